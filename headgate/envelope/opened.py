@@ -1,0 +1,61 @@
+"""What opening an envelope gives: for each record its route, its schema and its payload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.quarantine.reason import Reason
+from headgate.schema.decoder import Decoders
+from headgate.schema.registry import SchemaKey
+
+MessageKey = tuple[SchemaKey, tuple[int, ...]]
+"""A schema and the place of a message in it."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A record that cannot go on: its row, and why."""
+
+    row: int
+    reason: Reason
+    detail: str = ""
+    route: str | None = None
+    schema_key: SchemaKey | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Records of one route and one message type, in the order in which they came."""
+
+    route: str
+    message: MessageKey
+    rows: np.ndarray
+    payloads: pa.BinaryArray
+
+
+@dataclass
+class Opened:
+    """All groups of one portion of records, and the records that are in none."""
+
+    groups: list[Group] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+
+
+class Envelope(Protocol):
+    """A way of opening records."""
+
+    def open(self, records: pa.Table, decoders: Decoders) -> Opened: ...
+
+
+def split_by(codes: np.ndarray) -> list[np.ndarray]:
+    """The positions of each distinct code, in order; one sort for all of them."""
+    if not len(codes):
+        return []
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.diff(ordered)) + 1
+    return np.split(order, starts)

@@ -1,0 +1,123 @@
+"""A protobuf message around another: the wrapper names route and schema id of its payload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.envelope.opened import Group, Opened, Rejected, split_by
+from headgate.errors import PipelineFileError
+from headgate.quarantine.reason import Reason
+from headgate.route.safe_name import is_nameable
+from headgate.schema.compile_proto import compile_proto
+from headgate.schema.decoder import FIRST_MESSAGE, Decoders
+from headgate.schema.protobuf import NoSuchMessage, ProtobufDecoder
+from headgate.schema.registry import RefusedSchema
+
+_DEFAULT_PROTO = """syntax = "proto3";
+message {message} {{
+  optional string {route} = 1;
+  optional int32 {schema_id} = 2;
+  optional bytes {payload} = 3;
+}}
+"""
+
+
+@dataclass(frozen=True)
+class WrapperEnvelope:
+    """Opens wrappers; `proto` is the text that has the message, or None for the usual one."""
+
+    message: str
+    route: str
+    schema_id: str
+    payload: str
+    proto: str | None = None
+
+    def check(self) -> None:
+        """Raise now what would fail in every executor."""
+        self._compile()
+
+    @property
+    def decoder(self) -> ProtobufDecoder:
+        return _decoder(self)
+
+    def _compile(self) -> ProtobufDecoder:
+        text = self.proto or _DEFAULT_PROTO.format(
+            message=self.message, route=self.route, schema_id=self.schema_id, payload=self.payload
+        )
+        try:
+            files = compile_proto({"wrapper.proto": text}, "wrapper.proto")
+            decoder = ProtobufDecoder.for_message(files, self.message)
+        except (RefusedSchema, NoSuchMessage) as error:
+            raise PipelineFileError("bad-proto", f"the wrapper: {error}") from None
+        for name in (self.route, self.schema_id, self.payload):
+            if name not in decoder.schema.names:
+                raise PipelineFileError(
+                    "bad-proto",
+                    f"the wrapper message {self.message} has no field {name}",
+                    hint=f"it has: {', '.join(decoder.schema.names)}",
+                )
+        return decoder
+
+    def open(self, records: pa.Table, decoders: Decoders) -> Opened:
+        opened = Opened()
+        values = records.column("value").combine_chunks()
+        decoded = self.decoder.decode(values)
+        rows = np.delete(np.arange(len(values)), list(decoded.bad))
+        for row, detail in decoded.bad.items():
+            opened.rejected.append(Rejected(row, Reason.ENVELOPE_UNDECODABLE, detail))
+
+        routes = decoded.columns.column(self.route).cast(pa.string()).dictionary_encode()
+        ids = decoded.columns.column(self.schema_id).cast(pa.int64(), safe=False)
+        payloads = decoded.columns.column(self.payload)
+        route_values = routes.dictionary.to_pylist()
+        route_codes = routes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        id_values, id_codes = np.unique(
+            ids.fill_null(-1).to_numpy(zero_copy_only=False), return_inverse=True
+        )
+        decoders.fetch(int(one) for one in id_values if one >= 0)
+
+        missing_payload = payloads.is_null().to_numpy(zero_copy_only=False)
+        codes = (route_codes.astype(np.int64) * len(id_values) + id_codes) * 2 + missing_payload
+        for positions in split_by(codes):
+            first = positions[0]
+            route = route_values[route_codes[first]] if route_codes[first] >= 0 else None
+            schema_id = int(id_values[id_codes[first]])
+            known_id = schema_id if schema_id >= 0 else None
+            reason = _reason(route, known_id, bool(missing_payload[first]))
+            if route is not None and reason is None:
+                opened.groups.append(
+                    Group(
+                        route,
+                        (schema_id, FIRST_MESSAGE),
+                        rows[positions],
+                        payloads.take(pa.array(positions)),
+                    )
+                )
+            else:
+                opened.rejected.extend(
+                    Rejected(int(row), reason or Reason.ROUTE_MISSING, "", route, known_id)
+                    for row in rows[positions]
+                )
+        return opened
+
+
+@cache
+def _decoder(envelope: WrapperEnvelope) -> ProtobufDecoder:
+    """Once a process: a compiled decoder cannot travel with its envelope."""
+    return envelope._compile()
+
+
+def _reason(route: str | None, schema_id: int | None, payload_missing: bool) -> Reason | None:
+    if route is None:
+        return Reason.ROUTE_MISSING
+    if not is_nameable(route):
+        return Reason.ROUTE_UNUSABLE
+    if schema_id is None:
+        return Reason.SCHEMA_ID_MISSING
+    if payload_missing:
+        return Reason.PAYLOAD_MISSING
+    return None

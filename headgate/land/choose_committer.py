@@ -1,0 +1,39 @@
+"""Which of the two committers takes which table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from headgate.land.commit_with_delta_rs import DeltaRsCommitter
+from headgate.land.commit_with_spark import SparkCommitter
+from headgate.land.committer import Commit, Committer, TableState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def choose_committer(
+    wanted: Literal["auto", "delta-rs", "spark"], spark: SparkSession, lake: str
+) -> Committer:
+    if wanted == "delta-rs":
+        return DeltaRsCommitter(lake)
+    if wanted == "spark":
+        return SparkCommitter(spark, lake)
+    return EitherCommitter(DeltaRsCommitter(lake), SparkCommitter(spark, lake))
+
+
+class EitherCommitter:
+    """delta-rs, but for the tables that have features it cannot write."""
+
+    def __init__(self, delta_rs: DeltaRsCommitter, spark: Committer) -> None:
+        self._delta_rs = delta_rs
+        self._spark = spark
+
+    def state(self, table: str, app: str) -> TableState | None:
+        return self._for(table).state(table, app)
+
+    def commit(self, commit: Commit) -> int:
+        return self._for(commit.table).commit(commit)
+
+    def _for(self, table: str) -> Committer:
+        return self._delta_rs if self._delta_rs.can_write(table) else self._spark

@@ -1,0 +1,86 @@
+"""What happens while a pipeline runs, as values: the terminal, logs and tests see the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from headgate.schema.change import SchemaChange
+
+
+@dataclass(frozen=True)
+class BatchLanded:
+    """All tables of a batch are committed, and so is the ledger."""
+
+    batch: int
+    rows: int
+    """Rows in silver tables."""
+    quarantined: Mapping[str, int]
+    """How many for which reason."""
+    tables: int
+    new_tables: int
+    changes: int
+    bytes: int
+    seconds: float
+    staging_seconds: float
+    commit_seconds: float
+    lag: int | None = None
+    """Records that the source had beyond this batch when it ended, where it can tell."""
+
+
+@dataclass(frozen=True)
+class BatchSkipped:
+    """Spark gave a batch again that the ledger has complete."""
+
+    batch: int
+
+
+@dataclass(frozen=True)
+class SchemaChanged:
+    """A table's columns changed; the stream went on."""
+
+    batch: int
+    table: str
+    change: SchemaChange
+    schema_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableWaits:
+    """A table could not be committed; its files go in with the next batch."""
+
+    batch: int
+    table: str
+    rows: int
+    error: str
+
+
+@dataclass(frozen=True)
+class Started:
+    """The stream runs."""
+
+    pipeline: str
+    lake: str
+    resumed_at: int | None
+    """The next batch, where there were some before."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Caught up with the source."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The run is over, and how."""
+
+    batches: int
+    rows: int
+    quarantined: int
+    stopped: bool
+    """By a person or the system, rather than by itself."""
+    tables: frozenset[str] = field(default_factory=frozenset)
+
+
+Event = BatchLanded | BatchSkipped | SchemaChanged | TableWaits | Started | Idle | Ended
+Listener = Callable[[Event], None]

@@ -1,0 +1,213 @@
+"""A batch: one Spark job to stage it, one commit a table, the ledger last."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import pyarrow as pa
+
+from headgate.land.committer import Committer, Mark
+from headgate.land.event import BatchLanded, BatchSkipped, Listener, SchemaChanged, TableWaits
+from headgate.land.land_table import TableLanded, TablePending, TableShape, land_table
+from headgate.land.ledger import Entry, Kind, Ledger, Pending
+from headgate.land.staged_file import StagedFile
+from headgate.land.staging_plan import StagingPlan
+from headgate.quarantine.quarantined import QUARANTINE
+from headgate.schema.change import CreateTable
+from headgate.schema.origin import ORIGIN
+
+_SIDE_BY_SIDE = 8
+
+Stage = Callable[[StagingPlan], list[StagedFile]]
+"""Runs the one Spark job of a batch."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A batch's number and the part of the source it covers."""
+
+    batch: int
+    start: Any = None
+    end: Any = None
+    lag: int | None = None
+
+
+@dataclass
+class BatchLander:
+    """Lands one batch after the other; what it remembers can all be told from the lake."""
+
+    ledger: Ledger
+    committer: Committer
+    plan: StagingPlan
+    """The plan of the next batch, but for its version and the tables known by then."""
+    listener: Listener
+    first_version: int = 0
+    landed: int | None = None
+    pending: tuple[Pending, ...] = ()
+    known_tables: set[str] = field(default_factory=set)
+
+    def land(self, extent: Extent, stage: Stage) -> None:
+        version = self.first_version + extent.batch
+        if self.landed is not None and version <= self.landed:
+            self.listener(BatchSkipped(extent.batch))
+            return
+        began = perf_counter()
+        self.ledger.begin(version, extent.batch, extent.start, extent.end)
+        files = self._stage(version, stage)
+        staged = perf_counter()
+        outcomes = self._commit(files, version)
+        committed = perf_counter()
+        self._complete(version, extent, outcomes)
+        event = _batch_landed(extent, outcomes, files, self.plan)
+        ended = perf_counter()
+        self._tell(extent, outcomes)
+        self.listener(event(ended - began, staged - began, committed - staged))
+
+    def land_pending(self, batch: int) -> None:
+        """Try again what waits, without a batch: at the start of a run."""
+        if not self.pending or self.landed is None:
+            return
+        outcomes = self._commit([], self.landed)
+        landed = [one for one in outcomes if isinstance(one, TableLanded)]
+        if landed:
+            self._complete(self.landed, Extent(batch), outcomes)
+
+    def _stage(self, version: int, stage: Stage) -> list[StagedFile]:
+        from dataclasses import replace
+
+        plan = replace(self.plan, version=version, known_tables=frozenset(self.known_tables))
+        files = stage(plan)
+        new = sorted({file.table for file in files if self._is_new_table(file)})
+        crowded = any("too_many_tables" in (file.reasons or ()) for file in files)
+        if len(new) > plan.room or (crowded and len(new) < plan.room):
+            # Tasks chose their new tables without knowing of each other: choose for them.
+            files = stage(plan.limited_to(new))
+        return files
+
+    def _is_new_table(self, file: StagedFile) -> bool:
+        return (
+            file.table not in self.known_tables
+            and file.partition is None
+            and file.table != self.plan.names.quarantine
+        )
+
+    def _commit(
+        self, files: Sequence[StagedFile], version: int
+    ) -> list[TableLanded | TablePending]:
+        mark = Mark(self.ledger.app, version)
+        by_table: dict[str, list[StagedFile]] = defaultdict(list)
+        for file in files:
+            by_table[file.table].append(file)
+        waiting: dict[str, list[Pending]] = defaultdict(list)
+        for one in self.pending:
+            waiting[one.file.table].append(one)
+
+        def land(table: str) -> TableLanded | TablePending:
+            return land_table(
+                self.committer,
+                self.plan.lake,
+                table,
+                self._shape(table),
+                by_table.get(table, ()),
+                waiting.get(table, ()),
+                mark,
+            )
+
+        with ThreadPoolExecutor(_SIDE_BY_SIDE, "commit") as pool:
+            return list(pool.map(land, sorted({*by_table, *waiting})))
+
+    def _shape(self, table: str) -> TableShape:
+        names = self.plan.names
+        if table == names.quarantine:
+            return TableShape(QUARANTINE)
+        if table == names.bronze:
+            payload = [pa.field("route", pa.string()), pa.field("payload", pa.binary())]
+            return TableShape(pa.schema([*payload, *ORIGIN]), ("route",))
+        return TableShape(ORIGIN)
+
+    def _complete(
+        self, version: int, extent: Extent, outcomes: Sequence[TableLanded | TablePending]
+    ) -> None:
+        self.pending = tuple(
+            file for one in outcomes if isinstance(one, TablePending) for file in one.files
+        )
+        self.ledger.complete(version, extent.batch, list(_entries(outcomes)))
+        self.landed = version
+        silver = {
+            one.table
+            for one in outcomes
+            if isinstance(one, TableLanded)
+            and one.table not in (self.plan.names.quarantine, self.plan.names.bronze)
+        }
+        self.known_tables |= silver
+
+    def _tell(self, extent: Extent, outcomes: Iterable[TableLanded | TablePending]) -> None:
+        for one in outcomes:
+            if isinstance(one, TablePending):
+                rows = sum(waiting.file.rows for waiting in one.files)
+                self.listener(TableWaits(extent.batch, one.table, rows, one.error))
+                continue
+            for change in one.changes:
+                self.listener(SchemaChanged(extent.batch, one.table, change, one.schema_ids))
+
+
+def _entries(outcomes: Iterable[TableLanded | TablePending]) -> Iterable[Entry]:
+    rows = 0
+    for one in outcomes:
+        if isinstance(one, TablePending):
+            for waiting in one.files:
+                detail = {
+                    "version": waiting.version,
+                    "file": waiting.file.to_json(),
+                    "error": one.error[:1000],
+                }
+                yield Entry(Kind.PENDING, table=one.table, rows=waiting.file.rows, detail=detail)
+            continue
+        rows += one.rows
+        yield Entry(
+            Kind.TABLE,
+            table=one.table,
+            route=one.route,
+            rows=one.rows,
+            bytes=one.bytes,
+            files=one.files,
+            table_version=one.version,
+            detail={"schema_ids": list(one.schema_ids)},
+        )
+        for change in one.changes:
+            detail = {**change.as_record(), "schema_ids": list(one.schema_ids)}
+            yield Entry(Kind.SCHEMA, table=one.table, route=one.route, detail=detail)
+    yield Entry(Kind.BATCH, rows=rows)
+
+
+def _batch_landed(
+    extent: Extent,
+    outcomes: Sequence[TableLanded | TablePending],
+    files: Sequence[StagedFile],
+    plan: StagingPlan,
+) -> Callable[[float, float, float], BatchLanded]:
+    landed = [one for one in outcomes if isinstance(one, TableLanded)]
+    own = (plan.names.quarantine, plan.names.bronze)
+    silver = [one for one in landed if one.table not in own]
+    reasons: Counter[str] = Counter()
+    for file in files:
+        reasons.update(file.reasons or {})
+    changes = [change for one in silver for change in one.changes]
+    return lambda seconds, staging, committing: BatchLanded(
+        batch=extent.batch,
+        rows=sum(one.rows for one in silver),
+        quarantined=dict(reasons),
+        tables=len(silver),
+        new_tables=sum(isinstance(change, CreateTable) for change in changes),
+        changes=sum(not isinstance(change, CreateTable) for change in changes),
+        bytes=sum(one.bytes for one in landed),
+        seconds=seconds,
+        staging_seconds=staging,
+        commit_seconds=committing,
+        lag=extent.lag,
+    )

@@ -1,0 +1,87 @@
+"""Whether a run may go on, and from where: checkpoint and ledger must tell the same story."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headgate.errors import CheckpointError
+from headgate.land.ledger import Progress
+
+
+@dataclass(frozen=True)
+class CheckpointState:
+    """What the checkpoint says of itself."""
+
+    query_id: str | None
+    last_begun: int | None
+    last_committed: int | None
+
+
+@dataclass(frozen=True)
+class Resume:
+    """How the run begins."""
+
+    first_version: int
+    """The version of the checkpoint's batch 0."""
+    start_anew: bool
+    """The ledger does not know this checkpoint yet."""
+    by_ledger: bool = False
+    """The source is read from where the ledger ends, not from where the pipeline says."""
+
+
+def resume(
+    progress: Progress | None,
+    checkpoint: CheckpointState,
+    tables_without_ledger: Sequence[str],
+    replay: bool,
+) -> Resume:
+    """Where to go on, or the error that says why not."""
+    if progress is None:
+        if checkpoint.last_committed is not None:
+            raise CheckpointError(
+                "checkpoint-foreign",
+                "the checkpoint has progress, but the lake has no ledger of this pipeline",
+                hint="give the pipeline a checkpoint of its own, or restore the lake's ledger",
+            )
+        if tables_without_ledger:
+            raise CheckpointError(
+                "lake-without-ledger",
+                f"the lake has tables of this pipeline ({', '.join(tables_without_ledger[:3])}, …)"
+                " but no ledger: what was landed in them cannot be told",
+                hint="restore the ledger, or use an empty lake folder",
+            )
+        return Resume(first_version=0, start_anew=True)
+    if checkpoint.query_id == progress.query_id:
+        return _same_checkpoint(progress, checkpoint)
+    newest = progress.open if progress.open is not None else progress.landed
+    if newest is None:
+        return Resume(first_version=0, start_anew=True)
+    if checkpoint.last_committed is not None:
+        raise CheckpointError(
+            "checkpoint-foreign",
+            "the checkpoint belongs to another stream than the one that filled the lake",
+            hint="use the checkpoint that the ledger knows, or an empty one with --replay",
+        )
+    if not replay:
+        raise CheckpointError(
+            "checkpoint-reset",
+            f"the lake has {newest + 1} batches of this pipeline, but the checkpoint is empty",
+            hint="restore the checkpoint; or run with --replay to go on where the ledger ends: "
+            "nothing is lost and nothing lands twice",
+        )
+    return Resume(first_version=newest + 1, start_anew=True, by_ledger=True)
+
+
+def _same_checkpoint(progress: Progress, checkpoint: CheckpointState) -> Resume:
+    landed = progress.landed
+    last = -1 if landed is None else landed - progress.first_version
+    begun = -1 if checkpoint.last_begun is None else checkpoint.last_begun
+    if begun < last:
+        raise CheckpointError(
+            "checkpoint-reset",
+            f"the ledger has batch {last} of this checkpoint, but the checkpoint only knows "
+            f"batch {begun}: it was set back",
+            hint="restore the newest checkpoint; or empty its folder and run with --replay",
+        )
+    return Resume(first_version=progress.first_version, start_anew=False)

@@ -1,0 +1,56 @@
+"""One Parquet file in a table's folder, ready to be named by a commit."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headgate.land.file_statistics import file_statistics
+from headgate.land.staged_file import StagedFile
+from headgate.land.staging_plan import StagingPlan
+from headgate.route.safe_name import safe_name
+
+_DICTIONARIES_PAY_FROM = 20_000
+"""In a small file, a dictionary per column costs more time than it saves bytes."""
+
+
+def write_parquet(
+    plan: StagingPlan,
+    table: str,
+    rows: pa.Table,
+    *,
+    route: str | None = None,
+    schema_ids: tuple[int, ...] = (),
+    partition: Mapping[str, str] | None = None,
+    reasons: Mapping[str, int] | None = None,
+) -> StagedFile:
+    name = f"part-{plan.version:09d}-{uuid.uuid4()}.parquet"
+    for column, value in (partition or {}).items():
+        name = f"{column}={safe_name(value)}/{name}"
+    path = Path(plan.lake, table, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        rows,
+        path,
+        compression="zstd",
+        use_dictionary=rows.num_rows >= _DICTIONARIES_PAY_FROM or ["_topic"],
+        store_schema=False,
+        coerce_timestamps="us",
+    )
+    return StagedFile(
+        table=table,
+        path=name,
+        size=os.path.getsize(path),
+        rows=rows.num_rows,
+        statistics=file_statistics(rows),
+        schema_bytes=rows.schema.remove_metadata().serialize().to_pybytes(),
+        route=route,
+        schema_ids=schema_ids,
+        partition=partition,
+        reasons=reasons,
+    )

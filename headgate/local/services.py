@@ -1,0 +1,141 @@
+"""Broker and registry of one folder: up, down, and found again by the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+
+from headgate.errors import SetupError
+from headgate.local import broker, registry
+from headgate.local.answering import wait_until_answering
+from headgate.local.detached_process import DetachedProcess, recorded_process
+from headgate.local.fetch_jars import fetch_jars
+from headgate.local.file_lock import hold_lock
+from headgate.local.ports import HOST, choose_port
+from headgate.local.services_file import Services, read_services, write_services
+
+DEFAULT_FOLDER = Path(".headgate")
+_NAMES = (broker.NAME, registry.NAME)
+
+
+def _silent(message: str) -> None:
+    """Who is told what happens, unless the caller says otherwise: nobody."""
+
+
+def up(
+    folder: Path = DEFAULT_FOLDER,
+    kafka_port: int | None = None,
+    registry_port: int | None = None,
+    say: Callable[[str], None] = _silent,
+) -> Services:
+    """Start broker and registry, or find them running; what they hold survives `down`."""
+    folder = folder.absolute()
+    with _one_at_a_time(folder, say):
+        running = find(folder)
+        if running is not None:
+            return _still_answering(running, say)
+        _clear_stale(folder, say)
+        last = read_services(folder)
+        kafka = choose_port(broker.NAME, asked=kafka_port, last=last.kafka_port if last else None)
+        schemas = choose_port(
+            registry.NAME,
+            asked=registry_port,
+            last=last.registry_port if last else None,
+            taken={kafka},
+        )
+        controller = choose_port("controller", asked=None, taken={kafka, schemas})
+        fetch_jars(("kafka", "registry"), say)
+        say(f"Starting a broker on port {kafka} and a registry on port {schemas}")
+        services = _start(folder, kafka, schemas, controller)
+        write_services(services)
+        say(f"Up: {_addresses(services)}")
+        return services
+
+
+def down(folder: Path = DEFAULT_FOLDER) -> list[str]:
+    """Stop what runs in the folder; returns what was stopped, as `broker (pid 123)`."""
+    folder = folder.absolute()
+    if not folder.is_dir():
+        return []
+    with _one_at_a_time(folder, _silent):
+        stopped = [_named(process) for process in _recorded(folder) if process.stop()]
+        last = read_services(folder)
+        if last is not None:
+            # The addresses stay: the next `up` takes the same ports if they are free.
+            write_services(replace(last, pids={}))
+        return stopped
+
+
+def find(folder: Path = DEFAULT_FOLDER) -> Services | None:
+    """The services of the folder if both of them run."""
+    folder = folder.absolute()
+    services = read_services(folder)
+    alive = {process.name: process.pid for process in _recorded(folder) if process.is_alive()}
+    everything_runs = services is not None and services.pids == alive and len(alive) == len(_NAMES)
+    return services if everything_runs else None
+
+
+def _start(folder: Path, kafka: int, schemas: int, controller: int) -> Services:
+    try:
+        # The registry first: it boots while the broker's folder is being prepared.
+        registry_process = registry.start_registry(folder, schemas)
+        broker_process = broker.start_broker(folder, kafka, controller)
+        wait_until_answering(broker_process, lambda: broker.broker_answers(kafka))
+        wait_until_answering(registry_process, lambda: registry.registry_answers(schemas))
+    except BaseException:
+        for process in _recorded(folder):
+            process.stop()
+        raise
+    return Services(
+        servers=f"{HOST}:{kafka}",
+        registry=registry.registry_url(schemas),
+        folder=folder,
+        pids={broker.NAME: broker_process.pid, registry.NAME: registry_process.pid},
+    )
+
+
+def _still_answering(services: Services, say: Callable[[str], None]) -> Services:
+    answers = {
+        broker.NAME: broker.broker_answers(services.kafka_port),
+        registry.NAME: registry.registry_answers(services.registry_port),
+    }
+    mute = [f"{name} (pid {services.pids[name]})" for name in _NAMES if not answers[name]]
+    if mute:
+        raise SetupError(
+            "services-stale",
+            f"recorded as running, but without an answer: {', '.join(mute)}",
+            hint="run: headgate down, then headgate up",
+            where=str(services.folder),
+        )
+    say(f"Already up: {_addresses(services)}")
+    return services
+
+
+def _clear_stale(folder: Path, say: Callable[[str], None]) -> None:
+    for process in _recorded(folder):
+        if process.is_alive():
+            say(f"The {_named(process)} runs without its partner: starting both again")
+        else:
+            say(f"The {_named(process)} is recorded as running but is gone: starting it again")
+        process.stop()
+
+
+def _one_at_a_time(folder: Path, say: Callable[[str], None]) -> AbstractContextManager[None]:
+    return hold_lock(
+        folder / "services.lock",
+        on_wait=lambda: say("Waiting: another command starts or stops these services"),
+    )
+
+
+def _recorded(folder: Path) -> list[DetachedProcess]:
+    return [found for name in _NAMES if (found := recorded_process(name, folder)) is not None]
+
+
+def _named(process: DetachedProcess) -> str:
+    return f"{process.name} (pid {process.pid})"
+
+
+def _addresses(services: Services) -> str:
+    return f"broker at {services.servers}, registry at {services.registry}"

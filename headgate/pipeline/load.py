@@ -1,0 +1,71 @@
+"""Reads a pipeline file, or says everything that is wrong with it."""
+
+from __future__ import annotations
+
+import os
+
+from pydantic import ValidationError
+
+from headgate.pipeline.explain import explain
+from headgate.pipeline.finding import Finding, InvalidPipeline
+from headgate.pipeline.marked_yaml import MarkedYaml, read_marked_yaml
+from headgate.pipeline.pipeline import Pipeline
+from headgate.pipeline.place import Origin
+
+_LARGEST_FILE = 1_000_000
+
+
+def load_pipeline(path: str | os.PathLike[str]) -> Pipeline:
+    """The pipeline that a file declares.
+
+    Raises `InvalidPipeline`, a `PipelineFileError`, with all that is wrong as its `findings`.
+    """
+    pipeline, findings = _read(os.fspath(path))
+    if pipeline is None:
+        raise InvalidPipeline.because_of(findings)
+    return pipeline
+
+
+def check_pipeline(path: str | os.PathLike[str]) -> list[Finding]:
+    """Everything that is wrong with a file, in the order of its lines; nothing if all is well.
+
+    Asks neither Spark nor any server.
+    """
+    _, findings = _read(os.fspath(path))
+    return findings
+
+
+def _read(file: str) -> tuple[Pipeline | None, list[Finding]]:
+    text = _read_text(file)
+    if isinstance(text, Finding):
+        return None, [text]
+    marked = read_marked_yaml(text, file)
+    pipeline = _validate(marked) if marked.readable else None
+    findings = sorted(marked.findings, key=lambda each: (each.line or 0, each.column or 0))
+    return (None if findings else pipeline), findings
+
+
+def _read_text(file: str) -> str | Finding:
+    try:
+        with open(file, "rb") as opened:
+            content = opened.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        return Finding("file-not-found", f"it cannot be read: {error.strerror}", file)
+    if len(content) > _LARGEST_FILE:
+        return Finding("not-yaml", "it is larger than 1 MB; is it a pipeline file?", file)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+    return Finding("not-yaml", "it is not text in UTF-8", file, line, 1)
+
+
+def _validate(marked: MarkedYaml) -> Pipeline | None:
+    try:
+        return Pipeline.model_validate(marked.data, context=Origin(marked.file))
+    except ValidationError as error:
+        for path, finding in explain(error, Pipeline):
+            at_key = finding.code in ("unknown-key", "insecure-option")
+            mark = marked.mark_of_key(path) if at_key else marked.mark_of_value(path)
+            marked.found(finding.code, finding.message, mark, finding.hint)
+    return None

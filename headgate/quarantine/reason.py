@@ -1,0 +1,32 @@
+"""Why a record is in quarantine instead of in its table."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """A stable code per cause; the text says it to a person."""
+
+    text: str
+
+    def __new__(cls, code: str, text: str) -> Reason:
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.text = text
+        return member
+
+    NULL_VALUE = "null_value", "The record has no value."
+    TOO_LARGE = "too_large", "The record is larger than `max_record_bytes`."
+    ENVELOPE_UNDECODABLE = "envelope_undecodable", "The envelope cannot be opened."
+    MAGIC_BYTE_WRONG = "magic_byte_wrong", "The first byte is none of Confluent's framing."
+    MESSAGE_INDEX_WRONG = "message_index_wrong", "The message index is absurd or not in the schema."
+    ROUTE_MISSING = "route_missing", "The envelope names no route."
+    ROUTE_UNUSABLE = "route_unusable", "The route is empty, endless or nothing but punctuation."
+    SCHEMA_ID_MISSING = "schema_id_missing", "The envelope names no schema id."
+    PAYLOAD_MISSING = "payload_missing", "The envelope has no payload."
+    SCHEMA_UNKNOWN = "schema_unknown", "The registry does not know the schema id."
+    SCHEMA_REFUSED = "schema_refused", "The schema cannot be compiled or is too large."
+    SCHEMA_KIND_UNSUPPORTED = "schema_kind_unsupported", "The schema is neither Protobuf nor Avro."
+    PAYLOAD_UNDECODABLE = "payload_undecodable", "The payload does not fit its own schema."
+    TOO_MANY_TABLES = "too_many_tables", "A further table would pass `max_tables`."

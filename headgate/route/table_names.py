@@ -1,0 +1,32 @@
+"""The tables of a pipeline: which route goes where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from headgate.route.safe_name import safe_name
+
+
+@dataclass(frozen=True)
+class TableNames:
+    """Names of all the tables of one pipeline; everything else about names is derived."""
+
+    silver: str
+    quarantine: str
+    ledger: str
+    bronze: str | None = None
+
+    @cached_property
+    def _reserved(self) -> frozenset[str]:
+        """Routes that would give a silver table the name of one of the pipeline's own."""
+        before, after = self.silver.split("{route}")
+        own = {self.quarantine, self.ledger, self.bronze}
+        return frozenset(
+            name.removeprefix(before).removesuffix(after)
+            for name in own
+            if name and name.startswith(before) and name.endswith(after)
+        )
+
+    def silver_for(self, route: str) -> str:
+        return self.silver.replace("{route}", safe_name(route, self._reserved))

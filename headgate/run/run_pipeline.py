@@ -1,0 +1,252 @@
+"""Runs a pipeline: one streaming query, one batch after the other, until it is done or stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headgate.envelope.open_envelope import open_envelope
+from headgate.errors import CheckpointError
+from headgate.land.checkpoint import Checkpoint
+from headgate.land.choose_committer import choose_committer
+from headgate.land.event import BatchLanded, Ended, Event, Idle, Listener, Started
+from headgate.land.land_batch import BatchLander, Extent, Stage
+from headgate.land.ledger import Ledger, Progress
+from headgate.land.resume import CheckpointState, Resume, resume
+from headgate.land.run_lock import run_lock
+from headgate.land.stage import STAGED_DDL, stage, staged_files
+from headgate.land.staging_plan import StagingPlan
+from headgate.pipeline import Kafka, Pipeline
+from headgate.route.table_names import TableNames
+from headgate.run.explain_failure import explain_failure
+from headgate.run.session import spark_session
+from headgate.run.stop_signal import StopSignal
+from headgate.source.delta_table import stream_table
+from headgate.source.kafka import read_topics, records_between, stream_topics, text
+from headgate.source.kafka_client import require_topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_ROWS_WORTH_A_TASK = 20_000
+_LOOK_EVERY = 0.25
+
+
+class _Stopping(Exception):
+    """Raised into a batch that begins after a stop was asked for; it is run by the next run."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What can be chosen for one run."""
+
+    once: bool = False
+    """Land what the source has now, then end."""
+    replay: bool = False
+    """Go on where the ledger ends, with a new checkpoint."""
+    trigger_milliseconds: int | None = None
+    """How often to look for new records, instead of what the pipeline says."""
+
+
+def run_pipeline(
+    pipeline: Pipeline,
+    options: RunOptions | None = None,
+    listener: Listener = lambda _: None,
+    stop: StopSignal | None = None,
+) -> Ended:
+    """Run until the source is drained (`once`), or until a stop is asked for."""
+    with run_lock(pipeline.checkpoint, pipeline.name):
+        return _Run(pipeline, options or RunOptions(), listener, stop or StopSignal()).run()
+
+
+class _Run:
+    def __init__(
+        self, pipeline: Pipeline, options: RunOptions, listener: Listener, stop: StopSignal
+    ) -> None:
+        self.pipeline = pipeline
+        self.options = options
+        self.stop = stop
+        self.checkpoint = Checkpoint(pipeline.checkpoint)
+        self.ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
+        self.names = TableNames(
+            pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze
+        )
+        self.envelope = open_envelope(pipeline.envelope)
+        self.landed: list[BatchLanded] = []
+        self.failure: BaseException | None = None
+        self._listener = listener
+
+    def run(self) -> Ended:
+        progress = self.ledger.progress()
+        found = self._resume(progress)
+        if isinstance(self.pipeline.source, Kafka):
+            require_topics(self.pipeline.source)
+        settings = {key: text(value) for key, value in self.pipeline.spark.items()}
+        spark = spark_session(self.pipeline.name, settings)
+        lander = self._lander(spark, progress, found)
+        with self.stop.on_signals():
+            if progress is not None:
+                lander.land_pending(progress.landed or 0)
+                if found.by_ledger and progress.open is not None:
+                    self._finish_open_batch(spark, lander, progress)
+            lander.first_version = found.first_version
+            frame = self._stream(spark, progress if found.by_ledger else None)
+            query = self._start(frame, lander, found)
+            self._tell(
+                Started(self.pipeline.name, self.pipeline.lake, _next_batch(progress, found))
+            )
+            self._watch(query)
+        ended = Ended(
+            batches=len(self.landed),
+            rows=sum(batch.rows for batch in self.landed),
+            quarantined=sum(sum(batch.quarantined.values()) for batch in self.landed),
+            stopped=self.stop.asked,
+            tables=frozenset(lander.known_tables),
+        )
+        self._tell(ended)
+        return ended
+
+    def _resume(self, progress: Progress | None) -> Resume:
+        state = CheckpointState(
+            self.checkpoint.query_id, self.checkpoint.last_begun, self.checkpoint.last_committed
+        )
+        try:
+            return resume(progress, state, sorted(self._silver_tables()), self.options.replay)
+        except CheckpointError as error:
+            error.where = str(self.checkpoint.folder)
+            raise
+
+    def _silver_tables(self) -> set[str]:
+        """The silver tables that the lake has."""
+        before, after = self.names.silver.split("{route}")
+        own = {self.names.bronze, self.names.quarantine, self.names.ledger}
+        return {
+            log.parent.name
+            for log in Path(self.pipeline.lake).glob(f"{before}*{after}/_delta_log")
+            if log.parent.name not in own
+        }
+
+    def _lander(self, spark: SparkSession, progress: Progress | None, found: Resume) -> BatchLander:
+        known = self._silver_tables()
+        plan = StagingPlan(
+            lake=self.pipeline.lake,
+            names=self.names,
+            envelope=self.envelope,
+            registry=self.pipeline.registry,
+            version=found.first_version,
+            known_tables=frozenset(known),
+            max_tables=self.pipeline.max_tables,
+            max_record_bytes=int(self.pipeline.max_record_bytes),
+        )
+        return BatchLander(
+            ledger=self.ledger,
+            committer=choose_committer(self.pipeline.commit, spark, self.pipeline.lake),
+            plan=plan,
+            listener=self._tell,
+            first_version=progress.first_version if progress else 0,
+            landed=progress.landed if progress else None,
+            pending=progress.pending if progress else (),
+            known_tables=known,
+        )
+
+    def _stream(self, spark: SparkSession, progress: Progress | None) -> DataFrame:
+        """The source from where the pipeline says, or from where the ledger ends."""
+        source = self.pipeline.source
+        if progress is None:
+            reader = stream_topics if isinstance(source, Kafka) else stream_table
+            return reader(spark, source)  # type: ignore[arg-type]
+        ended = progress.open_to if progress.open is not None else progress.ended_at
+        if isinstance(source, Kafka):
+            if ended is None:
+                raise _cannot_replay("the ledger has no offsets")
+            return stream_topics(spark, source, ended)
+        if progress.open is not None or ended is None or ended.get("index", 0) > 0:
+            raise _cannot_replay("the last batch ended inside a version of the Delta table")
+        return stream_table(spark, source, int(ended["reservoirVersion"]))
+
+    def _finish_open_batch(
+        self, spark: SparkSession, lander: BatchLander, progress: Progress
+    ) -> None:
+        """A batch that was begun before the checkpoint was lost: the same records once more."""
+        assert progress.open is not None
+        source = self.pipeline.source
+        if not isinstance(source, Kafka) or progress.open_from is None:
+            raise _cannot_replay("a batch was begun and not completed")
+        frame = read_topics(spark, source, progress.open_from, progress.open_to)
+        batch = progress.open - progress.first_version
+        lander.land(Extent(batch, progress.open_from, progress.open_to), _stage_with(frame, None))
+
+    def _start(self, frame: DataFrame, lander: BatchLander, found: Resume) -> StreamingQuery:
+        writer = (
+            frame.writeStream.queryName(self.pipeline.name)
+            .option("checkpointLocation", self.pipeline.checkpoint)
+            .foreachBatch(partial(self._land, lander, found))
+        )
+        if self.options.once:
+            return writer.trigger(availableNow=True).start()
+        milliseconds = self.options.trigger_milliseconds or self.pipeline.trigger.milliseconds
+        return writer.trigger(processingTime=f"{milliseconds} milliseconds").start()
+
+    def _land(self, lander: BatchLander, found: Resume, frame: DataFrame, batch: int) -> None:
+        try:
+            if self.stop.asked:
+                raise _Stopping
+            if found.start_anew and batch == 0:
+                query_id = self.checkpoint.query_id
+                assert query_id is not None
+                self.ledger.start(query_id, found.first_version)
+            start, end = self.checkpoint.start_of(batch), self.checkpoint.offsets(batch)
+            rows = records_between(start, end) if isinstance(self.pipeline.source, Kafka) else None
+            lander.land(Extent(batch, start, end), _stage_with(frame, rows))
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _watch(self, query: StreamingQuery) -> None:
+        """Wait for the end; on a stop, let the batch that runs come to its own end first."""
+        try:
+            while not query.awaitTermination(_LOOK_EVERY):
+                idle = not query.status["isTriggerActive"] and not query.status["isDataAvailable"]
+                if self.stop.asked and idle:
+                    query.stop()
+                    return
+                if idle:
+                    self._tell(Idle())
+        except Exception as error:
+            if isinstance(self.failure, _Stopping):
+                return
+            raise explain_failure(self.failure or error) from error
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, BatchLanded):
+            self.landed.append(event)
+        self._listener(event)
+
+
+def _stage_with(frame: DataFrame, rows: int | None) -> Stage:
+    """The one Spark job of a batch, with no more tasks than it is worth."""
+    cores = frame.sparkSession.sparkContext.defaultParallelism
+    tasks = cores if rows is None else max(1, min(cores, -(-rows // _ROWS_WORTH_A_TASK)))
+
+    def run(plan: StagingPlan) -> list[Any]:
+        job = frame.coalesce(tasks).mapInArrow(partial(stage, plan), STAGED_DDL)
+        return staged_files((row.file, row.error) for row in job.collect())
+
+    return run
+
+
+def _next_batch(progress: Progress | None, found: Resume) -> int | None:
+    if progress is None or progress.landed is None or found.start_anew:
+        return None
+    return progress.landed - found.first_version + 1
+
+
+def _cannot_replay(why: str) -> CheckpointError:
+    return CheckpointError(
+        "replay-impossible",
+        f"the ledger does not say where to go on: {why}",
+        hint="restore the checkpoint, or land into an empty lake",
+    )

@@ -1,0 +1,73 @@
+"""The protobuf compiler, in process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headgate.schema.registry import RefusedSchema
+
+_DEEPEST_NESTING = 64
+_one_at_a_time = threading.Lock()
+
+
+def compile_proto(files: Mapping[str, str], root: str) -> Any:
+    """The FileDescriptorSet of `root` and all it imports, the root last."""
+    import grpc_tools
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from grpc_tools import protoc
+
+    for name, text in files.items():
+        _refuse_depth(name, text)
+    well_known = Path(grpc_tools.__file__).parent / "_proto"
+    with tempfile.TemporaryDirectory(prefix="headgate-proto-") as folder:
+        for name, text in files.items():
+            path = Path(folder, "in", name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        compiled, complaints = Path(folder, "out"), Path(folder, "complaints")
+        arguments = [
+            "protoc",
+            f"-I{folder}/in",
+            f"-I{well_known}",
+            "--include_imports",
+            f"--descriptor_set_out={compiled}",
+            root,
+        ]
+        with _one_at_a_time, _StandardErrorIn(complaints):
+            failed = protoc.main(arguments)
+        if failed:
+            raise RefusedSchema(complaints.read_text("utf-8", "replace").strip()[:500])
+        return FileDescriptorSet.FromString(compiled.read_bytes())
+
+
+def _refuse_depth(name: str, text: str) -> None:
+    """The compiler recurses on braces, and a stack overflow takes the whole process."""
+    depth = 0
+    for character in text:
+        depth += (character == "{") - (character == "}")
+        if depth > _DEEPEST_NESTING:
+            raise RefusedSchema(f"{name} nests deeper than {_DEEPEST_NESTING}")
+
+
+class _StandardErrorIn:
+    """The compiler writes to file descriptor 2, whatever Python thinks of sys.stderr."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        sys.stderr.flush()
+        self._kept = os.dup(2)
+        target = os.open(self._path, os.O_WRONLY | os.O_CREAT)
+        os.dup2(target, 2)
+        os.close(target)
+
+    def __exit__(self, *_: object) -> None:
+        os.dup2(self._kept, 2)
+        os.close(self._kept)

@@ -1,0 +1,28 @@
+"""Where a record came from: columns that every landed row carries."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+
+SOURCE_COLUMNS = pa.schema(
+    [
+        pa.field("value", pa.binary()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", "UTC")),
+        pa.field("key", pa.binary()),
+        pa.field("headers", HEADERS),
+    ]
+)
+"""What every source gives, whatever it reads from."""
+
+ORIGIN = pa.schema(
+    [pa.field(f"_{field.name}", field.type) for field in SOURCE_COLUMNS if field.name != "value"]
+    + [pa.field("_schema_id", pa.int64())]
+)
+"""The metadata columns of a silver table, before those of the message."""
+
+ORIGIN_COLUMNS = frozenset(ORIGIN.names)

@@ -1,0 +1,124 @@
+"""A registry with Confluent's HTTP API, asked through confluent-kafka's own client."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from headgate.errors import RegistryError, RegistryUnavailable
+from headgate.schema.registry import (
+    DEEPEST_REFERENCE,
+    MOST_REFERENCES,
+    Kind,
+    RefusedSchema,
+    SchemaKey,
+    SchemaText,
+    UnknownSchema,
+)
+
+T = TypeVar("T")
+_SCHEMA_NOT_FOUND = {40401, 40402, 40403}
+_REFUSALS = {401: "registry-refused", 403: "registry-refused", 409: "registry-refused"}
+
+
+@dataclass(frozen=True)
+class HttpRegistrySettings:
+    """Where the registry is and who we are there; `client` goes to confluent-kafka's client."""
+
+    url: str
+    client: dict[str, str] = field(default_factory=dict, repr=False)
+    patience: float = 60.0
+    """Seconds to wait for a registry that is down, slow or answers nonsense."""
+
+
+class HttpRegistry:
+    """Asks one registry; waits with growing pauses while it is out of order."""
+
+    def __init__(
+        self, settings: HttpRegistrySettings, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        self._settings = settings
+        self._sleep = sleep
+        # One try a call: the waiting between tries is ours, bounded by `patience` in all.
+        self._client = SchemaRegistryClient(
+            {"url": settings.url, "timeout": 10, "max.retries": 0, **settings.client}
+        )
+
+    def fetch(self, key: SchemaKey) -> SchemaText:
+        ask = self._client.get_schema if isinstance(key, int) else self._client.get_schema_by_guid
+        schema = self._patiently(lambda: ask(key), f"schema {key}")
+        references: dict[str, str] = {}
+        self._collect_references(schema, references, depth=0)
+        return SchemaText(_kind(schema), schema.schema_str or "", tuple(references.items()))
+
+    def register(self, subject: str, schema: SchemaText) -> int:
+        from confluent_kafka.schema_registry import Schema
+
+        registered = Schema(schema.text, schema_type=schema.kind)
+        return int(
+            self._patiently(lambda: self._client.register_schema(subject, registered), subject)
+        )
+
+    def subjects(self) -> list[str]:
+        return self._patiently(lambda: list(self._client.get_subjects()), "subjects")
+
+    def _collect_references(self, schema: Any, found: dict[str, str], depth: int) -> None:
+        if depth > DEEPEST_REFERENCE:
+            raise RefusedSchema(f"references go deeper than {DEEPEST_REFERENCE}")
+        for reference in schema.references or ():
+            name = str(reference.name)
+            if name in found:
+                continue
+            if len(found) >= MOST_REFERENCES:
+                raise RefusedSchema(f"more than {MOST_REFERENCES} references")
+            found[name] = ""
+            referred = self._patiently(
+                lambda one=reference: self._client.get_version(one.subject, one.version),
+                f"{reference.subject} version {reference.version}",
+            ).schema
+            self._collect_references(referred, found, depth + 1)
+            del found[name]
+            found[name] = referred.schema_str or ""
+
+    def _patiently(self, ask: Callable[[], T], what: str) -> T:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        deadline = time.monotonic() + self._settings.patience
+        pause = 0.2
+        while True:
+            try:
+                return ask()
+            except SchemaRegistryError as error:
+                if error.error_code in _SCHEMA_NOT_FOUND:
+                    raise UnknownSchema("schema-unknown", f"{what} is not registered") from None
+                if error.http_status_code in _REFUSALS:
+                    raise RegistryError(
+                        _REFUSALS[error.http_status_code],
+                        f"the registry refused {what}: {error.error_message}",
+                        hint="check the registry's user, password or token and its rules",
+                        where=self._settings.url,
+                    ) from None
+                trouble = f"HTTP {error.http_status_code}: {error.error_message}"
+            except Exception as error:
+                # Whatever a broken answer does inside the client, it is the registry's trouble.
+                trouble = f"{type(error).__name__}: {error}"
+            if time.monotonic() + pause > deadline:
+                raise RegistryUnavailable(
+                    "registry-unavailable",
+                    f"the registry gave no usable answer for {what} within "
+                    f"{self._settings.patience:.0f} s ({trouble[:300]})",
+                    hint="mend the registry and run again: the batch goes on where it was",
+                    where=self._settings.url,
+                )
+            self._sleep(pause * random.uniform(0.8, 1.2))
+            pause = min(pause * 2, 10.0)
+
+
+def _kind(schema: Any) -> Kind:
+    kind: Kind = schema.schema_type or "AVRO"
+    return kind

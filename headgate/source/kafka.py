@@ -1,0 +1,129 @@
+"""Kafka topics as a stream, and a given part of them as a batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from headgate.pipeline import Kafka, Secret
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+def stream_topics(spark: SparkSession, source: Kafka, start: Any = None) -> DataFrame:
+    """The topics from where the pipeline says, or from given offsets."""
+    options = {
+        **_options(source),
+        **(_start(source) if start is None else {"startingOffsets": json.dumps(start)}),
+        "maxOffsetsPerTrigger": str(source.batch),
+        # As many tasks as cores, however few partitions the topic has.
+        "minPartitions": str(spark.sparkContext.defaultParallelism),
+    }
+    return _columns(spark.readStream.format("kafka").options(**options).load())
+
+
+def read_topics(spark: SparkSession, source: Kafka, start: Any, end: Any) -> DataFrame:
+    """Exactly the records between two sets of offsets."""
+    options = {
+        **_options(source),
+        "startingOffsets": json.dumps(start),
+        "endingOffsets": json.dumps(end),
+    }
+    options.pop("subscribePattern", None)
+    options["subscribe"] = ",".join(sorted(end))
+    return _columns(spark.read.format("kafka").options(**options).load())
+
+
+def records_between(start: Mapping[str, Any] | None, end: Mapping[str, Any] | None) -> int | None:
+    """How many records lie between two sets of offsets."""
+    if end is None:
+        return None
+    begun = start or {}
+    return sum(
+        int(offset) - max(0, int(begun.get(topic, {}).get(partition, 0)))
+        for topic, partitions in end.items()
+        for partition, offset in partitions.items()
+    )
+
+
+def _columns(frame: DataFrame) -> DataFrame:
+    return frame.select("value", "topic", "partition", "offset", "timestamp", "key", "headers")
+
+
+def _options(source: Kafka) -> dict[str, str]:
+    options = {
+        "kafka.bootstrap.servers": source.servers,
+        "failOnDataLoss": "true",
+        "includeHeaders": "true",
+        "kafka.isolation.level": "read_committed",
+        **{key: text(value) for key, value in source.options.items()},
+        **_security(source),
+    }
+    if source.pattern:
+        options["subscribePattern"] = source.pattern
+    else:
+        options["subscribe"] = ",".join(source.topics)
+    return options
+
+
+def _start(source: Kafka) -> dict[str, str]:
+    if isinstance(source.start, str):
+        return {"startingOffsets": source.start}
+    if isinstance(source.start, datetime):
+        return {
+            "startingTimestamp": str(int(source.start.timestamp() * 1000)),
+            "startingOffsetsByTimestampStrategy": "latest",
+        }
+    by_topic = {
+        topic: {str(partition): offset for partition, offset in offsets.items()}
+        for topic, offsets in source.start.items()
+    }
+    return {"startingOffsets": json.dumps(by_topic)}
+
+
+def _security(source: Kafka) -> dict[str, str]:
+    wanted = source.security
+    if wanted is None:
+        return {}
+    options = {"kafka.security.protocol": wanted.protocol}
+    if wanted.mechanism and wanted.username and wanted.password:
+        module = _LOGIN_MODULES[wanted.mechanism]
+        user, password = quoted(text(wanted.username)), quoted(wanted.password.resolve())
+        options["kafka.sasl.mechanism"] = wanted.mechanism
+        options["kafka.sasl.jaas.config"] = (
+            f"{module} required username={user} password={password};"
+        )
+    if wanted.ca:
+        options["kafka.ssl.truststore.type"] = "PEM"
+        options["kafka.ssl.truststore.location"] = wanted.ca
+    if wanted.certificate and wanted.key:
+        options["kafka.ssl.keystore.type"] = "PEM"
+        options["kafka.ssl.keystore.certificate.chain"] = _read(wanted.certificate)
+        options["kafka.ssl.keystore.key"] = _read(wanted.key)
+    if wanted.key_password:
+        options["kafka.ssl.key.password"] = wanted.key_password.resolve()
+    return options
+
+
+def text(value: str | Secret) -> str:
+    return value.resolve() if isinstance(value, Secret) else value
+
+
+def quoted(value: str) -> str:
+    """A value in a JAAS line: nothing in it can end the quotes."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()

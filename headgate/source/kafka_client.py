@@ -1,0 +1,63 @@
+"""The same broker through librdkafka: quick answers to small questions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from headgate.errors import SourceError
+from headgate.pipeline import Kafka
+from headgate.source.kafka import text
+
+
+def client_settings(source: Kafka) -> dict[str, Any]:
+    """The pipeline's broker and credentials in librdkafka's words."""
+    settings: dict[str, Any] = {"bootstrap.servers": source.servers, "log_level": 0}
+    wanted = source.security
+    if wanted is None:
+        return settings
+    settings["security.protocol"] = wanted.protocol
+    if wanted.mechanism and wanted.username and wanted.password:
+        settings["sasl.mechanism"] = wanted.mechanism
+        settings["sasl.username"] = text(wanted.username)
+        settings["sasl.password"] = wanted.password.resolve()
+    for key, value in (
+        ("ssl.ca.location", wanted.ca),
+        ("ssl.certificate.location", wanted.certificate),
+        ("ssl.key.location", wanted.key),
+        ("ssl.key.password", wanted.key_password and wanted.key_password.resolve()),
+    ):
+        if value:
+            settings[key] = value
+    return settings
+
+
+def topics_found(source: Kafka, seconds: float = 10) -> dict[str, int]:
+    """The source's topics that the broker has, with their numbers of partitions."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        known = AdminClient(client_settings(source)).list_topics(timeout=seconds).topics
+    except KafkaException as error:
+        raise SourceError(
+            "source-missing",
+            f"no broker answers at {source.servers} ({error.args[0].str()})",
+            hint="check `servers` and `security`; headgate up starts a broker on this machine",
+        ) from None
+    if source.pattern:
+        wanted = [name for name in known if re.fullmatch(source.pattern, name)]
+    else:
+        wanted = [name for name in source.topics if name in known]
+    return {name: len(known[name].partitions) for name in wanted}
+
+
+def require_topics(source: Kafka) -> None:
+    """A clear error now rather than a long wait in Spark."""
+    missing = [topic for topic in source.topics if topic not in topics_found(source)]
+    if missing:
+        raise SourceError(
+            "source-missing",
+            f"there is no topic {', '.join(missing)} at {source.servers}",
+            hint="check `topics`; headgate simulate makes a topic and fills it",
+        )
