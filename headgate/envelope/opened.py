@@ -59,3 +59,12 @@ def split_by(codes: np.ndarray) -> list[np.ndarray]:
     ordered = codes[order]
     starts = np.flatnonzero(np.diff(ordered)) + 1
     return np.split(order, starts)
+
+
+def take_each(payloads: pa.BinaryArray, parts: list[np.ndarray]) -> list[pa.BinaryArray]:
+    """The payloads at the positions of each part: one copy for all, then views of it."""
+    if not parts:
+        return []
+    taken = payloads.take(pa.array(np.concatenate(parts)))
+    ends = np.cumsum([len(part) for part in parts])
+    return [taken.slice(end - len(part), len(part)) for part, end in zip(parts, ends, strict=True)]

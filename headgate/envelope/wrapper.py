@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from headgate.envelope.opened import Group, Opened, Rejected, split_by
+from headgate.envelope.opened import Group, Opened, Rejected, split_by, take_each
 from headgate.errors import PipelineFileError
 from headgate.quarantine.reason import Reason
 from headgate.route.safe_name import is_nameable
@@ -82,7 +82,8 @@ class WrapperEnvelope:
 
         missing_payload = payloads.is_null().to_numpy(zero_copy_only=False)
         codes = (route_codes.astype(np.int64) * len(id_values) + id_codes) * 2 + missing_payload
-        for positions in split_by(codes):
+        parts = split_by(codes)
+        for positions, payload in zip(parts, take_each(payloads, parts), strict=True):
             first = positions[0]
             route = route_values[route_codes[first]] if route_codes[first] >= 0 else None
             schema_id = int(id_values[id_codes[first]])
@@ -90,12 +91,7 @@ class WrapperEnvelope:
             reason = _reason(route, known_id, bool(missing_payload[first]))
             if route is not None and reason is None:
                 opened.groups.append(
-                    Group(
-                        route,
-                        (schema_id, FIRST_MESSAGE),
-                        rows[positions],
-                        payloads.take(pa.array(positions)),
-                    )
+                    Group(route, (schema_id, FIRST_MESSAGE), rows[positions], payload)
                 )
             else:
                 opened.rejected.extend(

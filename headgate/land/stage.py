@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from headgate import errors
 from headgate.envelope.opened import Group, Rejected
 from headgate.errors import HeadgateError
+from headgate.land.origins import Origins
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.land.write_parquet import write_parquet
@@ -72,71 +74,58 @@ def _portion(batches: list[pa.RecordBatch]) -> pa.Table:
 def _stage_portion(
     plan: StagingPlan, records: pa.Table, decoders: Decoders, made: set[str]
 ) -> Iterator[StagedFile]:
-    fit_to_open, rejected = _set_aside(records, plan.max_record_bytes)
-    opened = plan.envelope.open(records.take(fit_to_open), decoders)
-    rows_of = fit_to_open.to_numpy()
-    rejected += [_at_row(one, int(rows_of[one.row])) for one in opened.rejected]
-    by_table: dict[str, list[Group]] = defaultdict(list)
-    for group in opened.groups:
-        by_table[plan.names.silver_for(group.route)].append(
-            Group(group.route, group.message, rows_of[group.rows], group.payloads)
-        )
+    to_open, rejected = _set_aside(records, plan.max_record_bytes)
+    opened = plan.envelope.open(_rows_at(records, to_open), decoders)
+    rejected += [replace(one, row=int(to_open[one.row])) for one in opened.rejected]
+    origins = Origins.of(records, opened.groups, to_open)
+    by_table: dict[str, list[tuple[Group, Origins]]] = defaultdict(list)
+    for group, origin in zip(opened.groups, origins, strict=True):
+        by_table[plan.names.silver_for(group.route)].append((group, origin))
     for table, groups in by_table.items():
         if plan.may_write(table, made):
             if table not in plan.known_tables:
                 made.add(table)
-            yield from _stage_table(plan, table, groups, records, decoders, rejected)
+            yield from _stage_table(plan, table, groups, decoders, rejected)
         else:
-            for group in groups:
-                rejected += _reject(group, Reason.TOO_MANY_TABLES, f"for table {table}")
+            for group, origin in groups:
+                detail = f"for table {table}"
+                rejected += _reject(group, origin, Reason.TOO_MANY_TABLES, detail)
     if plan.names.bronze:
-        yield from _stage_bronze(plan, opened.groups, rows_of, records)
+        yield from _stage_bronze(plan, plan.names.bronze, opened.groups, origins)
     if rejected:
-        at = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
-        reasons = Counter(one.reason.value for one in rejected)
-        yield write_parquet(
-            plan,
-            plan.names.quarantine,
-            quarantined(records, rejected, plan.version, at),
-            reasons=dict(reasons),
-        )
+        yield _stage_quarantine(plan, records, rejected)
 
 
 def _stage_table(
     plan: StagingPlan,
     table: str,
-    groups: list[Group],
-    records: pa.Table,
+    groups: list[tuple[Group, Origins]],
     decoders: Decoders,
     rejected: list[Rejected],
 ) -> Iterator[StagedFile]:
     """One file for all schemas of a table, as long as they agree about types."""
     parts: list[pa.Table] = []
     schema_ids: set[int] = set()
-    for group in groups:
+    for group, origin in groups:
         decoder = decoders.decoder(*group.message)
         if isinstance(decoder, Refusal):
-            rejected += _reject(group, decoder.reason, decoder.detail)
+            rejected += _reject(group, origin, decoder.reason, decoder.detail)
             continue
         decoded = decoder.decode(group.payloads)
-        key = group.message[0]
-        rejected += [
-            Rejected(
-                int(group.rows[position]), Reason.PAYLOAD_UNDECODABLE, detail, group.route, key
-            )
-            for position, detail in decoded.bad.items()
-        ]
-        rows = np.delete(group.rows, list(decoded.bad)) if decoded.bad else group.rows
-        if len(rows):
-            if isinstance(key, int):
-                schema_ids.add(key)
-            parts.append(_with_origin(decoded.columns, records, rows, key))
+        for position, detail in decoded.bad.items():
+            row, key = int(origin.rows[position]), group.message[0]
+            rejected.append(Rejected(row, Reason.PAYLOAD_UNDECODABLE, detail, group.route, key))
+        landing = origin.without(decoded.bad)
+        if len(landing.rows):
+            if isinstance(group.message[0], int):
+                schema_ids.add(group.message[0])
+            parts.append(landing.beside(decoded.columns, group.message[0]))
     for joined in _joined(parts):
         yield write_parquet(
             plan,
             table,
             joined,
-            route=groups[0].route,
+            route=groups[0][0].route,
             schema_ids=tuple(sorted(schema_ids)),
         )
 
@@ -145,55 +134,31 @@ def _joined(parts: list[pa.Table]) -> list[pa.Table]:
     if len(parts) < 2:
         return parts
     try:
-        return [pa.concat_tables(parts, promote_options="default")]
+        return [pa.concat_tables(parts, promote_options="default").combine_chunks()]
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return parts
 
 
-def _with_origin(
-    columns: pa.RecordBatch, records: pa.Table, rows: np.ndarray, key: int | str
-) -> pa.Table:
-    """The message's columns, then where each record came from."""
-    origin = records.drop_columns(["value"]).take(pa.array(rows))
-    names, arrays = list(columns.schema.names), list(columns.columns)
-    for name, column in zip(origin.column_names, origin.columns, strict=True):
-        # A column of nothing but nulls costs a file as much as a full one, and says less.
-        if column.null_count < len(rows):
-            names.append(f"_{name}")
-            arrays.append(column)
-    if isinstance(key, int):
-        names.append("_schema_id")
-        arrays.append(pa.repeat(pa.scalar(key, pa.int64()), len(rows)))
-    return pa.table(arrays, names=names)
-
-
 def _stage_bronze(
-    plan: StagingPlan, groups: list[Group], rows_of: np.ndarray, records: pa.Table
+    plan: StagingPlan, bronze: str, groups: list[Group], origins: list[Origins]
 ) -> Iterator[StagedFile]:
-    assert plan.names.bronze
-    by_route: dict[str, list[Group]] = defaultdict(list)
-    for group in groups:
-        by_route[group.route].append(group)
-    for route, mine in by_route.items():
-        parts = [
-            _with_origin(
-                pa.record_batch({"payload": group.payloads}),
-                records,
-                rows_of[group.rows],
-                group.message[0],
-            )
-            for group in mine
-        ]
-        yield write_parquet(
-            plan,
-            plan.names.bronze,
-            pa.concat_tables(parts, promote_options="default"),
-            route=route,
-            partition={"route": route},
-        )
+    by_route: dict[str, list[pa.Table]] = defaultdict(list)
+    for group, origin in zip(groups, origins, strict=True):
+        payloads = pa.record_batch({"payload": group.payloads})
+        by_route[group.route].append(origin.beside(payloads, group.message[0]))
+    for route, parts in by_route.items():
+        rows = pa.concat_tables(parts, promote_options="default")
+        yield write_parquet(plan, bronze, rows, route=route, partition={"route": route})
 
 
-def _set_aside(records: pa.Table, largest: int) -> tuple[pa.Array, list[Rejected]]:
+def _stage_quarantine(plan: StagingPlan, records: pa.Table, rejected: list[Rejected]) -> StagedFile:
+    at = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
+    rows = quarantined(records, rejected, plan.version, at)
+    reasons = Counter(one.reason.value for one in rejected)
+    return write_parquet(plan, plan.names.quarantine, rows, reasons=dict(reasons))
+
+
+def _set_aside(records: pa.Table, largest: int) -> tuple[np.ndarray, list[Rejected]]:
     """Records without a value and records too large never reach a decoder."""
 
     values = records.column("value")
@@ -201,15 +166,16 @@ def _set_aside(records: pa.Table, largest: int) -> tuple[pa.Array, list[Rejected
     rejected = [Rejected(int(row), Reason.NULL_VALUE) for row in np.flatnonzero(lengths < 0)]
     for row in np.flatnonzero(lengths > largest):
         rejected.append(Rejected(int(row), Reason.TOO_LARGE, f"{lengths[row]} bytes"))
-    return pa.array(np.flatnonzero((lengths >= 0) & (lengths <= largest))), rejected
+    return np.flatnonzero((lengths >= 0) & (lengths <= largest)), rejected
 
 
-def _reject(group: Group, reason: Reason, detail: str) -> list[Rejected]:
-    return [Rejected(int(row), reason, detail, group.route, group.message[0]) for row in group.rows]
+def _rows_at(records: pa.Table, rows: np.ndarray) -> pa.Table:
+    return records if len(rows) == len(records) else records.take(pa.array(rows))
 
 
-def _at_row(one: Rejected, row: int) -> Rejected:
-    return Rejected(row, one.reason, one.detail, one.route, one.schema_key)
+def _reject(group: Group, origin: Origins, reason: Reason, detail: str) -> list[Rejected]:
+    key = group.message[0]
+    return [Rejected(int(row), reason, detail, group.route, key) for row in origin.rows]
 
 
 def staged_files(rows: Iterable[tuple[str | None, str | None]]) -> list[StagedFile]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainValidator
+from pydantic import BeforeValidator, Field
 
 from headgate.pipeline.declared import Declared
 from headgate.pipeline.finding import InvalidPipeline
@@ -32,7 +32,7 @@ def _read_version(value: object) -> int | str:
 
 TableVersion = Annotated[
     int | Literal["earliest", "latest"],
-    PlainValidator(_read_version, json_schema_input_type=int | Literal["earliest", "latest"]),
+    BeforeValidator(_read_version, json_schema_input_type=int | Literal["earliest", "latest"]),
 ]
 
 

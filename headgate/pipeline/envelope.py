@@ -40,7 +40,7 @@ def _check_proto(path: str) -> str:
     if not os.path.isfile(path):
         raise InvalidPipeline(
             "bad-proto",
-            f"is {shown(path)}, and there is no such file",
+            f"is `{path}`, and there is no such file",
             "a relative path is relative to the pipeline file's folder",
         )
     return path

@@ -46,14 +46,14 @@ def _follows_from_typing_error(
     unknown = [other for other, each in found if each.code == "unknown-key"]
     siblings = [other[-1] for other in unknown if other[:-1] == path[:-1]]
     meant = [nearest(str(key), known_keys(path[:-1], model)) for key in siblings]
-    return any(f"`{key}`" in finding.message or key == path[-1] for key in meant if key)
+    return any(f"`{key}`" in finding.message or path[-1:] == (key,) for key in meant if key)
 
 
 def _explain_one(details: ErrorDetails, model: type[BaseModel]) -> Finding:
     match details["type"]:
         case "value_error" if isinstance(told := details["ctx"]["error"], InvalidPipeline):
             return _told(told, details["loc"], model)
-        case "extra_forbidden":
+        case "extra_forbidden" | "invalid_key":
             return _unknown_key(details["loc"], model)
         case "missing":
             return _missing_key(details["loc"], model)

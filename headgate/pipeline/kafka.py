@@ -16,7 +16,7 @@ from headgate.pipeline.kafka_start import Start
 from headgate.pipeline.place import refuse_credentials
 from headgate.pipeline.wording import listed, shown
 
-_SERVER = re.compile(r"(?:\w+://)?(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):[0-9]{1,5}")
+_SERVER = re.compile(r"(?:\w+://)?(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):[0-9]{1,5}", re.ASCII)
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
@@ -52,17 +52,17 @@ class Kafka(Declared):
     """The brokers to ask first: `host:port`, with commas between several."""
 
     topics: Annotated[Sequence[str], AfterValidator(_check_topics)] = Field(
-        (), examples=[["games"]]
+        default=(), examples=[["games"]]
     )
     """The topics to read, by name."""
 
-    pattern: str | None = Field(None, examples=["games-.*"])
+    pattern: str | None = Field(default=None, examples=["games-.*"])
     """The topics to read, as a regular expression of Java; new ones are found while running."""
 
     start: Start = "earliest"
     """Where the first run begins; later ones go on where the last one ended."""
 
-    batch: int = Field(1_000_000, strict=True, gt=0)
+    batch: int = Field(default=1_000_000, strict=True, gt=0, lt=2**63)
     """The most records that one batch takes."""
 
     security: Security | None = None

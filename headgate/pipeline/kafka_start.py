@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Literal
 
-from pydantic import PlainValidator
+from pydantic import BeforeValidator
 
 from headgate.pipeline.finding import InvalidPipeline
 from headgate.pipeline.wording import did_you_mean, shown
@@ -68,7 +68,7 @@ def _read_partitions(written: object) -> Mapping[int, int]:
 
 Start = Annotated[
     Literal["earliest", "latest"] | datetime | Offsets,
-    PlainValidator(_read_start, json_schema_input_type=str | dict[str, dict[str, int]]),
+    BeforeValidator(_read_start, json_schema_input_type=str | dict[str, dict[str, int]]),
 ]
 """`earliest`, `latest`, a moment (UTC unless it says otherwise), or offsets of every partition.
 

@@ -13,6 +13,7 @@ from headgate.pipeline.known_keys import Path
 
 # Far more than any pipeline has; an alias of an alias of an alias gets there at once.
 _MOST_VALUES = 20_000
+_LARGEST_NUMBER = 2**64
 # What follows `!`, `&` or `*` is a name to YAML, but may be a password to the one who wrote it.
 _NAMES = re.compile(r" (alias|anchor|tag|handle) (['\"]).*\2")
 
@@ -117,10 +118,12 @@ class _NodeReader:
 
     def _read_scalar(self, node: yaml.ScalarNode) -> Any:
         try:
-            return self._loader.construct_object(node)
+            value = self._loader.construct_object(node)
         except (ValueError, OverflowError):
-            pass
-        raise _unreadable("a number or date cannot be read; put it in quotes", node)
+            value = _LARGEST_NUMBER + 1
+        if isinstance(value, int) and abs(value) > _LARGEST_NUMBER:
+            raise _unreadable("a number or date cannot be read; put it in quotes", node)
+        return value
 
 
 def _mark(mark: yaml.Mark | None) -> Mark:

@@ -93,7 +93,7 @@ class Pipeline(Declared):
     contract: Contract = Contract.EVOLVE
     """What a change of schema does."""
 
-    max_tables: int = Field(2000, strict=True, gt=0)
+    max_tables: int = Field(default=2000, strict=True, gt=0)
     """The most tables; records of further routes go to the quarantine."""
 
     max_record_bytes: Size = Size.parse("16 MB")

@@ -13,7 +13,8 @@ from headgate.pipeline.finding import InvalidPipeline
 from headgate.pipeline.wording import shown
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-_CREDENTIALS = re.compile(r"(?:^|//|,)[^/\s,@]*:[^/\s,]*@")
+# A name, a colon that no port follows, and a password: the part of an address before its `@`.
+_CREDENTIALS = re.compile(r"(?:^|//|,)[^/\s,@]*:(?!/|\d{1,5}/)\S*@")
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def refuse_credentials(address: str) -> str:
 
 def _place(path: str, info: ValidationInfo) -> str:
     if not path.strip() or not path.isprintable():
-        raise InvalidPipeline("bad-value", "needs a path that can be read, not an empty one")
+        raise InvalidPipeline("bad-value", f"needs a path, not {shown(path)}")
     refuse_credentials(path)
     return path if _URL.match(path) else absolute(path, folder_of(info))
 

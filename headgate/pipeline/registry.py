@@ -18,7 +18,9 @@ _HTTP = re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE)
 
 
 def _check_url(url: str) -> str:
-    if not _HTTP.fullmatch(refuse_credentials(url)):
+    # A name without a password is refused too: with some services it is a token.
+    refuse_credentials(re.sub(r"//([^/@:]+)@", r"//\1:@", url))
+    if not _HTTP.fullmatch(url):
         raise InvalidPipeline(
             "bad-value",
             f"cannot be {shown(url)}",
@@ -66,6 +68,13 @@ class Registry(Declared):
         if "url" in info.data and (info.data["url"] is None) == (folder is None):
             raise InvalidPipeline("choose-one", "needs exactly one of `url`, `folder`")
         return folder
+
+    @field_validator("username", "token", "ca", "certificate", mode="after")
+    @classmethod
+    def _only_with_url(cls, value: object, info: ValidationInfo) -> object:
+        if value is not None and info.data.get("folder") is not None:
+            raise InvalidPipeline("bad-value", "has no use with a `folder`")
+        return value
 
     @field_validator("password", "key", mode="after")
     @classmethod

@@ -64,7 +64,7 @@ def settings_checked_by(check: Callable[[str], None]) -> PlainValidator:
                 check(str(key))
                 settings[str(key)] = read_setting(str(key), each, folder_of(info))
             except InvalidPipeline as error:
-                refused[key] = error
+                refused[str(key)] = error
         if refused:
             raise refused_at(refused)
         return settings

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from difflib import get_close_matches
 
-_CREDENTIALS = re.compile(r"[^\s/@]*:[^\s@]*@")
+_CREDENTIALS = re.compile(r"[^\s/@]*:\S*@")
 _LONGEST = 60
 
 
@@ -16,6 +16,8 @@ def shown(value: object) -> str:
     match value:
         case None:
             return "nothing"
+        case "":
+            return "empty text"
         case bool():
             return f"`{str(value).lower()}`"
         case Mapping():
