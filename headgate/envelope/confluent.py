@@ -22,6 +22,8 @@ _HEADER = "__value_schema_id"
 _BY_ID, _BY_GUID = 0, 1
 _PREFIX = {_BY_ID: 5, _BY_GUID: 17}
 _LONGEST_INDEX = 96
+_END = (1 << 31) - 1
+"""Arrow's binary_slice fails without an end that it can multiply by the number of values."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,13 @@ class ConfluentEnvelope:
             portions[key, message].append((rows, mine))
             return
         if not is_protobuf:
-            portions[key, FIRST_MESSAGE].append((rows, pc.binary_slice(mine, prefix)))
+            portions[key, FIRST_MESSAGE].append((rows, pc.binary_slice(mine, prefix, _END)))
             return
         heads = pc.binary_slice(mine, prefix, prefix + _LONGEST_INDEX)
         simple = pc.equal(pc.binary_slice(heads, 0, 1), b"\0").to_numpy(zero_copy_only=False)
         at = np.flatnonzero(simple)
         if len(at):
-            payloads = pc.binary_slice(mine.take(pa.array(at)), prefix + 1)
+            payloads = pc.binary_slice(mine.take(pa.array(at)), prefix + 1, _END)
             portions[key, FIRST_MESSAGE].append((rows[at], payloads))
         by_start: dict[tuple[tuple[int, ...], int], list[int]] = defaultdict(list)
         for position in np.flatnonzero(~simple):
@@ -97,7 +99,7 @@ class ConfluentEnvelope:
                     )
                 )
         for (message, start), positions in by_start.items():
-            payloads = pc.binary_slice(mine.take(pa.array(positions)), prefix + start)
+            payloads = pc.binary_slice(mine.take(pa.array(positions)), prefix + start, _END)
             portions[key, message].append((rows[positions], payloads))
 
     def _route(
@@ -137,7 +139,7 @@ def _frames(
     for row, header in in_header.items():
         by_header[header].append(row)
     for header, rows in by_header.items():
-        frames.append((_key(header), np.array(rows), header))
+        frames.append((_key(header), np.array(sorted(rows)), header))
     others = np.setdiff1d(np.arange(len(values)), np.fromiter(in_header, np.int64))
     prefixes = pc.binary_slice(values.take(pa.array(others)), 0, _PREFIX[_BY_ID])
     encoded = prefixes.dictionary_encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 
 import numpy as np
@@ -14,6 +15,7 @@ from headgate.quarantine.reason import Reason
 from headgate.route.safe_name import is_nameable
 from headgate.schema.compile_proto import compile_proto
 from headgate.schema.decoder import FIRST_MESSAGE, Decoders
+from headgate.schema.fit import type_name
 from headgate.schema.protobuf import NoSuchMessage, ProtobufDecoder
 from headgate.schema.registry import RefusedSchema
 
@@ -24,6 +26,20 @@ message {message} {{
   optional bytes {payload} = 3;
 }}
 """
+
+
+class _Wanted(StrEnum):
+    """What a field must be for its part in the wrapper."""
+
+    ROUTE = "a string or a whole number"
+    SCHEMA_ID = "a whole number"
+    PAYLOAD = "bytes"
+
+    def takes(self, kind: pa.DataType) -> bool:
+        if self is _Wanted.PAYLOAD:
+            return bool(pa.types.is_binary(kind))
+        number = pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+        return bool(number or (self is _Wanted.ROUTE and pa.types.is_string(kind)))
 
 
 @dataclass(frozen=True)
@@ -53,12 +69,22 @@ class WrapperEnvelope:
             decoder = ProtobufDecoder.for_message(files, self.message)
         except (RefusedSchema, NoSuchMessage) as error:
             raise PipelineFileError("bad-proto", f"the wrapper: {error}") from None
-        for name in (self.route, self.schema_id, self.payload):
+        for name, wanted in (
+            (self.route, _Wanted.ROUTE),
+            (self.schema_id, _Wanted.SCHEMA_ID),
+            (self.payload, _Wanted.PAYLOAD),
+        ):
             if name not in decoder.schema.names:
                 raise PipelineFileError(
                     "bad-proto",
                     f"the wrapper message {self.message} has no field {name}",
                     hint=f"it has: {', '.join(decoder.schema.names)}",
+                )
+            kind = decoder.schema.field(name).type
+            if not wanted.takes(kind):
+                raise PipelineFileError(
+                    "bad-proto",
+                    f"the wrapper's field {name} is {type_name(kind)}, but must be {wanted.value}",
                 )
         return decoder
 

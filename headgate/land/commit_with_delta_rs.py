@@ -33,11 +33,14 @@ class DeltaRsCommitter:
     def __init__(self, lake: str) -> None:
         self._lake = Path(lake)
         self._writable: dict[str, bool] = {}
+        self._just_read: dict[str, DeltaTable] = {}
+        """Between state and commit of a table: to open it twice would double the time."""
 
     def state(self, table: str, app: str) -> TableState | None:
         opened = self._open(table)
         if opened is None:
             return None
+        self._just_read[table] = opened
         return TableState(
             opened.version(), pa.schema(opened.schema()), opened.transaction_version(app)
         )
@@ -57,7 +60,7 @@ class DeltaRsCommitter:
         properties = CommitProperties(
             app_transactions=[Transaction(commit.mark.app, commit.mark.version)]
         )
-        table = self._open(commit.table)
+        table = self._just_read.pop(commit.table, None) or self._open(commit.table)
         if table is None:
             create_table_with_add_actions(
                 str(self._lake / commit.table),
@@ -68,7 +71,7 @@ class DeltaRsCommitter:
                 commit_properties=properties,
             )
             return 0
-        if set(commit.schema.names) != set(_names(table)) or not _has_all(table, commit.schema):
+        if _types(pa.schema(table.schema())) != _types(commit.schema):
             write_deltalake(table, commit.schema.empty_table(), mode="append", schema_mode="merge")
         table.create_write_transaction(
             actions,
@@ -98,10 +101,5 @@ class DeltaRsCommitter:
             return None
 
 
-def _names(table: DeltaTable) -> list[str]:
-    return [field.name for field in table.schema().fields]
-
-
-def _has_all(table: DeltaTable, schema: pa.Schema) -> bool:
-    mine = pa.schema(table.schema())
-    return all(mine.field(field.name).type == field.type for field in schema)
+def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in schema}

@@ -27,7 +27,10 @@ def file_statistics(table: pa.Table) -> str:
         if column.null_count == len(column) or not _has_order(field.type):
             continue
         bounds = pc.min_max(column)
-        low, high = bounds["min"].as_py(), bounds["max"].as_py()
+        try:
+            low, high = bounds["min"].as_py(), bounds["max"].as_py()
+        except (OverflowError, ValueError):  # a moment beyond Python's calendar
+            continue
         if pa.types.is_floating(field.type) and not pc.all(pc.is_finite(column)).as_py():
             continue
         minima[field.name], maxima[field.name] = _lower(low), _upper(high)
@@ -39,6 +42,8 @@ def file_statistics(table: pa.Table) -> str:
             "nullCount": nulls,
         },
         default=_plain,
+        # delta-rs reads the escapes of characters beyond U+1FFFF as other, smaller ones.
+        ensure_ascii=False,
     )
 
 
@@ -54,9 +59,9 @@ def _lower(value: Any) -> Any:
 
 def _upper(value: Any) -> Any:
     """A text cut short must still be no smaller than the whole one."""
-    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
-        return value[:_LONGEST_TEXT] + _LAST_CHARACTER
-    return value
+    if not isinstance(value, str) or value[_LONGEST_TEXT:][:1] in ("", _LAST_CHARACTER):
+        return value
+    return value[:_LONGEST_TEXT] + _LAST_CHARACTER
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -78,23 +79,22 @@ class BatchLander:
             self._complete(self.landed, Extent(batch), outcomes)
 
     def _stage(self, version: int, stage: Stage) -> list[StagedFile]:
-        from dataclasses import replace
-
-        plan = replace(self.plan, version=version, known_tables=frozenset(self.known_tables))
+        waiting = {one.file.table for one in self.pending}
+        known = frozenset((self.known_tables | waiting) - self._own_tables)
+        plan = replace(self.plan, version=version, known_tables=known)
         files = stage(plan)
-        new = sorted({file.table for file in files if self._is_new_table(file)})
+        new = sorted({file.table for file in files} - known - self._own_tables)
         crowded = any("too_many_tables" in (file.reasons or ()) for file in files)
         if len(new) > plan.room or (crowded and len(new) < plan.room):
             # Tasks chose their new tables without knowing of each other: choose for them.
+            for file in files:
+                Path(plan.lake, file.table, file.path).unlink()
             files = stage(plan.limited_to(new))
         return files
 
-    def _is_new_table(self, file: StagedFile) -> bool:
-        return (
-            file.table not in self.known_tables
-            and file.partition is None
-            and file.table != self.plan.names.quarantine
-        )
+    @property
+    def _own_tables(self) -> set[str | None]:
+        return {self.plan.names.quarantine, self.plan.names.bronze}
 
     def _commit(
         self, files: Sequence[StagedFile], version: int
@@ -133,18 +133,13 @@ class BatchLander:
     def _complete(
         self, version: int, extent: Extent, outcomes: Sequence[TableLanded | TablePending]
     ) -> None:
+        self.ledger.complete(version, extent.batch, list(_entries(outcomes)))
+        self.landed = version
         self.pending = tuple(
             file for one in outcomes if isinstance(one, TablePending) for file in one.files
         )
-        self.ledger.complete(version, extent.batch, list(_entries(outcomes)))
-        self.landed = version
-        silver = {
-            one.table
-            for one in outcomes
-            if isinstance(one, TableLanded)
-            and one.table not in (self.plan.names.quarantine, self.plan.names.bronze)
-        }
-        self.known_tables |= silver
+        landed = {one.table for one in outcomes if isinstance(one, TableLanded)}
+        self.known_tables |= landed - self._own_tables
 
     def _tell(self, extent: Extent, outcomes: Iterable[TableLanded | TablePending]) -> None:
         for one in outcomes:

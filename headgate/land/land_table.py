@@ -64,16 +64,22 @@ def land_table(
 ) -> TableLanded | TablePending:
     """Exactly once, whatever happened before: the table itself says which batches it has."""
     error = "no try was made"
+    tried = False
     for _ in range(_MOST_TRIES):
         try:
             state = committer.state(table, mark.app)
             if state is not None and state.marked is not None and state.marked >= mark.version:
-                return _landed_before(lake, table, state, files, mark)
+                landed = _landed_before(table, state, files, mark)
+                # After a try of our own, these are the very files that the table has got.
+                if not tried:
+                    _remove(lake, files)
+                return landed
             late = [
                 one.file
                 for one in waiting
                 if state is None or state.marked is None or one.version > state.marked
             ]
+            tried = True
             return _commit(committer, lake, table, shape, state, [*late, *files], mark)
         except CheckpointError:
             raise
@@ -103,7 +109,8 @@ def _commit(
         fitted_files.append(file if fitted.file_fits_as_it_is else refit_file(lake, file, fitted))
     schema = fit(shape.first_columns, schema).schema
     if state is None:
-        changes = [CreateTable(table, len(schema))]
+        apart = [change for change in changes if change.outcome != "applied"]
+        changes = [CreateTable(table, len(schema)), *apart]
     route = files[0].route if files else None
     version = committer.commit(
         Commit(
@@ -115,6 +122,8 @@ def _commit(
             None if route is None or shape.partition_by else f"Records of route {route!r}",
         )
     )
+    fits = {file.path for file in fitted_files}
+    _remove(lake, [file for file in files if file.path not in fits])
     return TableLanded(
         table,
         version,
@@ -128,7 +137,7 @@ def _commit(
 
 
 def _landed_before(
-    lake: str, table: str, state: TableState, files: Sequence[StagedFile], mark: Mark
+    table: str, state: TableState, files: Sequence[StagedFile], mark: Mark
 ) -> TableLanded:
     assert state.marked is not None
     if state.marked > mark.version:
@@ -138,8 +147,6 @@ def _landed_before(
             hint="the checkpoint or the ledger was set back: restore both, or use another lake",
             where=table,
         )
-    for file in files:
-        Path(lake, table, file.path).unlink(missing_ok=True)
     return TableLanded(
         table,
         state.version,
@@ -151,3 +158,8 @@ def _landed_before(
         changes=(),
         already=True,
     )
+
+
+def _remove(lake: str, files: Sequence[StagedFile]) -> None:
+    for file in files:
+        Path(lake, file.table, file.path).unlink(missing_ok=True)

@@ -34,7 +34,7 @@ def quarantined(
     mine = records.take(pa.array([one.row for one in rejected], pa.int64()))
     columns = {
         "reason": pa.array([one.reason.value for one in rejected], pa.string()),
-        "detail": pa.array([one.detail or None for one in rejected], pa.string()),
+        "detail": pa.array([_text(one.detail) or None for one in rejected], pa.string()),
         "route": pa.array([_text(one.route) for one in rejected], pa.string()),
         "schema_id": pa.array(
             [None if one.schema_key is None else str(one.schema_key) for one in rejected],
@@ -49,5 +49,6 @@ def quarantined(
     return pa.table([columns[name] for name in QUARANTINE.names], schema=QUARANTINE)
 
 
-def _text(route: str | None) -> str | None:
-    return None if route is None else route[:512].encode("utf-8", "replace").decode()
+def _text(said: str | None) -> str | None:
+    """Never too long, and nothing in it that UTF-8 has no bytes for."""
+    return None if said is None else said[:512].encode("utf-8", "replace").decode()

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable
 LONGEST_ROUTE = 512
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 _DERIVED = re.compile(r".*__[a-z2-7]{10}")
+_PLAIN_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _READABLE_LENGTH = 40
 
 
@@ -53,12 +54,15 @@ def column_names(names: Iterable[str], reserved: Collection[str] = ()) -> list[s
     """Column names for the fields of one message, in order.
 
     Delta does not tell `userId` from `userid`: the first keeps its name and its twins get a
-    digest of their exact spelling. Fields called like one of Headgate's own columns as well.
+    digest of their exact spelling. Fields called like one of Headgate's own columns as well, and
+    those whose names have anything but letters, digits and `_` in them.
     """
     taken = {name.lower() for name in reserved}
     columns = []
     for name in names:
-        column = name if name.lower() not in taken else column_twin(name)
+        column = name if _PLAIN_COLUMN.fullmatch(name) else derived_name(name)
+        while column.lower() in taken:
+            column = column_twin(column)
         taken.add(column.lower())
         columns.append(column)
     return columns

@@ -24,8 +24,10 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.redaction.regex": _REDACTED,
-    # Records cross to Python in large portions; the default of 10,000 rows makes small ones.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # Spark sums up the bytes of a portion anew for every record: with a column of lists (the
+    # headers), that takes ten times as long as all the rest. A bound on the rows costs nothing.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.shuffle.partitions": "2",
     # Delta reads its own log with Spark jobs of this many tasks; fifty is for large clusters.
     "spark.databricks.delta.snapshotPartitions": "2",

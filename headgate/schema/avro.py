@@ -35,7 +35,6 @@ _LOGICAL: dict[tuple[str, str], pa.DataType] = {
     ("long", "time-micros"): pa.time64("us"),
     ("long", "timestamp-millis"): pa.timestamp("us", "UTC"),
     ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
-    ("string", "uuid"): pa.string(),
 }
 
 
@@ -53,8 +52,11 @@ class AvroDecoder:
         try:
             named: dict[str, Any] = {}
             for _, reference in text.references:
-                fastavro.parse_schema(json.loads(reference), named)
-            writer = fastavro.parse_schema(json.loads(text.text), named)
+                fastavro.parse_schema(_readable(json.loads(reference)), named)
+            writer = fastavro.parse_schema(_readable(json.loads(text.text)), named)
+            if not isinstance(writer, dict) or writer.get("type") != "record":
+                raise RefusedSchema("the schema is no record, so that its values have no columns")
+            arrow = _arrow(writer, named, 0)
         except (
             ValueError,
             KeyError,
@@ -63,26 +65,35 @@ class AvroDecoder:
             fastavro.schema.SchemaParseException,
         ) as error:
             raise RefusedSchema(f"not an Avro schema: {error}"[:500]) from None
-        if not isinstance(writer, dict) or writer.get("type") != "record":
-            raise RefusedSchema("the schema is no record, so that its values have no columns")
-        arrow = _arrow(writer, named, 0)
         columns = pa.schema(storable_fields(list(arrow), ORIGIN_COLUMNS))
         return cls(str(writer["name"]), writer, arrow, columns)
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
-        rows: list[Any] = []
+        rows: dict[int, Any] = {}
         bad: dict[int, str] = {}
         for position, payload in enumerate(payloads.to_pylist()):
             try:
-                rows.append(self._row(payload))
+                rows[position] = self._row(payload)
             except Exception as error:  # whatever hostile bytes do inside the reader
                 bad[position] = f"{type(error).__name__}: {error}"[:500]
-        decoded = pa.array(rows, self.arrow)
+        decoded = self._array(rows, bad)
         arrays = [
             storable_array(decoded.field(index), field.type)
             for index, field in enumerate(self.schema)
         ]
         return Decoded(pa.RecordBatch.from_arrays(arrays, schema=self.schema), bad)
+
+    def _array(self, rows: dict[int, Any], bad: dict[int, str]) -> pa.StructArray:
+        """The rows in Arrow; a value that its own type cannot hold makes its record a bad one."""
+        try:
+            return pa.array(list(rows.values()), self.arrow)
+        except (pa.ArrowException, OverflowError):
+            for position, row in rows.items():
+                try:
+                    pa.array([row], self.arrow)
+                except (pa.ArrowException, OverflowError) as error:
+                    bad[position] = f"{type(error).__name__}: {error}"[:500]
+        return pa.array([row for at, row in rows.items() if at not in bad], self.arrow)
 
     def _row(self, payload: bytes) -> Any:
         stream = io.BytesIO(payload)
@@ -90,6 +101,24 @@ class AvroDecoder:
         if stream.tell() != len(payload):
             raise ValueError(f"{len(payload) - stream.tell()} bytes after the record")
         return row
+
+
+def _readable(schema: Any) -> Any:
+    """Without logical types that fastavro would turn into what Arrow does not take."""
+    if isinstance(schema, list):
+        return [_readable(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    read = {key: _readable(value) for key, value in schema.items()}
+    if not _is_kept(read.get("type"), read.get("logicalType")):
+        read.pop("logicalType", None)
+    return read
+
+
+def _is_kept(kind: Any, logical: Any) -> bool:
+    return logical == "decimal" or (
+        isinstance(kind, str) and isinstance(logical, str) and (kind, logical) in _LOGICAL
+    )
 
 
 def _arrow(schema: Any, named: Mapping[str, Any], depth: int) -> pa.DataType:
@@ -106,21 +135,32 @@ def _arrow(schema: Any, named: Mapping[str, Any], depth: int) -> pa.DataType:
         return _arrow(branches[0], named, depth + 1)
     kind = schema["type"]
     if kind == "record":
+        fields = schema["fields"]
+        if len({field["name"] for field in fields}) < len(fields):
+            raise RefusedSchema(f"record {schema['name']} has two fields of one name")
         return pa.struct(
-            [
-                pa.field(field["name"], _arrow(field["type"], named, depth + 1))
-                for field in schema["fields"]
-            ]
+            [pa.field(field["name"], _arrow(field["type"], named, depth + 1)) for field in fields]
         )
     if kind == "enum":
         return pa.string()
     if kind == "array":
-        return pa.list_(_arrow(schema["items"], named, depth + 1))
+        items = _arrow(schema["items"], named, depth + 1)
+        if _takes_no_bytes(items):
+            raise RefusedSchema("an array of what takes no bytes can be endless")
+        return pa.list_(items)
     if kind == "map":
         return pa.map_(pa.string(), _arrow(schema["values"], named, depth + 1))
     logical = schema.get("logicalType")
     if logical == "decimal":
         return pa.decimal128(schema["precision"], schema.get("scale", 0))
     if kind == "fixed":
+        if not schema["size"]:
+            raise RefusedSchema("a fixed without a byte")
         return pa.binary()
     return _LOGICAL.get((kind, logical)) or _arrow(kind, named, depth + 1)
+
+
+def _takes_no_bytes(kind: pa.DataType) -> bool:
+    return pa.types.is_null(kind) or (
+        pa.types.is_struct(kind) and all(_takes_no_bytes(field.type) for field in kind)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -13,6 +14,9 @@ from typing import Any
 from headgate.schema.registry import RefusedSchema
 
 _DEEPEST_NESTING = 64
+_COMMENT_OR_STRING = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
+)
 _one_at_a_time = threading.Lock()
 
 
@@ -28,8 +32,11 @@ def compile_proto(files: Mapping[str, str], root: str) -> Any:
     with tempfile.TemporaryDirectory(prefix="headgate-proto-") as folder:
         for name, text in files.items():
             path = Path(folder, "in", name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, "utf-8")
+            except (OSError, UnicodeError) as error:
+                raise RefusedSchema(f"{name!r} cannot be compiled: {error}"[:500]) from None
         compiled, complaints = Path(folder, "out"), Path(folder, "complaints")
         arguments = [
             "protoc",
@@ -42,15 +49,16 @@ def compile_proto(files: Mapping[str, str], root: str) -> Any:
         with _one_at_a_time, _StandardErrorIn(complaints):
             failed = protoc.main(arguments)
         if failed:
-            raise RefusedSchema(complaints.read_text("utf-8", "replace").strip()[:500])
+            said = complaints.read_text("utf-8", "replace").replace(f"{folder}/in/", "")
+            raise RefusedSchema(said.strip()[:500])
         return FileDescriptorSet.FromString(compiled.read_bytes())
 
 
 def _refuse_depth(name: str, text: str) -> None:
-    """The compiler recurses on braces, and a stack overflow takes the whole process."""
+    """The compiler recurses on brackets, and a stack overflow takes the whole process."""
     depth = 0
-    for character in text:
-        depth += (character == "{") - (character == "}")
+    for bracket in re.findall("[{}<>]", _COMMENT_OR_STRING.sub(" ", text)):
+        depth += 1 if bracket in "{<" else -1
         if depth > _DEEPEST_NESTING:
             raise RefusedSchema(f"{name} nests deeper than {_DEEPEST_NESTING}")
 

@@ -58,31 +58,30 @@ def fit(file: pa.Schema, table: pa.Schema) -> Fit:
     """Place every column of the file; nothing is dropped and no value changes."""
     fields = {field.name: field for field in table}
     spelled = {name.lower(): name for name in fields}
+    taken: set[str] = set()
     changes: list[SchemaChange] = []
     placed = []
     for field in file:
-        target = field.name
-        if target not in fields and target.lower() in spelled:
-            target = column_twin(field.name)
-            if target not in fields:
-                changes.append(CaseTwin(field.name, target))
-        if target in fields:
+        target, merged, asked = field.name, field.type, list[SchemaChange]()
+        while target.lower() in spelled:
+            if spelled[target.lower()] != target or target in taken:
+                target = column_twin(target)
+                asked = [CaseTwin(field.name, target), AddColumn(target, type_name(merged))]
+                continue
             try:
                 nested: list[SchemaChange] = []
                 merged = _merge(fields[target].type, field.type, target, nested)
-                changes.extend(nested)
+                asked = nested
+                break
             except _Conflict:
-                was, target = fields[target].type, f"{target}__{type_word(field.type)}"
-                merged = field.type
-                if target not in fields:
-                    changes.append(
-                        RetypeColumn(field.name, type_name(was), type_name(field.type), target)
-                    )
+                was, target = type_name(fields[target].type), f"{target}__{type_word(field.type)}"
+                asked = [RetypeColumn(field.name, was, type_name(field.type), target)]
         else:
-            merged = field.type
-            changes.append(AddColumn(target, type_name(merged)))
+            asked = asked or [AddColumn(target, type_name(merged))]
+        changes.extend(asked)
         fields[target] = pa.field(target, merged)
         spelled[target.lower()] = target
+        taken.add(target)
         cast = merged if _needs_cast(field.type, merged) else None
         placed.append(Placed(field.name, target, cast))
     return Fit(pa.schema(list(fields.values())), tuple(changes), tuple(placed))
@@ -104,6 +103,7 @@ def _merge(
                 raise _Conflict(inside)
             else:
                 fields[field.name] = field.type
+                spelled.add(field.name.lower())
                 changes.append(AddNestedField(inside, type_name(field.type)))
         return pa.struct([pa.field(name, kind) for name, kind in fields.items()])
     if pa.types.is_map(table) and pa.types.is_map(file):

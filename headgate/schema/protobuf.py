@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headgate.schema.compile_proto import compile_proto
 from headgate.schema.decoder import Decoded
@@ -15,6 +19,14 @@ from headgate.schema.registry import RefusedSchema, SchemaText
 from headgate.schema.storable import storable_array, storable_fields
 
 _ROOT = "__root__.proto"
+_WELL_KNOWN = "google/protobuf/"
+_MOST_FIELDS = 10_000
+_DEEPEST_FIELD = 64
+_SAFE_LENGTH = 16 << 10
+"""A payload nests groups no deeper than it is long, and ptars recurses into them unbounded."""
+
+
+_UNDECODABLE = pa.scalar(b"\xff", pa.binary())
 
 
 class NoSuchMessage(Exception):
@@ -27,6 +39,8 @@ class ProtobufDecoder:
 
     record_name: str
     handler: Any
+    message: Any
+    """The message's class in python-protobuf."""
     schema: pa.Schema
 
     @classmethod
@@ -35,32 +49,46 @@ class ProtobufDecoder:
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or name == _ROOT or "\0" in name:
                 raise RefusedSchema(f"a reference is called {name!r}")
-        files = compile_proto({**dict(text.references), _ROOT: text.text}, _ROOT)
+        # The compiler has those of protobuf itself, and ptars knows them by name alone.
+        imports = {name: one for name, one in text.references if not name.startswith(_WELL_KNOWN)}
+        files = compile_proto({**imports, _ROOT: text.text}, _ROOT)
         return cls.for_message(files, _message_name(files.file[-1], message))
 
     @classmethod
     def for_message(cls, files: Any, name: str) -> ProtobufDecoder:
         """A decoder for the named message of a compiled FileDescriptorSet."""
         from google.protobuf.descriptor_pool import DescriptorPool
+        from google.protobuf.message_factory import GetMessageClass
         from ptars import HandlerPool, PtarsConfig
 
+        config = PtarsConfig(timestamp_unit="us", duration_unit="us", time_unit="us")
         pool = DescriptorPool()
-        for file in files.file:
-            pool.Add(file)
         try:
+            for file in files.file:
+                pool.Add(file)
             descriptor = pool.FindMessageTypeByName(name)
+            if len(list(islice(_all_fields(descriptor), _MOST_FIELDS + 1))) > _MOST_FIELDS:
+                raise RefusedSchema(f"message {name} has more than {_MOST_FIELDS} fields")
+            handler = HandlerPool([descriptor.file], config).get_for_message(descriptor)
+        except (KeyboardInterrupt, SystemExit, RefusedSchema):
+            raise
         except KeyError:
             raise NoSuchMessage(f"the schema has no message {name}") from None
-        config = PtarsConfig(timestamp_unit="us", duration_unit="us", time_unit="us")
-        handler = HandlerPool([descriptor.file], config).get_for_message(descriptor)
-        return cls(
-            name, handler, pa.schema(storable_fields(list(handler.schema()), ORIGIN_COLUMNS))
-        )
+        except BaseException as error:  # a panic in Rust is no Exception
+            raise RefusedSchema(f"message {name} cannot be decoded: {error}"[:500]) from None
+        columns = pa.schema(storable_fields(list(handler.schema()), ORIGIN_COLUMNS))
+        return cls(name, handler, GetMessageClass(descriptor), columns)
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
         batches: list[pa.RecordBatch] = []
         bad: dict[int, str] = {}
+        unsafe = self._unsafe(payloads)
+        if unsafe:
+            mask = np.zeros(len(payloads), bool)
+            mask[list(unsafe)] = True
+            payloads = pc.if_else(pa.array(mask), _UNDECODABLE, payloads)
         self._decode_range(payloads, 0, batches, bad)
+        bad.update(unsafe)
         arrays = [
             storable_array(
                 pa.concat_arrays([batch.column(index) for batch in batches])
@@ -75,6 +103,19 @@ class ProtobufDecoder:
         if not self.schema.names:
             return Decoded(_only_length(len(payloads) - len(bad)), bad)
         return Decoded(pa.RecordBatch.from_arrays(arrays, schema=self.schema), bad)
+
+    def _unsafe(self, payloads: pa.BinaryArray) -> dict[int, str]:
+        """Long payloads that python-protobuf, which bounds its recursion, refuses."""
+        from google.protobuf.message import DecodeError
+
+        refused = {}
+        lengths = pc.binary_length(payloads).fill_null(0).to_numpy(zero_copy_only=False)
+        for position in np.flatnonzero(lengths > _SAFE_LENGTH):
+            try:
+                self.message.FromString(payloads[int(position)].as_py())
+            except DecodeError as error:
+                refused[int(position)] = str(error)[:500]
+        return refused
 
     def _decode_range(
         self,
@@ -97,6 +138,17 @@ class ProtobufDecoder:
             middle = len(payloads) // 2
             self._decode_range(payloads[:middle], start, batches, bad)
             self._decode_range(payloads[middle:], start + middle, batches, bad)
+
+
+def _all_fields(message: Any, above: tuple[Any, ...] = ()) -> Iterator[Any]:
+    """Every field that becomes a column or a part of one; those of messages time and again."""
+    if len(above) > _DEEPEST_FIELD:
+        raise RefusedSchema(f"messages nest deeper than {_DEEPEST_FIELD}")
+    for field in message.fields:
+        yield field
+        inside = field.message_type
+        if inside is not None and inside not in above and inside is not message:
+            yield from _all_fields(inside, (*above, message))
 
 
 def _message_name(file: Any, indexes: tuple[int, ...]) -> str:

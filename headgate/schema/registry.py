@@ -48,3 +48,7 @@ class Registry(Protocol):
     def register(self, subject: str, schema: SchemaText) -> int:
         """Make a schema known under a subject and return its id; the same text, the same id."""
         ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...

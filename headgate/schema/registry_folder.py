@@ -56,6 +56,9 @@ class FolderRegistry:
         self._paths[number] = path
         return number
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def _path_of(self, key: SchemaKey) -> Path | None:
         if not isinstance(key, int):
             return None

@@ -51,10 +51,10 @@ class HttpRegistry:
 
     def fetch(self, key: SchemaKey) -> SchemaText:
         ask = self._client.get_schema if isinstance(key, int) else self._client.get_schema_by_guid
-        schema = self._patiently(lambda: ask(key), f"schema {key}")
+        schema = self._patiently(lambda: self._usable(ask(key)), f"schema {key}")
         references: dict[str, str] = {}
         self._collect_references(schema, references, depth=0)
-        return SchemaText(_kind(schema), schema.schema_str or "", tuple(references.items()))
+        return SchemaText(_kind(schema), schema.schema_str, tuple(references.items()))
 
     def register(self, subject: str, schema: SchemaText) -> int:
         from confluent_kafka.schema_registry import Schema
@@ -63,6 +63,9 @@ class HttpRegistry:
         return int(
             self._patiently(lambda: self._client.register_schema(subject, registered), subject)
         )
+
+    def close(self) -> None:
+        self._client.close()
 
     def subjects(self) -> list[str]:
         return self._patiently(lambda: list(self._client.get_subjects()), "subjects")
@@ -78,12 +81,21 @@ class HttpRegistry:
                 raise RefusedSchema(f"more than {MOST_REFERENCES} references")
             found[name] = ""
             referred = self._patiently(
-                lambda one=reference: self._client.get_version(one.subject, one.version),
+                lambda one=reference: self._usable(
+                    self._client.get_version(one.subject, one.version).schema
+                ),
                 f"{reference.subject} version {reference.version}",
-            ).schema
+            )
             self._collect_references(referred, found, depth + 1)
             del found[name]
-            found[name] = referred.schema_str or ""
+            found[name] = referred.schema_str
+
+    def _usable(self, schema: Any) -> Any:
+        """The client takes any JSON for a schema, and keeps it: look at it before we do."""
+        if isinstance(schema.schema_str, str) and isinstance(schema.schema_type, str | None):
+            return schema
+        self._client.clear_caches()
+        raise ValueError("the answer has no schema")
 
     def _patiently(self, ask: Callable[[], T], what: str) -> T:
         from confluent_kafka.schema_registry.error import SchemaRegistryError

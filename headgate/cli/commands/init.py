@@ -1,0 +1,92 @@
+"""`headgate init`: a pipeline file to begin with."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headgate.cli.next_steps import print_next_steps
+from headgate.cli.styled import styled
+from headgate.errors import UsageError
+from headgate.examples import EXAMPLES, Example, find_example
+from headgate.examples.example import USUAL_REGISTRY, USUAL_SERVERS
+
+
+def init(
+    example: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="EXAMPLE",
+            help=f"One of {', '.join(each.name for each in EXAMPLES)}.",
+            show_default="games",
+        ),
+    ] = None,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write it.")] = Path(
+        "."
+    ),
+) -> None:
+    """Write a pipeline file from an example, ready to be changed.
+
+    \b
+      headgate init games             many games on one Kafka topic
+      headgate init games-embedded    the same from a Delta table, without any server
+      headgate init confluent         topics in Confluent's framing
+
+    Next: headgate check
+    """
+    chosen = find_example(example) if example else _ask()
+    path = folder / f"{chosen.pipeline}.yaml"
+    if path.exists():
+        raise UsageError(
+            "already-exists",
+            f"{path} exists already, and is left as it is",
+            hint=f"choose another folder: headgate init {chosen.name} FOLDER",
+        )
+    services = _running_services() if chosen.needs_services else None
+    text = chosen.text(*services) if services else chosen.text()
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    print(f"Wrote {path}: {chosen.summary}")
+    if services:
+        print(f"It reads from the services that run here, at {services[0]}")
+    print_next_steps(_next_steps(chosen, path, bool(services)))
+
+
+def _ask() -> Example:
+    if not sys.stdin.isatty():
+        return EXAMPLES[0]
+    width = max(len(each.name) for each in EXAMPLES)
+    print("Which example?")
+    for position, each in enumerate(EXAMPLES, start=1):
+        print(f"  {position}  {styled(each.name.ljust(width), 'cyan')}  {each.summary}")
+    answer = input("Number or name [1]: ").strip() or "1"
+    if answer.isdecimal() and 1 <= int(answer) <= len(EXAMPLES):
+        return EXAMPLES[int(answer) - 1]
+    return find_example(answer)
+
+
+def _running_services() -> tuple[str, str] | None:
+    from headgate.local import find
+
+    services = find()
+    return (services.servers, services.registry) if services else None
+
+
+def _next_steps(example: Example, path: Path, running: bool) -> list[tuple[str, str]]:
+    run = (f"headgate run {path} --once", "land what is there")
+    if example.name == "confluent":
+        return [(f"headgate doctor {path}", "see whether broker and registry can be reached"), run]
+    if not example.needs_services:
+        beside = path.parent
+        where = (
+            "" if beside == Path() else f" --inbox {beside / 'inbox'} --registry {beside}/schemas"
+        )
+        return [(f"headgate simulate games --to delta{where}", "make records to land"), run]
+    simulate = ("headgate simulate games --to kafka", "make records to land")
+    if running:
+        return [simulate, run]
+    usual = f"at {USUAL_SERVERS} and {USUAL_REGISTRY.split('/')[2]}"
+    return [("headgate up", f"start a broker and a registry {usual}"), simulate, run]

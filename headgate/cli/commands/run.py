@@ -1,0 +1,102 @@
+"""`headgate run`: land a stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headgate.cli.amounts import counted, lasted, number, rate
+from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
+from headgate.cli.json_output import print_json_line
+from headgate.cli.next_steps import print_next_steps
+
+if TYPE_CHECKING:
+    from headgate.cli.progress.tally import Tally
+    from headgate.inspect.pending_tables import PendingTable
+    from headgate.pipeline import Pipeline
+
+
+def run(
+    pipeline: PipelineArgument = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Land what the source has now, then end.")
+    ] = False,
+    trigger: Annotated[
+        str | None,
+        typer.Option(
+            help="How often to look for new records, instead of what the pipeline says: 5s, 500ms."
+        ),
+    ] = None,
+    replay: Annotated[
+        bool,
+        typer.Option("--replay", help="Go on where the ledger ends, with a new, empty checkpoint."),
+    ] = False,
+    progress: Annotated[
+        str, typer.Option(metavar="auto|live|lines|none", help="What to show meanwhile.")
+    ] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object an event.")] = False,
+) -> None:
+    """Land records; new tables and columns need no restart.
+
+    \b
+      headgate run games.yaml             until Ctrl-C, which finishes the batch first
+      headgate run games.yaml --once      what is there now, then end
+
+    Every record lands exactly once, or in quarantine.
+
+    Next: headgate status PIPELINE
+    """
+    from headgate.cli.progress.tally import Tally
+    from headgate.cli.progress.view import choose_view
+    from headgate.cli.quiet_spark import quiet_spark
+    from headgate.inspect.own_tables import silver_tables
+    from headgate.pipeline import Duration, load_pipeline
+
+    file = find_pipeline(pipeline)
+    declared = load_pipeline(file)
+    milliseconds = Duration.parse(trigger).milliseconds if trigger else None
+    tally = Tally.of(declared.name, declared.lake, silver_tables(declared))
+    view = choose_view(progress, tally, as_json)
+    with quiet_spark(), view:
+        from headgate.run.run_pipeline import RunOptions, run_pipeline
+
+        ended = run_pipeline(declared, RunOptions(once, replay, milliseconds), view)
+    waiting = _waiting(declared)
+    if as_json:
+        print_json_line({"ok": not waiting, "data": {"ended": ended, "waiting": waiting}})
+    else:
+        _print_summary(file, tally, ended.stopped, waiting)
+    if waiting:
+        raise typer.Exit(1)
+
+
+def _waiting(pipeline: Pipeline) -> tuple[PendingTable, ...]:
+    from headgate.inspect.ledger_rows import read_ledger
+    from headgate.inspect.pending_tables import pending_tables
+
+    return pending_tables(read_ledger(pipeline))
+
+
+def _print_summary(
+    file: str, tally: Tally, stopped: bool, waiting: tuple[PendingTable, ...]
+) -> None:
+    how = "Stopped" if stopped else "Done"
+    if not tally.batches:
+        print(f"{how}: there was nothing new to land")
+        return
+    print(
+        f"{how}: {counted(tally.rows, 'record')} landed in {counted(len(tally.tables), 'table')}, "
+        f"{number(tally.quarantined.total())} in quarantine, "
+        f"{counted(tally.changes, 'schema change')} on the way; "
+        f"{counted(tally.batches, 'batch', 'batches')} in {lasted(tally.seconds)} "
+        f"({rate(tally.records, tally.busy_seconds)} while landing)"
+    )
+    for one in waiting:
+        print(f"Waiting: {one.table} with {counted(one.rows, 'record')}: {one.error}")
+    steps = [(f"headgate tables {file}", "what is where")]
+    if tally.quarantined:
+        steps.append((f"headgate quarantine list {file}", "what could not land, and why"))
+    if waiting:
+        steps.insert(0, (f"headgate doctor {file}", "why tables wait"))
+    print_next_steps(steps)

@@ -1,0 +1,156 @@
+"""`headgate simulate`: records to land, made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headgate.cli.amounts import counted, lasted, number, rate
+from headgate.cli.json_output import print_json
+from headgate.cli.next_steps import print_next_steps
+from headgate.errors import UsageError
+
+if TYPE_CHECKING:
+    from headgate.cli.simulation.target import Target
+    from headgate.simulate.simulate_games import Simulated
+
+_USUAL_RECORDS = 100_000
+
+app = typer.Typer(rich_markup_mode=None, help="Make up records to land, with schemas that grow.")
+
+
+@app.callback()
+def simulate() -> None:
+    """Make up records to land, with schemas that grow."""
+
+
+@app.command()
+def games(
+    tables: Annotated[int, typer.Option(metavar="N", min=1, help="How many games.")] = 50,
+    versions: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Versions of each game's schema.")
+    ] = 5,
+    records: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="How many records.",
+            show_default="100000; no end with --rate",
+        ),
+    ] = None,
+    to: Annotated[str, typer.Option(metavar="kafka|delta", help="Where they go.")] = "kafka",
+    topic: Annotated[str, typer.Option(help="The topic's name.")] = "games",
+    servers: Annotated[
+        str | None, typer.Option(help="The brokers.", show_default="those of headgate up")
+    ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            help="A registry's URL or a folder of schemas.",
+            show_default="that of headgate up; ./schemas with --to delta",
+        ),
+    ] = None,
+    inbox: Annotated[Path, typer.Option(help="The Delta table's folder, with --to delta.")] = Path(
+        "inbox"
+    ),
+    partitions: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Of a topic that is made.")
+    ] = 4,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="The same seed, the same records.")
+    ] = 0,
+    bad: Annotated[
+        str, typer.Option(metavar="SHARE", help="Records that cannot land: 1%, 0.01.")
+    ] = "0%",
+    rate_: Annotated[
+        float | None,
+        typer.Option(
+            "--rate",
+            metavar="N",
+            min=0.1,
+            help="Records a second.",
+            show_default="as fast as it goes",
+        ),
+    ] = None,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Remove what an earlier simulation sent, first.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Send events of made-up games to a topic or a Delta table.
+
+    \b
+      headgate simulate games                         to the broker of headgate up
+      headgate simulate games --to delta --bad 1%     to ./inbox, schemas to ./schemas
+      headgate simulate games --rate 1000             on and on, until Ctrl-C
+      headgate simulate games --records 0 --clean     only clean up
+
+    Each event is wrapped with its game's name and its schema's id; every version of every
+    schema is registered first.
+
+    Next: headgate init, then headgate run PIPELINE --once
+    """
+    if to not in ("kafka", "delta"):
+        raise UsageError("bad-argument", f"cannot send to `{to}`", hint="use kafka or delta")
+    share = _share(bad)
+    from headgate.cli.simulation.clean_up import clean_up
+    from headgate.cli.simulation.send import send
+    from headgate.cli.simulation.target import Target
+    from headgate.simulate.simulate_games import GamesPlan, Simulated
+
+    if to == "kafka":
+        target = Target.kafka(servers, registry, topic, partitions)
+    else:
+        target = Target.delta(inbox, registry, topic)
+    removed = list(clean_up(target)) if clean else []
+    if records is None and rate_ is None:
+        records = _USUAL_RECORDS
+    nothing = records == 0
+    plan = GamesPlan(tables, versions, records, seed, share, rate_)
+    sent = Simulated() if nothing else send(plan, target)
+    if as_json:
+        print_json(_summary(sent, target, removed))
+        return
+    for what in removed:
+        print(f"Removed {what}")
+    if nothing:
+        print("Nothing sent" if removed or not clean else "There was nothing to clean up")
+    else:
+        _print_summary(sent, target)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1
+    if not 0 <= share <= 1:
+        raise UsageError("bad-argument", f"`{text}` is no share", hint="write 1% or 0.01")
+    return share
+
+
+def _summary(sent: Simulated, target: Target, removed: list[str]) -> dict[str, object]:
+    return {
+        "records": sent.records,
+        "seconds": round(sent.seconds, 3),
+        "rate": round(sent.rate),
+        "bad": {reason.value: count for reason, count in sent.bad.most_common()},
+        "to": str(target),
+        "registry": target.registry,
+        "removed": removed,
+    }
+
+
+def _print_summary(sent: Simulated, target: Target) -> None:
+    print(
+        f"Sent {counted(sent.records, 'record')} to {target} in {lasted(sent.seconds)} "
+        f"({rate(sent.records, sent.seconds)})"
+    )
+    if sent.bad:
+        print(f"{number(sent.bad.total())} of them cannot land:")
+        for reason, count in sent.bad.most_common():
+            print(f"  {number(count):>8}  {reason.value}")
+    print_next_steps([("headgate run games.yaml --once", "land them (headgate init writes one)")])

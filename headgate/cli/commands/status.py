@@ -1,0 +1,74 @@
+"""`headgate status`: how a pipeline stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headgate.cli.amounts import ago, counted, number
+from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
+from headgate.cli.json_output import print_json
+from headgate.cli.next_steps import print_next_steps
+from headgate.cli.styled import printable, styled
+from headgate.cli.text_columns import print_facts
+
+if TYPE_CHECKING:
+    from headgate.inspect import Status
+
+
+def status(
+    pipeline: PipelineArgument = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what has landed, what waits, and whether it runs.
+
+    \b
+      headgate status games.yaml
+
+    Next: headgate tables PIPELINE
+    """
+    from headgate.inspect import read_status
+    from headgate.pipeline import load_pipeline
+
+    file = find_pipeline(pipeline)
+    found = read_status(load_pipeline(file))
+    if as_json:
+        print_json(found)
+        return
+    print(f"{styled(found.pipeline, 'bold')} {_state(found)}")
+    if not found.batches and found.open_batch is None:
+        print("Nothing has landed yet")
+        if found.run is None:
+            print_next_steps([(f"headgate run {file} --once", "land what the source has")])
+        return
+    print_facts(_facts(found))
+
+
+def _state(found: Status) -> str:
+    if found.run is not None:
+        return styled(f"is running (process {found.run.pid})", "green")
+    return "is not running"
+
+
+def _facts(found: Status) -> list[tuple[str, str]]:
+    facts = []
+    if found.last_batch is not None:
+        last = found.last_batch
+        what = f"{counted(last.rows, 'record')} into {counted(last.tables, 'table')}"
+        facts.append(("last batch", f"{last.batch}, {ago(last.at)}: {what}"))
+    facts.append(("batches", number(found.batches)))
+    if found.open_batch is not None:
+        begun = "is being landed" if found.run else "was begun; the next run completes it"
+        facts.append(("open batch", f"{found.open_batch} {begun}"))
+    facts.append(("records", number(found.rows)))
+    facts.append(("tables", number(found.tables)))
+    facts.append(("schema changes", number(found.schema_changes)))
+    quarantined = [f"{reason} {number(count)}" for reason, count in found.quarantined.items()]
+    total = number(sum(found.quarantined.values()))
+    facts.append(("quarantined", f"{total} ({', '.join(quarantined)})" if quarantined else total))
+    for waiting in found.pending:
+        what = f"{counted(waiting.rows, 'record')} wait: {printable(waiting.error)}"
+        facts.append((styled("waiting", "yellow"), f"{waiting.table}, {what}"))
+    facts.append(("lake", found.lake))
+    return facts

@@ -1,0 +1,66 @@
+"""`headgate tables`: what has landed where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headgate.cli.amounts import ago, counted, number, size
+from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
+from headgate.cli.json_output import print_json
+from headgate.cli.next_steps import print_next_steps
+from headgate.cli.text_columns import print_columns
+
+if TYPE_CHECKING:
+    from headgate.inspect import TableSummary
+
+_HEADERS = ("TABLE", "ROWS", "COLUMNS", "FILES", "SIZE", "VERSION", "LAST BATCH", "LAST CHANGE")
+_NUMBERS = ("ROWS", "COLUMNS", "FILES", "SIZE", "VERSION")
+
+
+def tables(
+    pipeline: PipelineArgument = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the tables: rows, columns, and what changed last.
+
+    \b
+      headgate tables games.yaml
+
+    Numbers come from the ledger.
+
+    Next: headgate schema PIPELINE TABLE
+    """
+    from headgate.inspect import read_tables
+    from headgate.pipeline import load_pipeline
+
+    file = find_pipeline(pipeline)
+    found = read_tables(load_pipeline(file))
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        print("Nothing has landed yet")
+        print_next_steps([(f"headgate run {file} --once", "land what the source has")])
+        return
+    print_columns(_HEADERS, [_row(each) for each in found], right=_NUMBERS)
+    silver = [each for each in found if each.kind == "silver"]
+    print(
+        f"\n{counted(sum(each.rows for each in silver), 'record')} "
+        f"in {counted(len(silver), 'silver table')}"
+    )
+
+
+def _row(table: TableSummary) -> tuple[str, ...]:
+    change = table.last_change
+    return (
+        table.table,
+        number(table.rows),
+        "?" if table.columns is None else number(table.columns),
+        number(table.files),
+        size(table.bytes),
+        number(table.version),
+        ago(table.last_at),
+        f"{change.text}, batch {change.batch}" if change else "",
+    )

@@ -1,0 +1,63 @@
+"""The demo's folder: emptied of what an earlier demo made, and of nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from headgate.errors import UsageError
+from headgate.examples import find_example
+
+_MARKER = ".headgate-demo"
+_MADE = ("games.yaml", "inbox", "schemas", "lake", _MARKER)
+
+# A short run ends before the JVM's second compiler has earned back what it costs.
+_QUICK_SPARK = """
+# For a run of seconds: start quickly rather than run fast later.
+spark:
+  spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+
+
+def prepare_folder(folder: Path, keep: bool = False) -> int:
+    """Make the folder ready; returns how many demos it has seen."""
+    marker = folder / _MARKER
+    seen = _demos_seen(marker)
+    if seen is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(
+            "already-exists",
+            f"{folder} exists and is not a demo's folder, so it is left as it is",
+            hint="choose another one with --folder",
+        )
+    if not keep or seen is None:
+        for name in _MADE:
+            _remove(folder / name)
+        seen = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "games.yaml").write_text(_pipeline_text(), "utf-8")
+    marker.write_text(json.dumps({"demos": seen + 1}) + "\n", "utf-8")
+    return seen
+
+
+def _pipeline_text() -> str:
+    text = find_example("games-embedded").text()
+    lines = [line for line in text.splitlines() if not line.startswith("# spark:")]
+    return "\n".join(lines) + "\n" + _QUICK_SPARK
+
+
+def _demos_seen(marker: Path) -> int | None:
+    try:
+        return int(json.loads(marker.read_text("utf-8"))["demos"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        # A demo that was stopped while it wrote; the folder is a demo's all the same.
+        return 0
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

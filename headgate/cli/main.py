@@ -1,0 +1,126 @@
+"""The command `headgate`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from headgate.cli.commands import (
+    check,
+    demo,
+    doctor,
+    init,
+    jars,
+    quarantine,
+    run,
+    schema,
+    services,
+    simulate,
+    status,
+    tables,
+)
+from headgate.cli.grouped_help import GroupedHelp, HelpfulGroup
+from headgate.cli.show_error import ShownError, show_errors, shown_errors
+from headgate.errors import HeadgateError
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+app = typer.Typer(
+    cls=GroupedHelp,
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings=_SETTINGS,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"headgate {version('headgate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def headgate(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error as well.")
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Lands streams whose schemas keep changing in Delta Lake, one table per kind of
+    record, without a restart.
+
+    Try it without any server: headgate demo
+    """
+
+
+for command in (
+    init.init,
+    demo.demo,
+    services.up,
+    services.down,
+    run.run,
+    status.status,
+    tables.tables,
+    schema.schema,
+    check.check,
+    doctor.doctor,
+    jars.jars,
+):
+    app.command()(command)
+app.add_typer(simulate.app, name="simulate", cls=HelpfulGroup, context_settings=_SETTINGS)
+app.add_typer(quarantine.app, name="quarantine", cls=HelpfulGroup, context_settings=_SETTINGS)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 0 ok, 1 the data or the pipeline failed, 2 usage."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    # Wherever it stands: who needs it has just seen an error and presses the up key.
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        return int(app(words, prog_name="headgate", standalone_mode=False) or 0)
+    except BrokenPipeError:
+        # Whoever read has seen enough, as in `headgate tables | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _show(error, as_json="--json" in words)
+
+
+def _show(error: Exception, as_json: bool) -> int:
+    match error:
+        case HeadgateError():
+            show_errors(shown_errors(error), as_json)
+            return error.exit_code
+        case typer.TyperException():
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context else "headgate"
+            message = error.format_message().rstrip(".")
+            shown = ShownError("bad-argument", message, f"{command} --help")
+            show_errors([shown], as_json)
+            return error.exit_code
+        case typer.Abort():
+            return 130
+        case _:
+            message = f"{type(error).__name__}: {error}"
+            hint = "this should not happen; --debug shows where it did"
+            show_errors([ShownError("unexpected", message, hint)], as_json)
+            return 1

@@ -1,0 +1,97 @@
+"""A line an event, for logs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Self
+
+from headgate.cli.amounts import counted, lasted, number, rate
+from headgate.cli.progress.tally import Tally
+from headgate.cli.styled import printable
+from headgate.land.event import (
+    BatchLanded,
+    BatchSkipped,
+    Event,
+    Idle,
+    SchemaChanged,
+    Started,
+    TableWaits,
+)
+from headgate.schema.change import CreateTable
+
+_NAMED_TABLES = 3
+
+
+class Lines:
+    """Says each thing once: idleness when it begins, new tables of a batch together."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+        self._was_idle = False
+        self._new_tables: list[str] = []
+
+    def __enter__(self) -> Self:
+        _say("starting Spark")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def note(self, what: str, detail: str = "") -> None:
+        _say(f"{what}: {detail}" if detail else what)
+
+    def __call__(self, event: Event) -> None:
+        self.tally.take(event)
+        if isinstance(event, SchemaChanged) and isinstance(event.change, CreateTable):
+            self._new_tables.append(event.table)
+            return
+        if isinstance(event, BatchLanded):
+            self._say_new_tables(event.batch)
+        if not (isinstance(event, Idle) and self._was_idle):
+            text = _text(event)
+            if text:
+                _say(text)
+        self._was_idle = isinstance(event, Idle)
+
+    def _say_new_tables(self, batch: int) -> None:
+        new, self._new_tables = self._new_tables, []
+        if new:
+            named = ", ".join(new[:_NAMED_TABLES])
+            more = f" and {len(new) - _NAMED_TABLES} more" if len(new) > _NAMED_TABLES else ""
+            _say(f"batch {batch}: {counted(len(new), 'new table')}: {named}{more}")
+
+
+def _text(event: Event) -> str | None:
+    match event:
+        case Started():
+            again = f", going on at batch {event.resumed_at}" if event.resumed_at else ""
+            return f"running {event.pipeline} into {event.lake}{again}"
+        case BatchLanded():
+            return _batch(event)
+        case BatchSkipped():
+            return f"batch {event.batch}: landed before, skipped"
+        case SchemaChanged():
+            ids = f" (schema {', '.join(map(str, event.schema_ids))})" if event.schema_ids else ""
+            return f"batch {event.batch}: {event.table}: {event.change}{ids}"
+        case TableWaits():
+            rows = counted(event.rows, "record")
+            return f"batch {event.batch}: {event.table} waits with {rows}: {event.error}"
+        case Idle():
+            return "idle: caught up with the source"
+        case _:
+            return None
+
+
+def _batch(event: BatchLanded) -> str:
+    bad = sum(event.quarantined.values())
+    quarantined = f", {number(bad)} quarantined" if bad else ""
+    lag = f", {number(event.lag)} behind" if event.lag else ""
+    return (
+        f"batch {event.batch}: {counted(event.rows, 'record')} into "
+        f"{counted(event.tables, 'table')} in {lasted(event.seconds)} "
+        f"({rate(event.rows + bad, event.seconds)}){quarantined}{lag}"
+    )
+
+
+def _say(text: str) -> None:
+    print(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {printable(text)}", flush=True)

@@ -1,0 +1,109 @@
+"""A view that stays in place and shows how it stands now."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from headgate.cli.amounts import counted, lasted, number, rate
+from headgate.cli.progress.tally import Tally
+from headgate.cli.styled import printable
+from headgate.land.event import Event
+
+_A_SECOND = 4
+_SHOWN_REASONS = 3
+
+
+class LiveView:
+    """Draws the tally four times a second."""
+
+    def __init__(self, tally: Tally, console: Console | None = None) -> None:
+        self.tally = tally
+        self._console = console or Console(highlight=False)
+        self._live = Live(self, console=self._console, refresh_per_second=_A_SECOND)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def __call__(self, event: Event) -> None:
+        self.tally.take(event)
+
+    def note(self, what: str, detail: str = "") -> None:
+        self.tally.note(what, detail)
+
+    def __rich__(self) -> RenderableType:
+        return Group(_title(self.tally), _facts(self.tally), *_recent(self.tally))
+
+
+def _title(tally: Tally) -> Text:
+    return Text.assemble(
+        (tally.pipeline, "bold"), f" → {tally.lake}  ", (tally.state, "cyan"), "  ",
+        (lasted(tally.seconds), "dim"),
+    )  # fmt: skip
+
+
+def _facts(tally: Tally) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim")
+    grid.add_column(overflow="fold")
+    for name, value in _named_facts(tally):
+        grid.add_row(f"  {name}", Text(value))
+    return grid
+
+
+def _named_facts(tally: Tally) -> list[tuple[str, str]]:
+    last = tally.last
+    speed, batch = "-", "none yet"
+    if last is not None:
+        speed = rate(last.rows + sum(last.quarantined.values()), last.seconds)
+        batch = (
+            f"{last.batch}: {counted(last.rows, 'record')} into {counted(last.tables, 'table')} "
+            f"in {lasted(last.seconds)}"
+        )
+    facts = [
+        ("rate", speed),
+        ("records", number(tally.rows)),
+        ("last batch", batch),
+        ("tables", _with_new(len(tally.tables), tally.new_tables)),
+        ("schema changes", number(tally.changes)),
+        ("quarantined", _quarantined(tally)),
+    ]
+    if last is not None and last.lag is not None:
+        facts.insert(3, ("lag", counted(last.lag, "record")))
+    for waiting in tally.waiting.values():
+        facts.append(("waiting", f"{waiting.table}: {printable(waiting.error)}"))
+    return facts
+
+
+def _with_new(tables: int, new: int) -> str:
+    return f"{number(tables)} ({number(new)} new)" if new else number(tables)
+
+
+def _quarantined(tally: Tally) -> str:
+    if not tally.quarantined:
+        return "0"
+    reasons = tally.quarantined.most_common(_SHOWN_REASONS)
+    named = ", ".join(f"{reason} {number(count)}" for reason, count in reasons)
+    more = ", …" if len(tally.quarantined) > _SHOWN_REASONS else ""
+    return f"{number(tally.quarantined.total())} ({named}{more})"
+
+
+def _recent(tally: Tally) -> list[RenderableType]:
+    if not tally.recent:
+        return []
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim")
+    grid.add_column()
+    grid.add_column(overflow="fold")
+    for happened in list(tally.recent):
+        what, detail = printable(happened.what), printable(happened.detail)
+        grid.add_row(f"  {happened.at:%H:%M:%S}", Text(what), Text(detail))
+    return [Text(), Text("  latest", style="dim"), grid]

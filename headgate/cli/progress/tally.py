@@ -1,0 +1,107 @@
+"""What a run has done so far, counted from its events."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from headgate.land.event import (
+    BatchLanded,
+    Ended,
+    Event,
+    Idle,
+    SchemaChanged,
+    Started,
+    TableWaits,
+)
+from headgate.schema.change import CreateTable
+
+_MOST_RECENT = 8
+
+
+class Happened(NamedTuple):
+    """Something worth showing for a while."""
+
+    at: datetime
+    what: str
+    detail: str
+
+
+@dataclass
+class Tally:
+    """Counts events; views only look at it."""
+
+    pipeline: str
+    lake: str
+    tables: set[str] = field(default_factory=set)
+    """Silver tables in the lake, those of earlier runs included."""
+    state: str = "starting Spark"
+    began: float = field(default_factory=time.perf_counter)
+    batches: int = 0
+    rows: int = 0
+    quarantined: Counter[str] = field(default_factory=Counter)
+    new_tables: int = 0
+    changes: int = 0
+    busy_seconds: float = 0.0
+    fastest: float = 0.0
+    """Records a second in the fastest batch."""
+    last: BatchLanded | None = None
+    waiting: dict[str, TableWaits] = field(default_factory=dict)
+    recent: deque[Happened] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
+
+    @classmethod
+    def of(cls, pipeline: str, lake: str, tables: Collection[str] = ()) -> Tally:
+        return cls(pipeline, lake, set(tables))
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.began
+
+    @property
+    def records(self) -> int:
+        return self.rows + self.quarantined.total()
+
+    def take(self, event: Event) -> None:
+        match event:
+            case Started():
+                self.state = "running"
+            case Idle():
+                self.state = "idle: caught up with the source"
+            case SchemaChanged():
+                self._take_change(event)
+            case TableWaits():
+                self.waiting[event.table] = event
+            case BatchLanded():
+                self._take_batch(event)
+            case Ended():
+                self.state = "stopped" if event.stopped else "done"
+                self.tables |= event.tables
+
+    def note(self, what: str, detail: str = "") -> None:
+        self.recent.append(Happened(datetime.now(), what, detail))
+
+    def _take_change(self, event: SchemaChanged) -> None:
+        if isinstance(event.change, CreateTable):
+            self.tables.add(event.table)
+        self.note(event.table, str(event.change))
+
+    def _take_batch(self, event: BatchLanded) -> None:
+        self.state = "running"
+        self.batches += 1
+        self.rows += event.rows
+        self.quarantined.update(event.quarantined)
+        self.new_tables += event.new_tables
+        self.changes += event.changes
+        self.busy_seconds += event.seconds
+        records = event.rows + sum(event.quarantined.values())
+        if event.seconds > 0:
+            self.fastest = max(self.fastest, records / event.seconds)
+        self.last = event
+        # Every batch tries again what waits: what it does not name anew has landed.
+        self.waiting = {
+            table: one for table, one in self.waiting.items() if one.batch == event.batch
+        }

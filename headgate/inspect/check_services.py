@@ -1,0 +1,58 @@
+"""Whether the local broker and registry run, or could."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from headgate.inspect.check import Check, fail, ok, tried, warn
+from headgate.local import Services, find
+from headgate.local.broker import broker_answers
+from headgate.local.ports import is_free
+from headgate.local.registry import registry_answers
+from headgate.local.services_file import read_services
+
+USUAL_PORTS = {"broker": 9092, "registry": 8081}
+
+
+def check_services(folder: Path) -> list[Check]:
+    services = find(folder)
+    return [
+        tried("local services", lambda: _services(folder, services)),
+        *(
+            tried(f"port {port}", partial(_port, port, name, services))
+            for name, port in USUAL_PORTS.items()
+        ),
+    ]
+
+
+def _services(folder: Path, services: Services | None) -> Check:
+    name = "local services"
+    if services is None:
+        recorded = read_services(folder.absolute())
+        if recorded is not None and recorded.pids:
+            what = ", ".join(f"{each} (pid {pid})" for each, pid in recorded.pids.items())
+            return warn(name, f"recorded as running, but not all do: {what}", "headgate up")
+        return ok(name, "none run here; headgate up starts a broker and a registry")
+    mute = [
+        each
+        for each, answers in (
+            ("broker", broker_answers(services.kafka_port)),
+            ("registry", registry_answers(services.registry_port)),
+        )
+        if not answers
+    ]
+    if mute:
+        return fail(
+            name, f"the {' and the '.join(mute)} gives no answer", "headgate down, then headgate up"
+        )
+    return ok(name, f"broker at {services.servers}, registry at {services.registry}")
+
+
+def _port(port: int, name: str, services: Services | None) -> Check:
+    if services is not None and port in (services.kafka_port, services.registry_port):
+        return ok(f"port {port}", f"the local {name} listens here")
+    if is_free(port):
+        return ok(f"port {port}", f"free for a local {name}")
+    # Nothing is broken: `headgate up` takes another port then.
+    return ok(f"port {port}", f"another program has it; a local {name} takes another port")

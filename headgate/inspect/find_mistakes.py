@@ -1,0 +1,35 @@
+"""Everything that is wrong with a pipeline file and can be told without running it."""
+
+from __future__ import annotations
+
+import os
+
+from headgate.errors import PipelineFileError
+from headgate.pipeline import Finding, Wrapper, check_pipeline, load_pipeline
+from headgate.pipeline.marked_yaml import read_marked_yaml
+
+
+def find_mistakes(path: str | os.PathLike[str]) -> list[Finding]:
+    """What the file itself shows; then, if that is well, what its .proto file shows."""
+    findings = check_pipeline(path)
+    if findings:
+        return findings
+    envelope = load_pipeline(path).envelope
+    if not isinstance(envelope, Wrapper):
+        return []
+    from headgate.envelope.open_envelope import open_envelope
+
+    try:
+        open_envelope(envelope)
+    except PipelineFileError as error:
+        file = os.fspath(path)
+        with open(file, encoding="utf-8-sig") as opened:
+            marked = read_marked_yaml(opened.read(), file)
+        marked.found(
+            error.code,
+            error.message,
+            marked.mark_of_value(("envelope", "wrapper", "proto")),
+            error.hint,
+        )
+        return marked.findings
+    return []

@@ -1,0 +1,58 @@
+"""A schema change as the ledger recorded it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from headgate.schema.change import SchemaChange
+
+
+@dataclass(frozen=True)
+class RecordedChange:
+    """What happened to a table's columns, when, and because of which schemas."""
+
+    table: str
+    batch: int
+    at: datetime
+    change: str
+    """The kind of change: `AddColumn`, `CreateTable`, …"""
+    column: str
+    outcome: str
+    text: str
+    schema_ids: tuple[int, ...]
+
+
+def recorded_change(row: Mapping[str, Any]) -> RecordedChange:
+    """A row of the ledger of kind `schema`, as a value."""
+    detail: dict[str, Any] = json.loads(row["detail"])
+    kind, column = str(detail["change"]), str(detail["column"])
+    return RecordedChange(
+        table=row["table"],
+        batch=row["version"],
+        at=row["at"],
+        change=kind,
+        column=column,
+        outcome=str(detail["outcome"]),
+        text=_text(kind, detail) or f"{kind} {column}",
+        schema_ids=tuple(detail.get("schema_ids", ())),
+    )
+
+
+def _text(kind: str, detail: Mapping[str, Any]) -> str | None:
+    """The change in its own words; None for a kind that a newer version wrote."""
+    for known in _kinds(SchemaChange):
+        if known.__name__ == kind:
+            names = {field.name for field in fields(known)}
+            if names <= detail.keys():
+                return str(known(**{name: detail[name] for name in names}))
+    return None
+
+
+def _kinds(kind: type[SchemaChange]) -> Iterator[type[SchemaChange]]:
+    yield kind
+    for narrower in kind.__subclasses__():
+        yield from _kinds(narrower)

@@ -1,0 +1,29 @@
+"""What all tests share: one Spark session, one broker and one registry for the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headgate.local import Services, down, up
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from headgate.run.session import spark_session
+
+    session = spark_session("tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    folder = tmp_path_factory.mktemp("services")
+    yield up(folder)
+    down(folder)

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import re
+
+from headgate.quarantine.reason import Reason
+
+
+def test_every_reason_has_a_code_and_says_itself() -> None:
+    for reason in Reason:
+        assert re.fullmatch("[a-z_]+", reason.value)
+        assert reason.text.endswith(".")
+
+
+def test_reason_is_its_code() -> None:
+    assert Reason("null_value") is Reason.NULL_VALUE
+    assert f"{Reason.NULL_VALUE}" == "null_value"
+
+
+def test_codes_stay_what_they_are() -> None:
+    assert sorted(Reason) == [
+        "envelope_undecodable",
+        "magic_byte_wrong",
+        "message_index_wrong",
+        "null_value",
+        "payload_missing",
+        "payload_undecodable",
+        "route_missing",
+        "route_unusable",
+        "schema_id_missing",
+        "schema_kind_unsupported",
+        "schema_refused",
+        "schema_unknown",
+        "too_large",
+        "too_many_tables",
+    ]

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from headgate.route.safe_name import column_twin
+from headgate.schema.change import AddColumn, AddNestedField, CaseTwin, RetypeColumn, SchemaChange
+from headgate.schema.fit import Placed, fit, type_name, type_word
+
+EMPTY = pa.schema([])
+POINT = pa.struct([("x", pa.int32())])
+POINT_Y = pa.struct([("y", pa.int32()), ("x", pa.int32())])
+
+
+def schema(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema(list(columns.items()))
+
+
+def test_new_table_takes_the_columns_of_the_file() -> None:
+    file = schema(a=pa.int32(), b=POINT)
+    fitted = fit(file, EMPTY)
+    assert fitted.schema == file
+    assert fitted.changes == (AddColumn("a", "int"), AddColumn("b", "struct<x:int>"))
+    assert fitted.file_fits_as_it_is
+
+
+def test_new_column_comes_last() -> None:
+    fitted = fit(schema(b=pa.string(), a=pa.int32()), schema(a=pa.int32()))
+    assert fitted.schema == schema(a=pa.int32(), b=pa.string())
+    assert fitted.changes == (AddColumn("b", "string"),)
+    assert fitted.file_fits_as_it_is
+
+
+def test_column_that_the_file_lacks_stays() -> None:
+    fitted = fit(schema(a=pa.int32()), schema(a=pa.int32(), gone=pa.string()))
+    assert fitted.schema == schema(a=pa.int32(), gone=pa.string())
+    assert fitted.changes == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "file", "after", "path"),
+    [
+        (POINT, POINT_Y, pa.struct([("x", pa.int32()), ("y", pa.int32())]), "p.y"),
+        (
+            pa.list_(POINT),
+            pa.list_(POINT_Y),
+            pa.list_(pa.struct([("x", pa.int32()), ("y", pa.int32())])),
+            "p.element.y",
+        ),
+        (
+            pa.map_(pa.string(), POINT),
+            pa.map_(pa.string(), POINT_Y),
+            pa.map_(pa.string(), pa.struct([("x", pa.int32()), ("y", pa.int32())])),
+            "p.value.y",
+        ),
+        (
+            pa.list_(pa.struct([("in", pa.list_(POINT))])),
+            pa.list_(pa.struct([("in", pa.list_(POINT_Y))])),
+            pa.list_(
+                pa.struct([("in", pa.list_(pa.struct([("x", pa.int32()), ("y", pa.int32())])))])
+            ),
+            "p.element.in.element.y",
+        ),
+    ],
+    ids=["struct", "list", "map", "nested lists"],
+)
+def test_field_inside_is_added_inside(
+    before: pa.DataType, file: pa.DataType, after: pa.DataType, path: str
+) -> None:
+    fitted = fit(schema(p=file), schema(p=before))
+    assert fitted.schema.field("p").type == after
+    assert fitted.changes == (AddNestedField(path, "int"),)
+    assert fitted.file_fits_as_it_is
+
+
+@pytest.mark.parametrize(
+    ("file", "table"),
+    [
+        (pa.int8(), pa.int64()),
+        (pa.int32(), pa.int64()),
+        (pa.int32(), pa.float64()),
+        (pa.float32(), pa.float64()),
+        (pa.list_(pa.int32()), pa.list_(pa.int64())),
+        (pa.map_(pa.int32(), pa.int32()), pa.map_(pa.int64(), pa.int64())),
+        (pa.struct([("x", pa.int32())]), pa.struct([("x", pa.int64()), ("y", pa.string())])),
+    ],
+    ids=str,
+)
+def test_smaller_type_is_cast_up_to_the_tables(file: pa.DataType, table: pa.DataType) -> None:
+    fitted = fit(schema(a=file), schema(a=table))
+    assert fitted.schema == schema(a=table)
+    assert fitted.changes == ()
+    assert fitted.placed == (Placed("a", "a", table),)
+    assert not fitted.file_fits_as_it_is
+
+
+@pytest.mark.parametrize(
+    ("table", "file", "into"),
+    [
+        (pa.int32(), pa.string(), "a__string"),
+        (pa.int32(), pa.int64(), "a__long"),
+        (pa.int64(), pa.float64(), "a__double"),
+        (pa.string(), pa.binary(), "a__binary"),
+        (pa.timestamp("us", "UTC"), pa.timestamp("us"), "a__timestamp_ntz"),
+        (POINT, pa.int32(), "a__int"),
+        (pa.int32(), pa.decimal128(20, 0), f"a__{type_word(pa.decimal128(20, 0))}"),
+        (pa.int32(), POINT, f"a__{type_word(POINT)}"),
+        (POINT, pa.struct([("X", pa.int32())]), f"a__{type_word(pa.struct([('X', pa.int32())]))}"),
+        (pa.list_(pa.int32()), pa.list_(pa.string()), f"a__{type_word(pa.list_(pa.string()))}"),
+    ],
+    ids=str,
+)
+def test_type_that_the_column_cannot_hold_is_kept_apart(
+    table: pa.DataType, file: pa.DataType, into: str
+) -> None:
+    fitted = fit(schema(a=file), schema(a=table))
+    assert fitted.schema == pa.schema([("a", table), (into, file)])
+    assert fitted.changes == (RetypeColumn("a", type_name(table), type_name(file), into),)
+    assert fitted.placed == (Placed("a", into),)
+    again = fit(schema(a=file), fitted.schema)
+    assert (again.schema, again.changes, again.placed) == (fitted.schema, (), fitted.placed)
+
+
+def test_case_twin_of_a_column_gets_a_name_of_its_own() -> None:
+    twin = column_twin("userid")
+    fitted = fit(schema(userid=pa.int32()), schema(userId=pa.int32()))
+    assert fitted.schema == pa.schema([("userId", pa.int32()), (twin, pa.int32())])
+    assert fitted.changes == (CaseTwin("userid", twin), AddColumn(twin, "int"))
+    again = fit(schema(userid=pa.int32()), fitted.schema)
+    assert (again.changes, again.placed) == ((), (Placed("userid", twin),))
+
+
+def test_twins_of_one_file_are_both_placed() -> None:
+    fitted = fit(schema(a=pa.int32(), A=pa.string()), schema(A=pa.string()))
+    assert [one.target for one in fitted.placed] == [column_twin("a"), "A"]
+
+
+def test_made_up_names_do_not_run_into_names_of_fields() -> None:
+    table = schema(a=pa.int32(), a__string=pa.int32())
+    fitted = fit(schema(a=pa.string()), table)
+    assert fitted.placed == (Placed("a", "a__string__string"),)
+
+    both = fit(schema(a=pa.string(), a__string=pa.string()), schema(a=pa.int32()))
+    assert [one.target for one in both.placed] == ["a__string", column_twin("a__string")]
+
+
+def test_types_are_called_as_in_delta() -> None:
+    kind = pa.struct(
+        [("a", pa.list_(pa.int64())), ("b", pa.map_(pa.string(), pa.decimal128(20, 0)))]
+    )
+    assert type_name(kind) == "struct<a:array<long>,b:map<string,decimal(20,0)>>"
+    assert type_name(pa.timestamp("us", "UTC")) == "timestamp"
+    assert type_word(kind).startswith("struct_")
+    assert type_word(kind).isidentifier()
+
+
+def test_changes_say_what_became_of_them() -> None:
+    retype = RetypeColumn("a", "int", "string", "a__string")
+    assert str(retype) == "a is int, string goes to a__string"
+    assert retype.as_record() == {
+        "change": "RetypeColumn",
+        "outcome": "kept apart",
+        "column": "a",
+        "was": "int",
+        "type": "string",
+        "into": "a__string",
+    }
+    assert AddColumn("a", "int").as_record()["outcome"] == "applied"
+
+
+LEAVES = [pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.decimal128(20, 0)]
+kinds = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda inside: (
+        inside.map(pa.list_)
+        | inside.map(lambda item: pa.map_(pa.string(), item))
+        | st.dictionaries(st.sampled_from("xyz"), inside, min_size=1).map(
+            lambda fields: pa.struct(list(fields.items()))
+        )
+    ),
+    max_leaves=3,
+)
+NAMES = ["a", "A", "b", "a__string", "a__long", column_twin("a"), column_twin("A")]
+files = st.dictionaries(st.sampled_from(NAMES), kinds, max_size=4).map(
+    lambda columns: pa.schema(list(columns.items()))
+)
+
+
+def holds(larger: pa.DataType, smaller: pa.DataType) -> bool:
+    """Whether a column of the larger type can still be read as one of the smaller."""
+    if pa.types.is_struct(smaller):
+        return pa.types.is_struct(larger) and all(
+            larger.get_field_index(one.name) >= 0 and holds(larger.field(one.name).type, one.type)
+            for one in smaller
+        )
+    if pa.types.is_map(smaller):
+        return pa.types.is_map(larger) and holds(larger.item_type, smaller.item_type)
+    if pa.types.is_list(smaller):
+        return pa.types.is_list(larger) and holds(larger.value_type, smaller.value_type)
+    return bool(larger.equals(smaller))
+
+
+@given(st.lists(files, max_size=6))
+@settings(deadline=None)
+@example([schema(a=pa.int32(), a__string=pa.int32()), schema(a=pa.string())])
+@example([schema(a=pa.int32()), schema(a=pa.string(), a__string=pa.string())])
+@example([pa.schema([("a", pa.int32()), (column_twin("A"), pa.string()), ("A", pa.int32())])])
+def test_every_column_has_a_place_and_the_table_only_grows(sequence: list[pa.Schema]) -> None:
+    table = EMPTY
+    for file in sequence:
+        fitted = fit(file, table)
+        after = fitted.schema
+
+        assert after.names[: len(table)] == table.names
+        assert all(holds(after.field(one.name).type, one.type) for one in table)
+        assert len({name.lower() for name in after.names}) == len(after)
+
+        assert [one.source for one in fitted.placed] == file.names
+        targets = [one.target for one in fitted.placed]
+        assert len(set(targets)) == len(targets)
+        assert all(
+            _takes(after.field(one.target).type, file.field(one.source).type, one)
+            for one in fitted.placed
+        )
+        assert (after != table) == bool(fitted.changes)
+
+        again = fit(file, after)
+        assert (again.schema, again.changes, again.placed) == (after, (), fitted.placed)
+        table = after
+
+
+def _takes(column: pa.DataType, field: pa.DataType, placed: Placed) -> bool:
+    return holds(column, field) if placed.type is None else placed.type.equals(column)
+
+
+def test_change_is_a_value() -> None:
+    changes: set[SchemaChange] = {AddColumn("a", "int"), AddColumn("a", "int")}
+    assert len(changes) == 1
