@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Thread
 
-import duckdb
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -20,8 +19,8 @@ from headgate.simulate.destination import DeltaDestination, KafkaDestination
 from headgate.simulate.games import games
 from headgate.simulate.make_records import RecordMaker, register_versions
 from headgate.simulate.simulate_games import GamesPlan
-
-from .conftest import Told, kafka_pipeline, places, simulate
+from tests.readers import by_deltalake, by_duckdb, by_spark, comparable
+from tests.run.conftest import Told, kafka_pipeline, places, simulate
 
 ONCE = RunOptions(once=True)
 
@@ -171,16 +170,10 @@ def test_tables_have_the_same_rows_in_spark_deltalake_and_duckdb(
 
     for table in ("silver_chess", "silver_go", "quarantine", "ledger"):
         path = str(Path(pipeline.lake, table))
-        by_deltalake = DeltaTable(path).to_pyarrow_table()
-        names = by_deltalake.column_names
-        by_spark = spark.read.format("delta").load(path).select(names).toArrow()
-        with duckdb.connect() as connection:
-            connection.load_extension("delta")
-            query = f"SELECT {', '.join(names)} FROM delta_scan('{path}')"
-            by_duckdb = connection.sql(query).to_arrow_table()
-        expected = sorted(by_deltalake.to_pylist(), key=repr)
-        assert sorted(by_spark.cast(by_deltalake.schema).to_pylist(), key=repr) == expected
-        assert sorted(by_duckdb.cast(by_deltalake.schema).to_pylist(), key=repr) == expected
+        expected = by_deltalake(path)
+        assert len(expected)
+        for found in (by_spark(spark, path), by_duckdb(path)):
+            assert comparable(found, expected) == comparable(expected, expected)
     newest = spark.read.format("delta").load(str(Path(pipeline.lake, "silver_chess")))
     assert newest.where("_offset >= 0 AND user_name >= 'player_'").count() == newest.count()
 

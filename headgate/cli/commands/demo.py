@@ -49,7 +49,7 @@ def demo(
     turn = prepare_folder(folder, keep)
     file = folder / "games.yaml"
     pipeline = load_pipeline(file)
-    tally = Tally.of(pipeline.name, str(folder / "lake"), silver_tables(pipeline))
+    tally = Tally.of(pipeline, silver_tables(pipeline))
     with quiet_spark(), choose_view(progress, tally) as view:
         story = Story(folder, turn, view)
         story.land(pipeline)

@@ -56,7 +56,7 @@ def run(
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
     milliseconds = Duration.parse(trigger).milliseconds if trigger else None
-    tally = Tally.of(declared.name, declared.lake, silver_tables(declared))
+    tally = Tally.of(declared, silver_tables(declared))
     view = choose_view(progress, tally, as_json)
     with quiet_spark(), view:
         from headgate.run.run_pipeline import RunOptions, run_pipeline

@@ -43,7 +43,8 @@ class Lines:
     def __call__(self, event: Event) -> None:
         self.tally.take(event)
         if isinstance(event, SchemaChanged) and isinstance(event.change, CreateTable):
-            self._new_tables.append(event.table)
+            if self.tally.is_new_table(event):
+                self._new_tables.append(event.table)
             return
         if isinstance(event, BatchLanded):
             self._say_new_tables(event.batch)

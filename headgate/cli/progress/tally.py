@@ -18,9 +18,11 @@ from headgate.land.event import (
     Started,
     TableWaits,
 )
+from headgate.pipeline import Pipeline
 from headgate.schema.change import CreateTable
 
 _MOST_RECENT = 8
+_FEW = 3
 
 
 class Happened(NamedTuple):
@@ -53,9 +55,14 @@ class Tally:
     waiting: dict[str, TableWaits] = field(default_factory=dict)
     recent: deque[Happened] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
 
+    own_tables: frozenset[str] = frozenset()
+    """Bronze and quarantine, which are not counted among the tables."""
+    _new: list[SchemaChanged] = field(default_factory=list)
+
     @classmethod
-    def of(cls, pipeline: str, lake: str, tables: Collection[str] = ()) -> Tally:
-        return cls(pipeline, lake, set(tables))
+    def of(cls, pipeline: Pipeline, tables: Collection[str] = ()) -> Tally:
+        own = frozenset(name for name in (pipeline.bronze, pipeline.quarantine) if name)
+        return cls(pipeline.name, pipeline.lake, set(tables), own_tables=own)
 
     @property
     def seconds(self) -> float:
@@ -84,13 +91,20 @@ class Tally:
     def note(self, what: str, detail: str = "") -> None:
         self.recent.append(Happened(datetime.now(), what, detail))
 
+    def is_new_table(self, event: SchemaChanged) -> bool:
+        """Whether a route was seen for the first time."""
+        return isinstance(event.change, CreateTable) and event.table not in self.own_tables
+
     def _take_change(self, event: SchemaChanged) -> None:
-        if isinstance(event.change, CreateTable):
+        if self.is_new_table(event):
             self.tables.add(event.table)
-        self.note(event.table, str(event.change))
+            self._new.append(event)
+        elif event.table not in self.own_tables:
+            self.note(event.table, str(event.change))
 
     def _take_batch(self, event: BatchLanded) -> None:
         self.state = "running"
+        self._note_new_tables()
         self.batches += 1
         self.rows += event.rows
         self.quarantined.update(event.quarantined)
@@ -105,3 +119,12 @@ class Tally:
         self.waiting = {
             table: one for table, one in self.waiting.items() if one.batch == event.batch
         }
+
+    def _note_new_tables(self) -> None:
+        """Many new tables at once are one thing that happened, not many."""
+        new, self._new = self._new, []
+        if len(new) > _FEW:
+            self.note(f"{len(new)} new tables", f"{new[0].table}, {new[1].table}, …")
+            return
+        for event in new:
+            self.note(event.table, str(event.change))

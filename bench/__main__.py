@@ -1,0 +1,120 @@
+"""`make bench`: how fast, at what cost, and beside what. All figures come from one run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from bench.data import Data, produce
+from bench.landing import Landing, land
+from bench.peers import a_stream_per_game, a_write_per_game
+from headgate.local import down, up
+from headgate.run.session import spark_session
+
+FAN_OUT = (1, 10, 50, 250, 1000)
+STREAMS = (10, 30)
+
+
+def main() -> None:
+    arguments = _arguments()
+    folder = Path(".bench").absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    out = Console(width=120)
+    services = up(folder / "services", say=out.print)
+    try:
+        spark = spark_session("bench")
+        data: dict[int, Data] = {}
+        landed: list[Landing] = []
+        for tables in arguments.tables:
+            records = arguments.batch * arguments.batches
+            out.print(f"{tables} tables: producing {records:,} records")
+            data[tables] = produce(services, tables, 3, records, arguments.batch)
+            landed.append(land(data[tables], folder))
+            out.print(f"{tables} tables: {landed[-1].rate:,.0f} rows/s")
+        out.print(_landing_table(landed, data, arguments.batch))
+        if not arguments.alone:
+            out.print(_peer_table(spark, landed, data, folder, out))
+    finally:
+        down(folder / "services")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser("make bench ARGS=…", description=__doc__)
+    parser.add_argument("--tables", type=int, nargs="+", default=FAN_OUT)
+    parser.add_argument("--batch", type=int, default=1_000_000, help="records a batch")
+    parser.add_argument("--batches", type=int, default=4, help="the first one is not counted")
+    parser.add_argument("--alone", action="store_true", help="without the other ways")
+    return parser.parse_args()
+
+
+def _landing_table(landed: list[Landing], data: dict[int, Data], batch: int) -> Table:
+    memory = psutil.virtual_memory().total / (1 << 30)
+    table = Table(
+        title=f"Kafka to Delta, batches of {batch:,} records, 3 schema versions a table "
+        f"({os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()})",
+    )
+    for heading in (
+        "tables",
+        "rows/s",
+        "spread",
+        "of 1 table",
+        "commits",
+        "CPU s per M rows",
+        "peak memory",
+        "simulator records/s",
+    ):
+        table.add_column(heading, justify="right")
+    for one in landed:
+        low, high = one.spread
+        table.add_row(
+            f"{one.tables:,}",
+            f"{one.rate:,.0f}",
+            f"{low / 1000:,.0f}k–{high / 1000:,.0f}k",
+            f"{one.rate / landed[0].rate:.2f}",
+            f"{one.commit_seconds:.2f} s",
+            f"{one.cpu_per_million:.1f}",
+            f"{one.cost.peak_bytes / (1 << 30):.2f} GiB",
+            f"{data[one.tables].produced_per_second:,.0f}",
+        )
+    return table
+
+
+def _peer_table(
+    spark: object, landed: list[Landing], data: dict[int, Data], folder: Path, out: Console
+) -> Table:
+    from pyspark.sql import SparkSession
+
+    assert isinstance(spark, SparkSession)
+    ours = {one.tables: one.rate for one in landed}
+    table = Table(title="Beside other ways, on the same records in the same session")
+    for heading in ("way", "tables", "rows/s", "Headgate rows/s", "Headgate is"):
+        table.add_column(heading, justify="left" if heading == "way" else "right")
+
+    def add(way: str, tables: int, rate: float, mine: float) -> None:
+        table.add_row(way, f"{tables}", f"{rate:,.0f}", f"{mine:,.0f}", f"{mine / rate:.0f} x")
+
+    for tables in (10, 250):
+        if tables in data:
+            out.print(f"a Delta write per game, {tables} games: one batch")
+            rate = a_write_per_game(spark, data[tables], folder)
+            add("a Delta write per game in foreachBatch", tables, rate, ours[tables])
+    for streams in STREAMS:
+        source = min((one for one in data if one >= streams), default=None)
+        if source is not None:
+            out.print(f"one stream per game, {streams} games")
+            rate = a_stream_per_game(spark, data[source], folder, streams)
+            share = streams / source
+            add("one stream per game", streams, rate * share, ours[source])
+    return table
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What a run costs: time, processor time and memory of this process and all it started."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psutil
+
+_EVERY = 0.5
+
+
+@dataclass
+class Cost:
+    """Filled in when the measured block ends."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_bytes: int = 0
+
+
+@contextmanager
+def measured() -> Iterator[Cost]:
+    """Measure a block. Memory is proportional: pages shared by processes count once."""
+    cost, done = Cost(), threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            cost.peak_bytes = max(cost.peak_bytes, _memory())
+            done.wait(_EVERY)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    began, cpu = time.perf_counter(), _cpu()
+    watcher.start()
+    try:
+        yield cost
+    finally:
+        cost.seconds = time.perf_counter() - began
+        cost.cpu_seconds = _cpu() - cpu
+        done.set()
+        watcher.join()
+
+
+def _tree() -> list[psutil.Process]:
+    me = psutil.Process()
+    return [me, *me.children(recursive=True)]
+
+
+def _cpu() -> float:
+    total = 0.0
+    for process in _tree():
+        try:
+            times = process.cpu_times()
+            total += times.user + times.system
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def _memory() -> int:
+    total = 0
+    for process in _tree():
+        try:
+            total += process.memory_full_info().pss
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return total
