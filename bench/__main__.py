@@ -77,7 +77,7 @@ def _landing_table(landed: list[Landing], data: dict[int, Data], batch: int) -> 
         table.add_row(
             f"{one.tables:,}",
             f"{one.rate:,.0f}",
-            f"{low / 1000:,.0f}k–{high / 1000:,.0f}k",
+            f"{low / 1000:,.0f}k to {high / 1000:,.0f}k",
             f"{one.rate / landed[0].rate:.2f}",
             f"{one.commit_seconds:.2f} s",
             f"{one.cpu_per_million:.1f}",

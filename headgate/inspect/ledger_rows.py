@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.errors import LandingError
+from headgate.inspect.query_table import query_table
 from headgate.land.ledger import LEDGER, Kind
 from headgate.pipeline import Pipeline
 
@@ -18,7 +19,7 @@ def read_ledger(pipeline: Pipeline) -> pa.Table:
     """The pipeline's rows of the ledger; none where it was never run."""
     path = Path(pipeline.lake, pipeline.ledger)
     try:
-        return DeltaTable(str(path)).to_pyarrow_table(filters=[("pipeline", "=", pipeline.name)])
+        return query_table(DeltaTable(str(path)), LEDGER, {"pipeline": pipeline.name})
     except TableNotFoundError:
         return LEDGER.empty_table()
     except (DeltaError, OSError, pa.ArrowException) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,11 +13,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.errors import LandingError
+from headgate.inspect.query_table import query_table
 from headgate.inspect.record_position import Position
 from headgate.pipeline import Pipeline
+from headgate.quarantine.quarantined import QUARANTINE
 from headgate.route.table_names import TableNames
-
-_Filter = tuple[str, str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ def count_by_reason(pipeline: Pipeline) -> dict[str, int]:
     table = _open(pipeline)
     if table is None:
         return {}
-    reasons = table.to_pyarrow_table(columns=["reason"]).column("reason").value_counts().to_pylist()
+    column = query_table(table, QUARANTINE, columns=["reason"]).column("reason")
+    reasons = column.value_counts().to_pylist()
     counted = {each["values"]: each["counts"] for each in reasons}
     return dict(sorted(counted.items(), key=lambda each: (-each[1], each[0])))
 
@@ -53,8 +55,7 @@ def read_quarantined(
     pipeline: Pipeline, *, reason: str | None = None, route: str | None = None, limit: int = 20
 ) -> tuple[list[QuarantinedRecord], int]:
     """The newest ones, as many as asked for, and how many there are in all."""
-    filters: list[_Filter] = [("reason", "=", reason)] if reason else []
-    rows = _rows(pipeline, filters)
+    rows = _rows(pipeline, {"reason": reason} if reason else {})
     if route is not None:
         rows = rows.filter(pa.array([_is_of(pipeline, each, route) for each in _routes(rows)]))
     order = [("_batch", "descending"), ("_topic", "ascending"), ("_partition", "ascending")]
@@ -66,11 +67,11 @@ def find_quarantined(pipeline: Pipeline, position: Position) -> list[Quarantined
     """All that is known of the record at a position; an error if it is not in quarantine."""
     rows = _rows(
         pipeline,
-        [
-            ("_topic", "=", position.topic),
-            ("_partition", "=", position.partition),
-            ("_offset", "=", position.offset),
-        ],
+        {
+            "_topic": position.topic,
+            "_partition": position.partition,
+            "_offset": position.offset,
+        },
     )
     if rows.num_rows == 0:
         raise LandingError(
@@ -82,13 +83,9 @@ def find_quarantined(pipeline: Pipeline, position: Position) -> list[Quarantined
     return [_record(row) for row in rows.to_pylist()]
 
 
-def _rows(pipeline: Pipeline, filters: list[_Filter]) -> pa.Table:
-    from headgate.quarantine.quarantined import QUARANTINE
-
+def _rows(pipeline: Pipeline, where: Mapping[str, str | int]) -> pa.Table:
     table = _open(pipeline)
-    if table is None:
-        return QUARANTINE.empty_table()
-    return table.to_pyarrow_table(filters=filters or None)
+    return QUARANTINE.empty_table() if table is None else query_table(table, QUARANTINE, where)
 
 
 def _open(pipeline: Pipeline) -> DeltaTable | None:

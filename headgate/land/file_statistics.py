@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -19,38 +21,37 @@ def file_statistics(table: pa.Table) -> str:
     minima: dict[str, Any] = {}
     maxima: dict[str, Any] = {}
     nulls: dict[str, int] = {}
+    all_bounded = True
     for field in list(table.schema)[:_MOST_COLUMNS]:
         if pa.types.is_nested(field.type):
             continue
         column = table.column(field.name)
         nulls[field.name] = column.null_count
-        if column.null_count == len(column) or not _has_order(field.type):
+        if column.null_count == len(column) or pa.types.is_binary(field.type):
             continue
-        bounds = pc.min_max(column)
-        try:
-            low, high = bounds["min"].as_py(), bounds["max"].as_py()
-        except (OverflowError, ValueError):  # a moment beyond Python's calendar
-            continue
-        if pa.types.is_floating(field.type) and not pc.all(pc.is_finite(column)).as_py():
-            continue
-        minima[field.name], maxima[field.name] = _lower(low), _upper(high)
-    return json.dumps(
-        {
-            "numRecords": table.num_rows,
-            "minValues": minima,
-            "maxValues": maxima,
-            "nullCount": nulls,
-        },
-        default=_plain,
-        # delta-rs reads the escapes of characters beyond U+1FFFF as other, smaller ones.
-        ensure_ascii=False,
-    )
+        bounds = _bounds(column)
+        if bounds is None:
+            all_bounded = False
+        else:
+            minima[field.name], maxima[field.name] = bounds
+    known: dict[str, Mapping[str, Any]] = {"nullCount": nulls}
+    if all_bounded:
+        # delta-rs takes a column that has no bounds beside others that do for an empty one.
+        known = {"minValues": minima, "maxValues": maxima, **known}
+    parts = [f'"{name}": {_json_object(values)}' for name, values in known.items()]
+    return f'{{"numRecords": {table.num_rows}, {", ".join(parts)}}}'
 
 
-def _has_order(kind: pa.DataType) -> bool:
-    # JSON readers round decimals with a fraction, and a rounded bound hides rows.
-    fraction = pa.types.is_decimal(kind) and kind.scale > 0
-    return not (pa.types.is_boolean(kind) or pa.types.is_binary(kind) or fraction)
+def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    """Values that no other one is below or above; None where JSON has none for them."""
+    if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
+        return None
+    least_and_greatest = pc.min_max(column)
+    try:
+        low, high = least_and_greatest["min"].as_py(), least_and_greatest["max"].as_py()
+    except (OverflowError, ValueError):  # a moment beyond Python's calendar
+        return None
+    return _lower(low), _upper(high)
 
 
 def _lower(value: Any) -> Any:
@@ -64,7 +65,14 @@ def _upper(value: Any) -> Any:
     return value[:_LONGEST_TEXT] + _LAST_CHARACTER
 
 
-def _plain(value: Any) -> Any:
+def _json_object(values: Mapping[str, Any]) -> str:
+    return f"{{{', '.join(f'{_json(name)}: {_json(value)}' for name, value in values.items())}}}"
+
+
+def _json(value: Any) -> str:
     if isinstance(value, Decimal):
-        return int(value)
-    return value.isoformat().replace("+00:00", "Z")
+        return format(value, "f")  # exactly: a rounded bound hides rows
+    if isinstance(value, date):
+        return f'"{value.isoformat().replace("+00:00", "Z")}"'
+    # delta-rs reads the escapes of characters beyond U+1FFFF as other, smaller ones.
+    return json.dumps(value, ensure_ascii=False)

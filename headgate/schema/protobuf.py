@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.schema.compile_proto import compile_proto
 from headgate.schema.decoder import Decoded
+from headgate.schema.descriptors import descriptors
 from headgate.schema.origin import ORIGIN_COLUMNS
 from headgate.schema.registry import RefusedSchema, SchemaText
 from headgate.schema.storable import storable_array, storable_fields
 
-_ROOT = "__root__.proto"
-_WELL_KNOWN = "google/protobuf/"
 _MOST_FIELDS = 10_000
 _DEEPEST_FIELD = 64
 _SAFE_LENGTH = 16 << 10
@@ -45,13 +42,7 @@ class ProtobufDecoder:
 
     @classmethod
     def compile(cls, text: SchemaText, message: tuple[int, ...]) -> ProtobufDecoder:
-        for name, _ in text.references:
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts or name == _ROOT or "\0" in name:
-                raise RefusedSchema(f"a reference is called {name!r}")
-        # The compiler has those of protobuf itself, and ptars knows them by name alone.
-        imports = {name: one for name, one in text.references if not name.startswith(_WELL_KNOWN)}
-        files = compile_proto({**imports, _ROOT: text.text}, _ROOT)
+        files = descriptors(text)
         return cls.for_message(files, _message_name(files.file[-1], message))
 
     @classmethod

@@ -58,9 +58,11 @@ def _print_schema(found: TableSchema) -> None:
     of_route = f" of route {printable(found.route)}" if found.route else ""
     title = f"{styled(found.table, 'bold')}{of_route}, version {found.version}"
     print(f"{title}, {counted(len(found.columns), 'column')}\n")
+    # The message's own columns first; where a record came from is the same in every table.
+    columns = sorted(found.columns, key=lambda each: each.origin)
     print_columns(
         ("COLUMN", "TYPE", ""),
-        [(each.name, each.type, "origin" if each.origin else "") for each in found.columns],
+        [(each.name, each.type, "origin" if each.origin else "") for each in columns],
     )
     print()
     if not found.history:

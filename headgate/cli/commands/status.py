@@ -64,9 +64,8 @@ def _facts(found: Status) -> list[tuple[str, str]]:
     facts.append(("records", number(found.rows)))
     facts.append(("tables", number(found.tables)))
     facts.append(("schema changes", number(found.schema_changes)))
-    quarantined = [f"{reason} {number(count)}" for reason, count in found.quarantined.items()]
-    total = number(sum(found.quarantined.values()))
-    facts.append(("quarantined", f"{total} ({', '.join(quarantined)})" if quarantined else total))
+    facts.append(("quarantined", number(sum(found.quarantined.values()))))
+    facts += [("", f"{number(count):>8}  {why}") for why, count in found.quarantined.items()]
     for waiting in found.pending:
         what = f"{counted(waiting.rows, 'record')} wait: {printable(waiting.error)}"
         facts.append((styled("waiting", "yellow"), f"{waiting.table}, {what}"))

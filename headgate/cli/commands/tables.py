@@ -13,7 +13,7 @@ from headgate.cli.next_steps import print_next_steps
 from headgate.cli.text_columns import print_columns
 
 if TYPE_CHECKING:
-    from headgate.inspect import TableSummary
+    from headgate.inspect import RecordedChange, TableSummary
 
 _HEADERS = ("TABLE", "ROWS", "COLUMNS", "FILES", "SIZE", "VERSION", "LAST BATCH", "LAST CHANGE")
 _NUMBERS = ("ROWS", "COLUMNS", "FILES", "SIZE", "VERSION")
@@ -53,7 +53,6 @@ def tables(
 
 
 def _row(table: TableSummary) -> tuple[str, ...]:
-    change = table.last_change
     return (
         table.table,
         number(table.rows),
@@ -62,5 +61,12 @@ def _row(table: TableSummary) -> tuple[str, ...]:
         size(table.bytes),
         number(table.version),
         ago(table.last_at),
-        f"{change.text}, batch {change.batch}" if change else "",
+        _change(table.last_change),
     )
+
+
+def _change(change: RecordedChange | None) -> str:
+    if change is None:
+        return ""
+    what = "made" if change.change == "CreateTable" else change.text
+    return f"{what} in batch {change.batch}"

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headgate.errors import CheckpointError
+from headgate.land.ledger import Progress
+from headgate.land.resume import CheckpointState, Resume, resume
+
+EMPTY = CheckpointState(None, None, None)
+MINE = CheckpointState("mine", 4, 3)
+PROGRESS = Progress(
+    query_id="mine",
+    first_version=0,
+    landed=3,
+    ended_at={"games": 40},
+    open=None,
+    open_from=None,
+    open_to=None,
+    pending=(),
+)
+
+
+def refusal(
+    progress: Progress | None,
+    checkpoint: CheckpointState,
+    tables: tuple[str, ...] = (),
+    replay: bool = False,
+) -> CheckpointError:
+    with pytest.raises(CheckpointError) as caught:
+        resume(progress, checkpoint, tables, replay)
+    assert caught.value.hint
+    return caught.value
+
+
+def test_first_run_begins_at_the_beginning() -> None:
+    assert resume(None, EMPTY, (), replay=False) == Resume(0, start_anew=True)
+
+
+def test_run_that_crashed_before_the_ledgers_first_row_begins_anew() -> None:
+    begun = CheckpointState("mine", 0, None)
+    assert resume(None, begun, (), replay=False) == Resume(0, start_anew=True)
+
+
+def test_run_that_crashed_after_the_ledgers_first_row_goes_on() -> None:
+    started = replace(PROGRESS, landed=None, ended_at=None)
+    begun = CheckpointState("mine", 0, None)
+    assert resume(started, begun, (), replay=False) == Resume(0, start_anew=False)
+
+
+def test_checkpoint_of_a_lake_without_ledger_is_foreign() -> None:
+    assert refusal(None, MINE).code == "checkpoint-foreign"
+
+
+def test_tables_without_a_ledger_are_not_touched() -> None:
+    error = refusal(None, EMPTY, ("silver_chess", "silver_go"))
+    assert error.code == "lake-without-ledger"
+    assert "silver_chess" in error.message
+
+
+@pytest.mark.parametrize("replay", [False, True])
+def test_same_checkpoint_goes_on(replay: bool) -> None:
+    assert resume(PROGRESS, MINE, ("silver_chess",), replay) == Resume(0, start_anew=False)
+
+
+@pytest.mark.parametrize(
+    "checkpoint",
+    [CheckpointState("mine", 3, 3), CheckpointState("mine", 3, 2), CheckpointState("mine", 4, 3)],
+    ids=["all committed", "crashed before Spark's commit", "next batch begun"],
+)
+def test_same_checkpoint_goes_on_wherever_it_stopped(checkpoint: CheckpointState) -> None:
+    assert resume(PROGRESS, checkpoint, (), replay=False) == Resume(0, start_anew=False)
+
+
+def test_batches_are_counted_from_the_checkpoints_first_version() -> None:
+    later = replace(PROGRESS, first_version=10, landed=12)
+    checkpoint = CheckpointState("mine", 2, 2)
+    assert resume(later, checkpoint, (), replay=False) == Resume(10, start_anew=False)
+    error = refusal(later, CheckpointState("mine", 1, 1))
+    assert "batch 2" in error.message
+
+
+@pytest.mark.parametrize("replay", [False, True])
+def test_checkpoint_that_was_set_back_is_refused(replay: bool) -> None:
+    error = refusal(PROGRESS, CheckpointState("mine", 1, 1), replay=replay)
+    assert error.code == "checkpoint-reset"
+    assert "set back" in error.message
+
+
+def test_empty_checkpoint_is_refused_and_the_way_on_is_named() -> None:
+    error = refusal(PROGRESS, EMPTY)
+    assert error.code == "checkpoint-reset"
+    assert "4 batches" in error.message
+    assert "--replay" in str(error.hint)
+
+
+def test_replay_goes_on_where_the_ledger_ends() -> None:
+    expected = Resume(4, start_anew=True, by_ledger=True)
+    assert resume(PROGRESS, EMPTY, (), replay=True) == expected
+    begun = CheckpointState("new", 0, None)
+    assert resume(PROGRESS, begun, (), replay=True) == expected
+
+
+def test_replay_counts_an_open_batch() -> None:
+    opened = replace(PROGRESS, open=4, open_from={"games": 40}, open_to={"games": 50})
+    assert resume(opened, EMPTY, (), replay=True) == Resume(5, start_anew=True, by_ledger=True)
+    assert "5 batches" in refusal(opened, EMPTY).message
+
+
+@pytest.mark.parametrize("replay", [False, True])
+def test_checkpoint_of_another_stream_is_foreign(replay: bool) -> None:
+    error = refusal(PROGRESS, CheckpointState("other", 8, 8), replay=replay)
+    assert error.code == "checkpoint-foreign"
+
+
+def test_other_checkpoint_is_fine_as_long_as_nothing_was_begun() -> None:
+    started = replace(PROGRESS, landed=None, ended_at=None)
+    assert resume(started, EMPTY, (), replay=False) == Resume(0, start_anew=True)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from headgate.land.committer import rows_of
+from headgate.land.staged_file import StagedFile
+
+from .staged import staged
+
+SCHEMA = pa.schema(
+    [
+        ("a", pa.decimal128(20, 0)),
+        ("b", pa.list_(pa.struct([("x", pa.timestamp("us", "UTC"))]))),
+        ("c", pa.map_(pa.string(), pa.binary())),
+    ]
+)
+
+
+def test_file_travels_as_json() -> None:
+    file = StagedFile(
+        table="silver_chess",
+        path="route=x/part-1.parquet",
+        size=1 << 40,
+        rows=3,
+        statistics='{"numRecords": 3}',
+        schema_bytes=SCHEMA.serialize().to_pybytes(),
+        route="Chess \ud800 'é'",
+        schema_ids=(1, 7),
+        partition={"route": "Chess"},
+        reasons={"null_value": 2},
+    )
+    back = StagedFile.from_json(file.to_json())
+    assert back == file
+    assert back.schema == SCHEMA
+
+
+def test_file_with_nothing_but_the_needed_travels_too(tmp_path: Path) -> None:
+    file = staged(tmp_path, "chess", {"n": [1]}, schema_ids=())
+    assert StagedFile.from_json(file.to_json()) == file
+
+
+def test_rows_are_counted_over_files(tmp_path: Path) -> None:
+    assert rows_of([staged(tmp_path, "chess", {"n": [1] * count}) for count in (1, 2)]) == 3
