@@ -1,0 +1,77 @@
+"""Headgate lands streams whose schemas keep changing in Delta Lake, one table per kind of record.
+
+    from headgate import Delta, Pipeline, RunOptions, Wrapper, run_pipeline
+
+    pipeline = Pipeline(
+        name="games",
+        source=Delta(path="./inbox"),
+        registry="./schemas",
+        envelope=Wrapper(
+            message="wrapper", route="game_name", schema_id="schema_id", payload="payload"
+        ),
+        lake="./lake",
+    )
+    run_pipeline(pipeline, RunOptions(once=True))
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headgate.errors import HeadgateError
+    from headgate.pipeline import (
+        Confluent,
+        Delta,
+        Kafka,
+        Pipeline,
+        Registry,
+        Secret,
+        Security,
+        Wrapper,
+        check_pipeline,
+        load_pipeline,
+    )
+    from headgate.run.run_pipeline import RunOptions, run_pipeline
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Confluent": "headgate.pipeline",
+    "Delta": "headgate.pipeline",
+    "HeadgateError": "headgate.errors",
+    "Kafka": "headgate.pipeline",
+    "Pipeline": "headgate.pipeline",
+    "Registry": "headgate.pipeline",
+    "RunOptions": "headgate.run.run_pipeline",
+    "Secret": "headgate.pipeline",
+    "Security": "headgate.pipeline",
+    "Wrapper": "headgate.pipeline",
+    "check_pipeline": "headgate.pipeline",
+    "load_pipeline": "headgate.pipeline",
+    "run_pipeline": "headgate.run.run_pipeline",
+}
+
+__all__ = [
+    "Confluent",
+    "Delta",
+    "HeadgateError",
+    "Kafka",
+    "Pipeline",
+    "Registry",
+    "RunOptions",
+    "Secret",
+    "Security",
+    "Wrapper",
+    "check_pipeline",
+    "load_pipeline",
+    "run_pipeline",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """On first use, so that `headgate --help` loads nothing that it does not need."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'headgate' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

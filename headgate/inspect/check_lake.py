@@ -8,7 +8,7 @@ from pathlib import Path
 from headgate.errors import CheckpointError
 from headgate.inspect.check import Check, fail, ok, tried, warn
 from headgate.inspect.current_run import find_current_run
-from headgate.inspect.ledger_rows import read_ledger
+from headgate.inspect.ledger_rows import LedgerRows
 from headgate.inspect.own_tables import silver_tables
 from headgate.inspect.pending_tables import pending_tables
 from headgate.land.checkpoint import Checkpoint
@@ -56,7 +56,7 @@ def _checkpoint(pipeline: Pipeline) -> Check:
 
 
 def _waiting(pipeline: Pipeline) -> Check:
-    waiting = pending_tables(read_ledger(pipeline))
+    waiting = pending_tables(LedgerRows(pipeline))
     if not waiting:
         return ok("waiting tables", "none")
     first = waiting[0]

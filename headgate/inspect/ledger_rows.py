@@ -1,39 +1,52 @@
-"""All that a pipeline's ledger says, read once; every view of it starts here."""
+"""What a pipeline's ledger says; every view of it starts here."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.errors import LandingError
-from headgate.inspect.query_table import query_table
-from headgate.land.ledger import LEDGER, Kind
+from headgate.inspect.query_table import query_table, quoted
 from headgate.pipeline import Pipeline
 
 
-def read_ledger(pipeline: Pipeline) -> pa.Table:
-    """The pipeline's rows of the ledger; none where it was never run."""
-    path = Path(pipeline.lake, pipeline.ledger)
-    try:
-        return query_table(DeltaTable(str(path)), LEDGER, {"pipeline": pipeline.name})
-    except TableNotFoundError:
-        return LEDGER.empty_table()
-    except (DeltaError, OSError, pa.ArrowException) as error:
-        raise LandingError(
+class LedgerRows:
+    """The pipeline's rows of the ledger as it was when it was opened."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._path = str(Path(pipeline.lake, pipeline.ledger))
+        try:
+            self._table: DeltaTable | None = DeltaTable(self._path)
+        except TableNotFoundError:
+            self._table = None
+        except (DeltaError, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        """What a query over the table `ledger` gives; nothing where the pipeline was never run."""
+        if self._table is None:
+            return []
+        mine = f"SELECT * FROM stored WHERE pipeline = {quoted(self._pipeline.name)}"
+        try:
+            return query_table(self._table, f"WITH ledger AS ({mine}) {sql}")
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise self._unreadable(error) from error
+
+    @property
+    def silver_only(self) -> str:
+        """A condition that leaves out what bronze and quarantine got."""
+        own = [name for name in (self._pipeline.bronze, self._pipeline.quarantine) if name]
+        return f'"table" NOT IN ({", ".join(map(quoted, own))})'
+
+    def _unreadable(self, error: Exception) -> LandingError:
+        return LandingError(
             "lake-unreadable",
             f"the ledger cannot be read: {str(error).splitlines()[0]}",
             hint="check `lake`, and that you may read the folder",
-            where=str(path),
-        ) from error
-
-
-def of_kind(ledger: pa.Table, kind: Kind) -> pa.Table:
-    return ledger.filter(pc.equal(ledger.column("kind"), kind.value))
-
-
-def of_table(ledger: pa.Table, table: str) -> pa.Table:
-    return ledger.filter(pc.equal(ledger.column("table"), table))
+            where=self._path,
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,10 +12,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.errors import LandingError
-from headgate.inspect.query_table import query_table
+from headgate.inspect.query_table import query_table, quoted
 from headgate.inspect.record_position import Position
 from headgate.pipeline import Pipeline
-from headgate.quarantine.quarantined import QUARANTINE
 from headgate.route.table_names import TableNames
 
 
@@ -42,76 +40,74 @@ class QuarantinedRecord:
 
 def count_by_reason(pipeline: Pipeline) -> dict[str, int]:
     """Most frequent first."""
-    table = _open(pipeline)
-    if table is None:
-        return {}
-    column = query_table(table, QUARANTINE, columns=["reason"]).column("reason")
-    reasons = column.value_counts().to_pylist()
-    counted = {each["values"]: each["counts"] for each in reasons}
-    return dict(sorted(counted.items(), key=lambda each: (-each[1], each[0])))
+    rows = _query(
+        pipeline,
+        "SELECT reason, count(*) AS count FROM stored GROUP BY reason ORDER BY count DESC, reason",
+    )
+    return {row["reason"]: row["count"] for row in rows}
 
 
 def read_quarantined(
     pipeline: Pipeline, *, reason: str | None = None, route: str | None = None, limit: int = 20
 ) -> tuple[list[QuarantinedRecord], int]:
-    """The newest ones, as many as asked for, and how many there are in all."""
-    rows = _rows(pipeline, {"reason": reason} if reason else {})
+    """Those of the newest batches, as many as asked for, and how many there are in all."""
+    conditions = ["true"]
+    if reason is not None:
+        conditions.append(f"reason = {quoted(reason)}")
     if route is not None:
-        rows = rows.filter(pa.array([_is_of(pipeline, each, route) for each in _routes(rows)]))
-    order = [("_batch", "descending"), ("_topic", "ascending"), ("_partition", "ascending")]
-    newest = rows.sort_by([*order, ("_offset", "ascending")]).slice(0, limit)
-    return [_record(row) for row in newest.to_pylist()], rows.num_rows
+        routes = [quoted(each) for each in _routes_of(pipeline, route)]
+        conditions.append(f"route IN ({', '.join(routes)})")
+    where = " AND ".join(conditions)
+    count = _query(pipeline, f"SELECT count(*) AS count FROM stored WHERE {where}")
+    rows = _query(
+        pipeline,
+        f"""
+        SELECT * FROM stored WHERE {where}
+        ORDER BY _batch DESC, _topic, _partition, _offset LIMIT {limit}
+        """,
+    )
+    return [_record(row) for row in rows], count[0]["count"] if count else 0
 
 
 def find_quarantined(pipeline: Pipeline, position: Position) -> list[QuarantinedRecord]:
     """All that is known of the record at a position; an error if it is not in quarantine."""
-    rows = _rows(
+    rows = _query(
         pipeline,
-        {
-            "_topic": position.topic,
-            "_partition": position.partition,
-            "_offset": position.offset,
-        },
+        f"""
+        SELECT * FROM stored WHERE _topic = {quoted(position.topic)}
+        AND _partition = {position.partition} AND _offset = {position.offset}
+        """,
     )
-    if rows.num_rows == 0:
+    if not rows:
         raise LandingError(
             "record-unknown",
             f"record {position} is not in quarantine",
             hint="headgate quarantine list shows those that are",
             where=str(Path(pipeline.lake, pipeline.quarantine)),
         )
-    return [_record(row) for row in rows.to_pylist()]
+    return [_record(row) for row in rows]
 
 
-def _rows(pipeline: Pipeline, where: Mapping[str, str | int]) -> pa.Table:
-    table = _open(pipeline)
-    return QUARANTINE.empty_table() if table is None else query_table(table, QUARANTINE, where)
+def _routes_of(pipeline: Pipeline, wanted: str) -> list[str]:
+    """A route by its own name, or by that of the table it would have gone to."""
+    names = TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
+    known = _query(pipeline, "SELECT DISTINCT route FROM stored WHERE route IS NOT NULL")
+    routes = [str(row["route"]) for row in known]
+    return [wanted, *(route for route in routes if names.silver_for(route) == wanted)]
 
 
-def _open(pipeline: Pipeline) -> DeltaTable | None:
-    path = Path(pipeline.lake, pipeline.quarantine)
+def _query(pipeline: Pipeline, sql: str) -> list[dict[str, Any]]:
+    path = str(Path(pipeline.lake, pipeline.quarantine))
     try:
-        return DeltaTable(str(path))
+        return query_table(DeltaTable(path), sql)
     except TableNotFoundError:
-        return None
-    except (DeltaError, OSError) as error:
+        return []
+    except (DeltaError, OSError, pa.ArrowException) as error:
         raise LandingError(
             "lake-unreadable",
             f"the quarantine cannot be read: {str(error).splitlines()[0]}",
-            where=str(path),
+            where=path,
         ) from error
-
-
-def _routes(rows: pa.Table) -> list[str | None]:
-    return list(rows.column("route").to_pylist())
-
-
-def _is_of(pipeline: Pipeline, route: str | None, wanted: str) -> bool:
-    """Whether a record would have gone to the route or table asked for."""
-    if route is None or route == wanted:
-        return route == wanted
-    names = TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
-    return names.silver_for(route) == wanted
 
 
 def _record(row: dict[str, Any]) -> QuarantinedRecord:

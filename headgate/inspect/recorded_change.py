@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
+from headgate.inspect.ledger_rows import LedgerRows
+from headgate.inspect.query_table import quoted
 from headgate.schema.change import SchemaChange
 
 
@@ -26,8 +28,19 @@ class RecordedChange:
     schema_ids: tuple[int, ...]
 
 
-def recorded_change(row: Mapping[str, Any]) -> RecordedChange:
-    """A row of the ledger of kind `schema`, as a value."""
+def recorded_changes(ledger: LedgerRows, table: str | None = None) -> list[RecordedChange]:
+    """The changes of one table or of all, the oldest first."""
+    of_table = f'AND "table" = {quoted(table)}' if table is not None else ""
+    rows = ledger.query(
+        f"""
+        SELECT "table", version, at, detail FROM ledger
+        WHERE kind = 'schema' {of_table} ORDER BY version, "table"
+        """
+    )
+    return [_recorded_change(row) for row in rows]
+
+
+def _recorded_change(row: Mapping[str, Any]) -> RecordedChange:
     detail: dict[str, Any] = json.loads(row["detail"])
     kind, column = str(detail["change"]), str(detail["column"])
     return RecordedChange(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import Any
 
 from headgate.inspect.current_run import CurrentRun, find_current_run
-from headgate.inspect.ledger_rows import of_kind, read_ledger
+from headgate.inspect.ledger_rows import LedgerRows
 from headgate.inspect.own_tables import TableKind, kind_of
 from headgate.inspect.pending_tables import PendingTable, pending_tables
 from headgate.inspect.quarantined_records import count_by_reason
-from headgate.inspect.recorded_change import recorded_change
-from headgate.land.ledger import Kind
+from headgate.inspect.recorded_change import recorded_changes
 from headgate.pipeline import Pipeline
 
 
@@ -52,48 +49,48 @@ class Status:
 
 
 def read_status(pipeline: Pipeline) -> Status:
-    ledger = read_ledger(pipeline)
-    silver = _silver_part(pipeline, of_kind(ledger, Kind.TABLE))
-    versions = pc.unique(of_kind(ledger, Kind.BATCH).column("version"))
-    newest = pc.max(versions).as_py()
-    begun = pc.max(of_kind(ledger, Kind.BEGIN).column("version")).as_py()
-    is_open = begun is not None and (newest is None or begun > newest)
-    changes = [recorded_change(row) for row in of_kind(ledger, Kind.SCHEMA).to_pylist()]
+    ledger = LedgerRows(pipeline)
+    totals = ledger.query(
+        f"""
+        SELECT sum("rows") AS "rows", count(DISTINCT "table") AS tables FROM ledger
+        WHERE kind = 'table' AND {ledger.silver_only}
+        """
+    )
+    batches = ledger.query(
+        "SELECT version, max(at) AS at FROM ledger WHERE kind = 'batch' GROUP BY version"
+    )
+    newest = max(batches, key=lambda row: int(row["version"]), default=None)
+    begun = ledger.query("SELECT max(version) AS version FROM ledger WHERE kind = 'begin'")
     return Status(
         pipeline=pipeline.name,
         file=pipeline.file,
         lake=pipeline.lake,
         run=find_current_run(pipeline),
-        batches=len(versions),
-        last_batch=None if newest is None else _last_batch(ledger, silver, newest),
-        open_batch=begun if is_open else None,
-        rows=_sum(silver, "rows"),
+        batches=len(batches),
+        last_batch=_last_batch(ledger, newest) if newest else None,
+        open_batch=_open_batch(begun, newest),
+        rows=totals[0]["rows"] or 0 if totals else 0,
         quarantined=count_by_reason(pipeline),
-        tables=len(pc.unique(silver.column("table"))),
+        tables=totals[0]["tables"] if totals else 0,
         pending=pending_tables(ledger),
         schema_changes=sum(
-            each.change != "CreateTable" and kind_of(pipeline, each.table) == TableKind.SILVER
-            for each in changes
+            change.change != "CreateTable" and kind_of(pipeline, change.table) == TableKind.SILVER
+            for change in recorded_changes(ledger)
         ),
     )
 
 
-def _last_batch(ledger: pa.Table, silver: pa.Table, version: int) -> LastBatch:
-    complete = of_kind(ledger, Kind.BATCH)
-    mine = complete.filter(pc.equal(complete.column("version"), version))
-    parts = silver.filter(pc.equal(silver.column("version"), version))
-    return LastBatch(
-        batch=version,
-        at=pc.max(mine.column("at")).as_py(),
-        rows=_sum(parts, "rows"),
-        tables=len(pc.unique(parts.column("table"))),
+def _last_batch(ledger: LedgerRows, newest: Mapping[str, Any]) -> LastBatch:
+    (landed,) = ledger.query(
+        f"""
+        SELECT sum("rows") AS "rows", count(DISTINCT "table") AS tables FROM ledger
+        WHERE kind = 'table' AND version = {newest["version"]} AND {ledger.silver_only}
+        """
     )
+    return LastBatch(newest["version"], newest["at"], landed["rows"] or 0, landed["tables"])
 
 
-def _silver_part(pipeline: Pipeline, tables: pa.Table) -> pa.Table:
-    own = [name for name in (pipeline.bronze, pipeline.quarantine) if name]
-    return tables.filter(pc.invert(pc.is_in(tables.column("table"), pa.array(own))))
-
-
-def _sum(rows: pa.Table, column: str) -> int:
-    return int(pc.sum(rows.column(column)).as_py() or 0)
+def _open_batch(begun: Sequence[Mapping[str, Any]], newest: Mapping[str, Any] | None) -> int | None:
+    version = begun[0]["version"] if begun else None
+    landed = newest["version"] if newest else -1
+    return version if version is not None and version > landed else None

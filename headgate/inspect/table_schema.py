@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.errors import LandingError
-from headgate.inspect.ledger_rows import of_kind, of_table, read_ledger
-from headgate.inspect.recorded_change import RecordedChange, recorded_change
-from headgate.land.ledger import Kind
+from headgate.inspect.ledger_rows import LedgerRows
+from headgate.inspect.recorded_change import RecordedChange, recorded_changes
 from headgate.pipeline import Pipeline
 from headgate.pipeline.wording import nearest
 from headgate.route.table_names import TableNames
@@ -44,26 +43,29 @@ class TableSchema:
 
 def read_table_schema(pipeline: Pipeline, name: str) -> TableSchema:
     """By the table's name, or by the route that lands in it."""
-    ledger = read_ledger(pipeline)
-    landed = of_kind(ledger, Kind.TABLE)
-    table = _resolve(pipeline, name, landed)
+    ledger = LedgerRows(pipeline)
+    routes = ledger.query(
+        """
+        SELECT "table", max(route) AS route, count(DISTINCT route) AS routes FROM ledger
+        WHERE kind = 'table' GROUP BY "table"
+        """
+    )
+    table = _resolve(pipeline, name, [row["table"] for row in routes])
     opened = _open(pipeline, table)
-    history = of_kind(of_table(ledger, table), Kind.SCHEMA).sort_by("version").to_pylist()
-    routes = pc.unique(of_table(landed, table).column("route")).drop_null()
+    mine = next(row for row in routes if row["table"] == table)
     return TableSchema(
         table=table,
-        route=routes[0].as_py() if len(routes) == 1 else None,
+        route=mine["route"] if mine["routes"] == 1 else None,
         version=opened.version(),
         columns=tuple(
             Column(field.name, type_name(field.type), field.name in ORIGIN_COLUMNS)
             for field in pa.schema(opened.schema())
         ),
-        history=tuple(recorded_change(row) for row in history),
+        history=tuple(recorded_changes(ledger, table)),
     )
 
 
-def _resolve(pipeline: Pipeline, name: str, landed: pa.Table) -> str:
-    known: list[str] = pc.unique(landed.column("table")).to_pylist()
+def _resolve(pipeline: Pipeline, name: str, known: Sequence[str]) -> str:
     if name in known:
         return name
     names = TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)

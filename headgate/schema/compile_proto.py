@@ -17,6 +17,7 @@ _DEEPEST_NESTING = 64
 _COMMENT_OR_STRING = re.compile(
     r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
 )
+_LOG_LINE = re.compile(r"WARNING: All log messages|[IWEF]\d{4} \d\d:\d\d:")
 _one_at_a_time = threading.Lock()
 
 
@@ -50,7 +51,8 @@ def compile_proto(files: Mapping[str, str], root: str) -> Any:
             failed = protoc.main(arguments)
         if failed:
             said = complaints.read_text("utf-8", "replace").replace(f"{folder}/in/", "")
-            raise RefusedSchema(said.strip()[:500])
+            lines = [line for line in said.splitlines() if not _LOG_LINE.match(line)]
+            raise RefusedSchema("\n".join(lines)[:500])
         return FileDescriptorSet.FromString(compiled.read_bytes())
 
 

@@ -32,8 +32,10 @@ def test_refusal_has_the_compilers_words_and_where() -> None:
     assert "missing.proto: File not found" in refusal(HEAD + 'import "missing.proto";')
 
 
-def test_refusal_is_the_same_every_time() -> None:
-    assert refusal(HEAD + "message {") == refusal(HEAD + "message {")
+@pytest.mark.parametrize("text", [HEAD + "message {", "message {", "nonsense"])
+def test_refusal_is_the_same_every_time(text: str) -> None:
+    assert refusal(text) == refusal(text)
+    assert all(line.startswith("a.proto:") for line in refusal(text).splitlines())
 
 
 def test_compiler_says_nothing_on_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:

@@ -72,10 +72,10 @@ def run(
 
 
 def _waiting(pipeline: Pipeline) -> tuple[PendingTable, ...]:
-    from headgate.inspect.ledger_rows import read_ledger
+    from headgate.inspect.ledger_rows import LedgerRows
     from headgate.inspect.pending_tables import pending_tables
 
-    return pending_tables(read_ledger(pipeline))
+    return pending_tables(LedgerRows(pipeline))
 
 
 def _print_summary(

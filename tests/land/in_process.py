@@ -1,0 +1,148 @@
+"""A whole pipeline without Spark: records in memory, the same staging, the same lander."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from headgate.envelope.wrapper import WrapperEnvelope
+from headgate.land.commit_with_delta_rs import DeltaRsCommitter
+from headgate.land.committer import Committer
+from headgate.land.event import Event
+from headgate.land.land_batch import BatchLander, Extent
+from headgate.land.ledger import Ledger
+from headgate.land.stage import stage, staged_files
+from headgate.land.staged_file import StagedFile
+from headgate.land.staging_plan import StagingPlan
+from headgate.pipeline import Registry
+from headgate.route.table_names import TableNames
+from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.registry import SchemaText
+from headgate.schema.registry_folder import FolderRegistry
+
+ENVELOPE = WrapperEnvelope("wrapper", "game_name", "schema_id", "payload")
+HEAD = 'syntax = "proto3"; message event '
+SCHEMAS = [
+    HEAD + "{ int32 n = 1; }",
+    HEAD + "{ int32 n = 1; string name = 2; }",
+    HEAD + "{ string n = 1; }",
+    HEAD + "{ int32 n = 1; string Name = 2; }",
+    "nonsense",
+]
+"""Ids 1 to 5: the first, a column more, another type, a case twin, one that does not compile."""
+PLAIN, WIDER, RETYPED, TWIN, BROKEN, UNKNOWN = 1, 2, 3, 4, 5, 6
+
+
+def record(route: str | None, n: int, schema_id: int | None = PLAIN) -> bytes:
+    """A wrapped event."""
+    text = str(n).encode()
+    payload = b"\x0a" + bytes([len(text)]) + text if schema_id == RETYPED else b"\x08" + varint(n)
+    if schema_id in (WIDER, TWIN):
+        payload += b"\x12\x01x"
+    fields = {"game_name": route, "schema_id": schema_id, "payload": payload}
+    known = {name: value for name, value in fields.items() if value is not None}
+    value: bytes = ENVELOPE.decoder.message(**known).SerializeToString()
+    return value
+
+
+def varint(number: int) -> bytes:
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+
+
+def records(values: Sequence[bytes | None], first_offset: int = 0) -> pa.RecordBatch:
+    count = len(values)
+    return pa.record_batch(
+        {
+            "value": values,
+            "topic": ["games"] * count,
+            "partition": [0] * count,
+            "offset": range(first_offset, first_offset + count),
+            "timestamp": [0] * count,
+            "key": [None] * count,
+            "headers": [None] * count,
+        },
+        schema=SOURCE_COLUMNS,
+    )
+
+
+def staged_by(*tasks: pa.RecordBatch) -> Callable[[StagingPlan], list[StagedFile]]:
+    """The one job of a batch, with a task for each part of its records."""
+
+    def run(plan: StagingPlan) -> list[StagedFile]:
+        told = [row for task in tasks for row in stage(plan, [task])]
+        return staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)
+
+    return run
+
+
+@dataclass
+class Pipeline:
+    """A lake, a folder of schemas, and runs that come and go."""
+
+    folder: Path
+    names: TableNames = field(
+        default_factory=lambda: TableNames("silver_{route}", "quarantine", "ledger")
+    )
+    max_tables: int = 100
+    events: list[Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.schemas = FolderRegistry(self.folder / "schemas")
+        for text in SCHEMAS:
+            self.schemas.register("event", SchemaText("PROTOBUF", text))
+        self.lake = self.folder / "lake"
+        self.ledger = Ledger(str(self.lake), self.names.ledger, "games")
+        self.committer: Committer = DeltaRsCommitter(str(self.lake))
+
+    @property
+    def plan(self) -> StagingPlan:
+        return StagingPlan(
+            lake=str(self.lake),
+            names=self.names,
+            envelope=ENVELOPE,
+            registry=Registry(folder=str(self.schemas.folder)),
+            version=0,
+            known_tables=frozenset(),
+            max_tables=self.max_tables,
+            max_record_bytes=1 << 20,
+        )
+
+    def run(self) -> BatchLander:
+        """A new run: all it knows is what the lake tells."""
+        progress = self.ledger.progress()
+        if progress is None:
+            self.ledger.start("query", 0)
+        lander = BatchLander(
+            ledger=self.ledger,
+            committer=self.committer,
+            plan=self.plan,
+            listener=self.events.append,
+            landed=progress.landed if progress else None,
+            pending=progress.pending if progress else (),
+            known_tables={one for one in self.tables() if one.startswith("silver_")},
+        )
+        lander.land_pending(lander.landed or 0)
+        return lander
+
+    def tables(self) -> list[str]:
+        return sorted(log.parent.name for log in self.lake.glob("*/_delta_log"))
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        if not (self.lake / table / "_delta_log").exists():
+            return []
+        return list(DeltaTable(self.lake / table).to_pyarrow_table().sort_by("_offset").to_pylist())
+
+    def offsets(self) -> dict[str, list[int]]:
+        """Where the records are, by table."""
+        tables = [table for table in self.tables() if table != self.names.ledger]
+        return {table: [row["_offset"] for row in self.rows(table)] for table in tables}
+
+
+def extent(batch: int) -> Extent:
+    return Extent(batch, {"games": batch}, {"games": batch + 1})

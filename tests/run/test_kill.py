@@ -1,0 +1,86 @@
+"""A run that is killed, or asked to stop, while it lands."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate.local import Services
+from headgate.pipeline import Registry
+from headgate.simulate.destination import KafkaDestination
+from headgate.simulate.simulate_games import GamesPlan
+from tests.run.conftest import places, simulate
+
+KILLS = 3
+RECORDS = 12_000
+
+
+@pytest.fixture
+def pipeline_file(services: Services, topic: str, tmp_path: Path) -> Path:
+    file = tmp_path / "games.yaml"
+    file.write_text(
+        f"""
+name: games
+source:
+  kafka: {{servers: "{services.servers}", topics: [{topic}], batch: 1000}}
+registry: {services.registry}
+envelope:
+  wrapper: {{message: wrapper, route: game_name, schema_id: schema_id, payload: payload}}
+lake: ./lake
+bronze: bronze_games
+trigger: 100ms
+"""
+    )
+    plan = GamesPlan(tables=8, versions=3, records=RECORDS, bad_share=0.01)
+    simulate(plan, Registry(url=services.registry), KafkaDestination(services.servers, topic))
+    return file
+
+
+def headgate(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "headgate", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_killed_runs_lose_nothing_and_land_nothing_twice(pipeline_file: Path) -> None:
+    lake, chance = str(pipeline_file.parent / "lake"), random.Random(7)
+    for _ in range(KILLS):
+        run = headgate("run", str(pipeline_file), "--json")
+        assert run.stdout is not None
+        # After some batches, at whatever point of the next one it happens to be.
+        for _ in range(chance.randint(1, 6)):
+            assert run.stdout.readline()
+        run.kill()
+        run.communicate()
+
+    last = headgate("run", str(pipeline_file), "--once", "--json")
+    _, errors = last.communicate(timeout=300)
+
+    assert last.returncode == 0, errors
+    found = places(lake) + places(lake, "quarantine")
+    assert found.total() == RECORDS
+    assert set(found.values()) == {1}
+    assert set(places(lake, "bronze_games").values()) == {1}
+
+
+@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
+def test_stopped_run_finishes_its_batch_and_exits_with_0(
+    asked: signal.Signals, pipeline_file: Path
+) -> None:
+    run = headgate("run", str(pipeline_file), "--json")
+    assert run.stdout is not None
+    assert run.stdout.readline()
+    run.send_signal(asked)
+    _, errors = run.communicate(timeout=120)
+
+    assert run.returncode == 0, errors
+    lake = str(pipeline_file.parent / "lake")
+    assert set((places(lake) + places(lake, "quarantine")).values()) <= {1}
