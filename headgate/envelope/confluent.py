@@ -91,7 +91,7 @@ class ConfluentEnvelope:
         by_start: dict[tuple[tuple[int, ...], int], list[int]] = defaultdict(list)
         for position in np.flatnonzero(~simple):
             try:
-                by_start[read_message_index(heads[int(position)].as_py(), 0)].append(position)
+                by_start[read_message_index(heads[int(position)].as_py(), 0)].append(int(position))
             except BadIndex as error:
                 opened.rejected.append(
                     Rejected(

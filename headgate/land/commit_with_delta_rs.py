@@ -74,7 +74,7 @@ class DeltaRsCommitter:
         if _types(pa.schema(table.schema())) != _types(commit.schema):
             write_deltalake(table, commit.schema.empty_table(), mode="append", schema_mode="merge")
         table.create_write_transaction(
-            actions,
+            [*actions],
             "append",
             table.schema(),
             partition_by=list(commit.partition_by),

@@ -29,7 +29,7 @@ from headgate.source.kafka_client import require_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _ROWS_WORTH_A_TASK = 20_000
 _LOOK_EVERY = 0.25
@@ -208,7 +208,7 @@ class _Run:
     def _watch(self, query: StreamingQuery) -> None:
         """Wait for the end; on a stop, let the batch that runs come to its own end first."""
         try:
-            while not query.awaitTermination(_LOOK_EVERY):
+            while not query.awaitTermination(_LOOK_EVERY):  # type: ignore[arg-type]
                 idle = not query.status["isTriggerActive"] and not query.status["isDataAvailable"]
                 if self.stop.asked and idle:
                     query.stop()

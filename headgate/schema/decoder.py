@@ -37,7 +37,8 @@ class Decoded:
 class Decoder(Protocol):
     """Decodes payloads of one schema; the columns depend on the bytes and the schema alone."""
 
-    record_name: str
+    @property
+    def record_name(self) -> str: ...
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded: ...
 

@@ -28,7 +28,8 @@ class KafkaDestination:
 
     def __init__(self, servers: str, topic: str, partitions: int = 4) -> None:
         from confluent_kafka import KafkaException, Producer
-        from confluent_kafka.admin import AdminClient, NewTopic
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
 
         self._topic = topic
         self._sent = 0

@@ -94,7 +94,7 @@ def _security(source: Kafka) -> dict[str, str]:
     wanted = source.security
     if wanted is None:
         return {}
-    options = {"kafka.security.protocol": wanted.protocol}
+    options: dict[str, str] = {"kafka.security.protocol": wanted.protocol}
     if wanted.mechanism and wanted.username and wanted.password:
         module = _LOGIN_MODULES[wanted.mechanism]
         user, password = quoted(text(wanted.username)), quoted(wanted.password.resolve())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headgate.land.committer import Commit, Committer, TableState
+from headgate.land.ledger import Entry, Ledger
 
 
 class Crash(BaseException):
@@ -54,3 +56,14 @@ class FailingCommitter:
         if table in self.silent:
             raise OSError(f"{table} was written, but nobody heard of it")
         return version
+
+
+class CrashingLedger(Ledger):
+    """A ledger that the end of a batch may not reach."""
+
+    crashing = False
+
+    def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
+        if self.crashing:
+            raise Crash("ledger")
+        super().complete(version, batch, entries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -11,10 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headgate.land.land_batch import BatchLander
-from headgate.land.ledger import Ledger
 from headgate.route.table_names import TableNames
 
-from .failing_committer import Crash, FailingCommitter
+from .failing_committer import Crash, CrashingLedger, FailingCommitter
 from .in_process import PLAIN, RETYPED, UNKNOWN, WIDER, Pipeline, extent, record, records, staged_by
 
 NAMES = TableNames("silver_{route}", "quarantine", "ledger", "bronze")
@@ -24,24 +24,13 @@ kinds = st.tuples(st.sampled_from("ab"), st.sampled_from([PLAIN, WIDER, RETYPED,
 tables = st.sets(st.sampled_from(TABLES), max_size=2)
 
 
-class CrashingLedger(Ledger):
-    """Can be made to lose the end of a batch."""
-
-    crashing = False
-
-    def complete(self, *args: object) -> None:
-        if self.crashing:
-            raise Crash("ledger")
-        super().complete(*args)  # type: ignore[arg-type]
-
-
 class Landing(RuleBasedStateMachine):
     """What a source gives is fixed once a batch is begun; all else may go wrong."""
 
     @initialize()
     def begin(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        self.pipeline = Pipeline(Path(self.folder.name), NAMES)
+        self.folder = Path(tempfile.mkdtemp())
+        self.pipeline = Pipeline(self.folder, NAMES)
         self.failing = FailingCommitter(self.pipeline.committer)
         self.pipeline.committer = self.failing
         self.ledger = CrashingLedger(str(self.pipeline.lake), "ledger", "games")
@@ -51,13 +40,14 @@ class Landing(RuleBasedStateMachine):
         self.landed = 0
 
     def teardown(self) -> None:
-        if hasattr(self, "folder"):
+        try:
             self.heal()
             if self.landed < len(self.batches):
                 self.land()
-            self.restart()
-            assert self._found() == self._produced(len(self.batches))
-            self.folder.cleanup()
+            self.pipeline.run()
+            assert self._found() == self._produced()
+        finally:
+            shutil.rmtree(self.folder)
 
     @rule(unreadable=tables, refusing=tables, silent=tables)
     def fail(self, unreadable: set[str], refusing: set[str], silent: set[str]) -> None:
@@ -102,12 +92,11 @@ class Landing(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_twice(self) -> None:
-        if hasattr(self, "folder"):
-            assert not self._found() - self._produced(len(self.batches))
+        assert not self._found() - self._produced()
 
-    def _produced(self, batches: int) -> Counter[tuple[str, int]]:
+    def _produced(self) -> Counter[tuple[str, int]]:
         places: Counter[tuple[str, int]] = Counter()
-        values = [value for batch in self.batches[:batches] for value in batch]
+        values = [value for batch in self.batches for value in batch]
         for offset, (route, kind) in enumerate(values):
             places["bronze", offset] += 1
             places["quarantine" if kind == UNKNOWN else f"silver_{route}", offset] += 1

@@ -11,7 +11,7 @@ from headgate.land.ledger import Kind
 from headgate.route.table_names import TableNames
 from headgate.schema.change import AddColumn, CreateTable
 
-from .failing_committer import Crash, FailingCommitter
+from .failing_committer import Crash, CrashingLedger, FailingCommitter
 from .in_process import (
     RETYPED,
     TWIN,
@@ -178,24 +178,16 @@ def test_crash_at_any_table_loses_nothing_and_doubles_nothing(
     assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
 
 
-def test_batch_that_fails_leaves_the_lander_as_it_was(
+def test_batch_that_does_not_reach_the_ledger_can_be_landed_again_by_the_same_run(
     pipeline: Pipeline, failing: FailingCommitter
 ) -> None:
+    pipeline.ledger = ledger = CrashingLedger(str(pipeline.lake), "ledger", "games")
     lander = pipeline.run()
     failing.refusing.add("silver_chess")
-    ledger_log = pipeline.lake / "ledger" / "_delta_log"
-    kept = ledger_log.rename(ledger_log.with_name("away"))
-
-    def without_ledger(plan: Any) -> Any:
-        files = CHESS_AND_GO(plan)
-        ledger_log.rename(ledger_log.with_name("new"))
-        ledger_log.write_text("in the way")
-        return files
-
-    with pytest.raises(OSError, match=""):
-        lander.land(extent(0), without_ledger)
-    ledger_log.unlink()
-    kept.rename(ledger_log)
+    ledger.crashing = True
+    with pytest.raises(Crash):
+        lander.land(extent(0), CHESS_AND_GO)
+    ledger.crashing = False
     failing.heal()
     lander.land(extent(0), CHESS_AND_GO)
     assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
@@ -253,7 +245,7 @@ def test_files_of_tables_that_were_not_chosen_are_removed(tmp_path: Path) -> Non
     pipeline = Pipeline(tmp_path, max_tables=2)
     pipeline.run().land(extent(0), by_task("db", "ea", "c"))
     assert {name: len(files_in(pipeline.lake, f"silver_{name}")) for name in "abcde"} == {
-        **{"a": 1, "b": 1},
+        **dict.fromkeys("ab", 1),
         **dict.fromkeys("cde", 0),
     }
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from deltalake import DeltaTable
@@ -22,6 +23,7 @@ from headgate.simulate.simulate_games import GamesPlan, simulate_games
 WRAPPER = Wrapper(message="wrapper", route="game_name", schema_id="schema_id", payload="payload")
 
 Place = tuple[str, int, int]
+T = TypeVar("T")
 
 
 @dataclass
@@ -36,7 +38,7 @@ class Told:
             self.events.append(event)
             self._changed.notify_all()
 
-    def of(self, kind: type) -> list[Event]:
+    def of(self, kind: type[T]) -> list[T]:
         return [event for event in self.events if isinstance(event, kind)]
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
@@ -80,7 +82,7 @@ def topic() -> str:
     return f"games-{uuid.uuid4().hex[:8]}"
 
 
-def kafka_pipeline(servers: str, registry: str, topic: str, lake: Path, **more: object) -> Pipeline:
+def kafka_pipeline(servers: str, registry: str, topic: str, lake: Path, **more: Any) -> Pipeline:
     return Pipeline(
         name="games",
         source=Kafka(servers=servers, topics=[topic]),

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
@@ -136,7 +137,7 @@ def test_schema_id_in_a_header_is_found(
     tmp_path: Path,
 ) -> None:
     framed = AvroSerializer(client, ORDER)
-    order = {"store_id": 2, "date": 20_000, "status": None, "order_lines": []}
+    order: dict[str, Any] = {"store_id": 2, "date": 20_000, "status": None, "order_lines": []}
     value = framed(order, SerializationContext(topic, MessageField.VALUE))
     _send(services.servers, topic, [(value[5:], [("__value_schema_id", value[:5])])])
     pipeline = _pipeline(services, topic, tmp_path / "lake", "topic")

@@ -16,7 +16,7 @@ from headgate.run.stop_signal import StopSignal
 from headgate.schema.change import AddColumn, CreateTable
 from headgate.schema.open_registry import open_registry
 from headgate.simulate.destination import DeltaDestination, KafkaDestination
-from headgate.simulate.games import games
+from headgate.simulate.games import Game, games
 from headgate.simulate.make_records import RecordMaker, register_versions
 from headgate.simulate.simulate_games import GamesPlan
 from tests.readers import by_deltalake, by_duckdb, by_spark, comparable
@@ -91,11 +91,11 @@ def test_new_columns_and_a_new_game_land_while_the_run_goes_on(
     chess, go = games(2)
     told, stop = Told(), StopSignal()
 
-    def send(*versions: tuple[object, int]) -> None:
+    def send(*versions: tuple[Game, int]) -> None:
         registered = [
             one
             for game, version in versions
-            for one in register_versions(registry, [game], [version])  # type: ignore[list-item]
+            for one in register_versions(registry, [game], [version])
         ]
         destination.send(RecordMaker(registered).make(100).values)
         destination.flush()
@@ -106,14 +106,12 @@ def test_new_columns_and_a_new_game_land_while_the_run_goes_on(
     running.start()
     told.wait_for(lambda: len(told.of(BatchLanded)) == 1)
     send((chess, 2), (go, 1))
-    told.wait_for(
-        lambda: sum(event.rows for event in told.of(BatchLanded)) == 200  # type: ignore[union-attr]
-    )
+    told.wait_for(lambda: sum(event.rows for event in told.of(BatchLanded)) == 200)
     stop.ask()
     running.join(60)
     registry.close()
 
-    changes = [event.change for event in told.of(SchemaChanged)]  # type: ignore[union-attr]
+    changes = [event.change for event in told.of(SchemaChanged)]
     assert AddColumn("col_chess_game_1", "string") in changes
     assert [change for change in changes if isinstance(change, CreateTable)] == [
         CreateTable("silver_chess", 12),
