@@ -40,7 +40,7 @@ bench: $(READY) ## Measure, beside other ways of doing the same, on the same dat
 	@$(BIN)/python -m bench $(ARGS)
 
 docs: $(READY) ## Write the generated pages of docs/reference anew
-	@$(BIN)/python -m docs.generate
+	@$(BIN)/python docs/generate.py
 
 lock: ## Choose the newest packages that fit pyproject.toml and record their hashes
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

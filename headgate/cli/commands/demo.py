@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.amounts import counted, lasted, number, rate
+from headgate.cli.amounts import number
 from headgate.cli.next_steps import print_next_steps
-from headgate.cli.styled import styled
-from headgate.cli.text_columns import print_facts
 
 if TYPE_CHECKING:
     from headgate.cli.demo.story import Story
-    from headgate.cli.progress.tally import Tally
 
 
 def demo(
@@ -38,6 +35,7 @@ def demo(
     """
     from headgate.cli.demo.folder import prepare_folder
     from headgate.cli.demo.story import Story
+    from headgate.cli.progress.summary import print_summary
     from headgate.cli.progress.tally import Tally
     from headgate.cli.progress.view import choose_view
     from headgate.cli.quiet_spark import quiet_spark
@@ -54,27 +52,11 @@ def demo(
         story = Story(folder, turn, view)
         story.land(pipeline)
     story.require_all_landed()
-    _print_summary(folder, file, story, tally)
+    print_summary(f"All {number(story.sent)} records are in exactly one place", tally)
+    _print_next(file, story)
 
 
-def _print_summary(folder: Path, file: Path, story: Story, tally: Tally) -> None:
-    bad = tally.quarantined.total()
-    print(styled(f"\nAll {number(tally.records)} records are in exactly one place", "bold"))
-    print_facts(
-        [
-            ("records", f"{number(tally.rows)} landed, {number(bad)} quarantined"),
-            ("tables", f"{number(len(tally.tables))}, of which {number(tally.new_tables)} new"),
-            ("schema changes", f"{number(tally.changes)}, without a restart"),
-            *(("", each) for each in story.told),
-            (
-                "rate",
-                f"{rate(tally.records, tally.busy_seconds)} while landing, "
-                f"{number(tally.fastest)} in the fastest batch",
-            ),
-            ("took", f"{lasted(tally.seconds)}, {counted(tally.batches, 'batch', 'batches')}"),
-            ("tables are in", str(folder / "lake")),
-        ]
-    )
+def _print_next(file: Path, story: Story) -> None:
     print_next_steps(
         [
             (f"headgate tables {file}", "what is where"),

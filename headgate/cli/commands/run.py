@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.amounts import counted, lasted, number, rate
+from headgate.cli.amounts import counted
 from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
 from headgate.cli.json_output import print_json_line
 from headgate.cli.next_steps import print_next_steps
@@ -66,7 +66,7 @@ def run(
     if as_json:
         print_json_line({"ok": not waiting, "data": {"ended": ended, "waiting": waiting}})
     else:
-        _print_summary(file, tally, ended.stopped, waiting)
+        _print_end(file, tally, ended.stopped, waiting)
     if waiting:
         raise typer.Exit(1)
 
@@ -78,20 +78,14 @@ def _waiting(pipeline: Pipeline) -> tuple[PendingTable, ...]:
     return pending_tables(LedgerRows(pipeline))
 
 
-def _print_summary(
-    file: str, tally: Tally, stopped: bool, waiting: tuple[PendingTable, ...]
-) -> None:
+def _print_end(file: str, tally: Tally, stopped: bool, waiting: tuple[PendingTable, ...]) -> None:
     how = "Stopped" if stopped else "Done"
+    from headgate.cli.progress.summary import print_summary
+
     if not tally.batches:
         print(f"{how}: there was nothing new to land")
-        return
-    print(
-        f"{how}: {counted(tally.rows, 'record')} landed in {counted(len(tally.tables), 'table')}, "
-        f"{number(tally.quarantined.total())} in quarantine, "
-        f"{counted(tally.changes, 'schema change')} on the way; "
-        f"{counted(tally.batches, 'batch', 'batches')} in {lasted(tally.seconds)} "
-        f"({rate(tally.records, tally.busy_seconds)} while landing)"
-    )
+    else:
+        print_summary(how, tally)
     for one in waiting:
         print(f"Waiting: {one.table} with {counted(one.rows, 'record')}: {one.error}")
     steps = [(f"headgate tables {file}", "what is where")]

@@ -32,7 +32,6 @@ class Story:
     def __init__(self, folder: Path, turn: int, view: View) -> None:
         from headgate.run.stop_signal import StopSignal
 
-        self.told: list[str] = []
         self.sent = 0
         self._view = view
         self._turn = turn
@@ -98,17 +97,13 @@ class Story:
         versions += changed + register_versions(self._registry, appeared, [1])
         for game in self._changing:
             column = game.columns(newest)[-1]
-            self._say(f"{game.name} gets a new column {column}")
-        self._say(f"a new game appears: {appeared[0].name}")
+            self._view.note("source", f"{game.name} gets a new column {column}")
+        self._view.note("source", f"a new game appears: {appeared[0].name}")
         self._send(versions, _LATER)
         self._wait()
 
         self._send(versions, _LATER)
         self._wait()
-
-    def _say(self, text: str) -> None:
-        self.told.append(text)
-        self._view.note("source", text)
 
     def _send(self, versions: Sequence[RegisteredVersion], count: int) -> None:
         maker = RecordMaker(versions, seed=self._turn * 1_000_000 + self.sent, bad_share=BAD_SHARE)

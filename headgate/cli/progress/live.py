@@ -16,6 +16,12 @@ from headgate.land.event import Event
 
 _A_SECOND = 4
 _SHOWN_REASONS = 3
+_FIRST_WAIT = {
+    "starting": "Spark takes some seconds to start",
+    "running": "the first batch takes longer than later ones: Spark compiles what it runs",
+    "stopped": "nothing has landed",
+    "done": "nothing has landed",
+}
 
 
 class LiveView:
@@ -24,7 +30,7 @@ class LiveView:
     def __init__(self, tally: Tally, console: Console | None = None) -> None:
         self.tally = tally
         self._console = console or Console(highlight=False)
-        self._live = Live(self, console=self._console, refresh_per_second=_A_SECOND)
+        self._live = Live(self, console=self._console, refresh_per_second=_A_SECOND, transient=True)
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -40,7 +46,9 @@ class LiveView:
         self.tally.note(what, detail)
 
     def __rich__(self) -> RenderableType:
-        return Group(_title(self.tally), _facts(self.tally), *_recent(self.tally))
+        tally = self.tally
+        body = _facts(tally) if tally.batches else Text(f"  {_FIRST_WAIT[tally.phase]}", "dim")
+        return Group(_title(tally), body, *_recent(tally))
 
 
 def _title(tally: Tally) -> Text:

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from headgate.land.event import (
     BatchLanded,
@@ -23,6 +23,8 @@ from headgate.schema.change import CreateTable
 
 _MOST_RECENT = 8
 _FEW = 3
+# An idle run says so several times a second; once it is silent, a batch is under way.
+_IDLE_LASTS = 1.0
 
 
 class Happened(NamedTuple):
@@ -41,7 +43,7 @@ class Tally:
     lake: str
     tables: set[str] = field(default_factory=set)
     """Silver tables in the lake, those of earlier runs included."""
-    state: str = "starting Spark"
+    phase: Literal["starting", "running", "stopped", "done"] = "starting"
     began: float = field(default_factory=time.perf_counter)
     batches: int = 0
     rows: int = 0
@@ -54,15 +56,28 @@ class Tally:
     last: BatchLanded | None = None
     waiting: dict[str, TableWaits] = field(default_factory=dict)
     recent: deque[Happened] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
+    """What happened last, schema changes and notes."""
+    schema_changes: deque[Happened] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
 
     own_tables: frozenset[str] = frozenset()
     """Bronze and quarantine, which are not counted among the tables."""
+    _idle_at: float = float("-inf")
     _new: list[SchemaChanged] = field(default_factory=list)
 
     @classmethod
     def of(cls, pipeline: Pipeline, tables: Collection[str] = ()) -> Tally:
         own = frozenset(name for name in (pipeline.bronze, pipeline.quarantine) if name)
         return cls(pipeline.name, pipeline.lake, set(tables), own_tables=own)
+
+    @property
+    def state(self) -> str:
+        """How it stands, in words."""
+        if self.phase == "starting":
+            return "starting Spark"
+        if self.phase != "running":
+            return self.phase
+        is_idle = time.perf_counter() - self._idle_at < _IDLE_LASTS
+        return "idle: caught up with the source" if is_idle else "landing"
 
     @property
     def seconds(self) -> float:
@@ -75,9 +90,9 @@ class Tally:
     def take(self, event: Event) -> None:
         match event:
             case Started():
-                self.state = "running"
+                self.phase = "running"
             case Idle():
-                self.state = "idle: caught up with the source"
+                self._idle_at = time.perf_counter()
             case SchemaChanged():
                 self._take_change(event)
             case TableWaits():
@@ -85,7 +100,7 @@ class Tally:
             case BatchLanded():
                 self._take_batch(event)
             case Ended():
-                self.state = "stopped" if event.stopped else "done"
+                self.phase = "stopped" if event.stopped else "done"
                 self.tables |= event.tables
 
     def note(self, what: str, detail: str = "") -> None:
@@ -100,10 +115,9 @@ class Tally:
             self.tables.add(event.table)
             self._new.append(event)
         elif event.table not in self.own_tables:
-            self.note(event.table, str(event.change))
+            self._note_change(event)
 
     def _take_batch(self, event: BatchLanded) -> None:
-        self.state = "running"
         self._note_new_tables()
         self.batches += 1
         self.rows += event.rows
@@ -127,4 +141,8 @@ class Tally:
             self.note(f"{len(new)} new tables", f"{new[0].table}, {new[1].table}, …")
             return
         for event in new:
-            self.note(event.table, str(event.change))
+            self._note_change(event)
+
+    def _note_change(self, event: SchemaChanged) -> None:
+        self.note(event.table, str(event.change))
+        self.schema_changes.append(self.recent[-1])

@@ -1,0 +1,33 @@
+"""What a run did, when it is over."""
+
+from __future__ import annotations
+
+from headgate.cli.amounts import counted, lasted, number, rate
+from headgate.cli.progress.tally import Tally
+from headgate.cli.styled import printable, styled
+from headgate.cli.text_columns import print_facts
+
+
+def print_summary(headline: str, tally: Tally) -> None:
+    """Records, tables, schema changes, quarantine and rate, and where the tables are."""
+    print(styled(headline, "bold"))
+    new = f" ({number(tally.new_tables)} new)" if tally.new_tables else ""
+    print_facts(
+        [
+            ("records", f"{number(tally.rows)} landed"),
+            ("quarantined", number(tally.quarantined.total())),
+            ("tables", f"{number(len(tally.tables))}{new}"),
+            ("schema changes", number(tally.changes)),
+            *(("", printable(f"{each.what}  {each.detail}")) for each in tally.schema_changes),
+            ("rate", _rate(tally)),
+            ("took", f"{lasted(tally.seconds)}, {counted(tally.batches, 'batch', 'batches')}"),
+            ("lake", tally.lake),
+        ]
+    )
+
+
+def _rate(tally: Tally) -> str:
+    overall = rate(tally.records, tally.busy_seconds)
+    if tally.batches < 2:
+        return f"{overall} while landing"
+    return f"{overall} while landing, {number(tally.fastest)} in the fastest batch"

@@ -1,0 +1,90 @@
+"""Documentation that cannot drift: generated pages are up to date, and the README runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import headgate
+from headgate.local import down
+from tests.run.conftest import places
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def _generated() -> dict[str, str]:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    pages: dict[str, str] = module.pages()
+    return pages
+
+
+def test_reference_pages_are_what_the_code_says() -> None:
+    for name, page in _generated().items():
+        assert (ROOT / "docs" / "reference" / name).read_text() == page, "run `make docs`"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_versions_agree() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert headgate.__version__ == declared
+
+
+def _block(language: str, containing: str) -> str:
+    blocks = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    (block,) = [one for one in blocks if containing in one]
+    return str(block)
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """The commands of this environment first on the PATH, as after activating it."""
+    folder = Path(sys.executable).parent
+    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+
+
+def test_readme_commands_land_every_record(tmp_path: Path, environment: dict[str, str]) -> None:
+    block = _block("sh", "headgate up")
+    try:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=550,
+        )
+        assert done.returncode == 0, done.stderr
+    finally:
+        down(tmp_path / ".headgate")
+    lake = str(tmp_path / "lake")
+    assert len([*Path(lake).glob("silver_*")]) == 250
+    assert places(lake).total() == 200_000
+    assert set(places(lake).values()) == {1}
+
+
+def test_readme_python_runs(tmp_path: Path, environment: dict[str, str]) -> None:
+    simulate = "headgate simulate games --tables 3 --versions 2 --records 300 --to delta"
+    for command in (simulate.split(), [sys.executable, "-c", _block("python", "run_pipeline")]):
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+    assert places(str(tmp_path / "lake")).total() == 300
