@@ -18,8 +18,9 @@ $(READY): requirements/all.lock requirements/installer.lock pyproject.toml
 	@echo "Setting up $(VENV): Python packages (about 600 MB, once)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/installer.lock
-	@$(BIN)/uv pip sync --python $(BIN)/python --require-hashes requirements/all.lock
+	@$(BIN)/uv pip sync --compile-bytecode --python $(BIN)/python --require-hashes requirements/all.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q headgate
 	@$(BIN)/headgate jars spark
 	@touch $(READY)
 

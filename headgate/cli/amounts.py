@@ -29,9 +29,13 @@ def lasted(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def ago(moment: datetime, now: datetime | None = None) -> str:
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def ago(moment: datetime) -> str:
     """`just now`, `40 seconds ago`, `2 hours ago`."""
-    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    seconds = (now() - moment).total_seconds()
     for unit, length in _UNITS:
         if seconds >= length:
             return f"{counted(int(seconds // length), unit)} ago"

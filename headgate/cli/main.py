@@ -6,10 +6,11 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
+from headgate import __version__
 from headgate.cli.commands import (
     check,
     demo,
@@ -41,9 +42,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        print(f"headgate {version('headgate')}")
+        print(f"headgate {__version__}")
         raise typer.Exit
 
 
@@ -84,15 +83,18 @@ app.add_typer(simulate.app, name="simulate", cls=HelpfulGroup, context_settings=
 app.add_typer(quarantine.app, name="quarantine", cls=HelpfulGroup, context_settings=_SETTINGS)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0 ok, 1 the data or the pipeline failed, 2 usage."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    # Wherever it stands: who needs it has just seen an error and presses the up key.
-    debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run a command; the exit code is 0 ok, 1 the data or the pipeline failed, 2 usage."""
+    # Wherever it stands: who needs it has just seen an error and presses the up key.
+    debug = "--debug" in arguments
+    words = [word for word in arguments if word != "--debug"]
     try:
         return int(app(words, prog_name="headgate", standalone_mode=False) or 0)
     except BrokenPipeError:

@@ -30,7 +30,7 @@ class Example:
 
 EXAMPLES = (
     Example("games", "games", "many games on one Kafka topic, wrapped protobuf", True),
-    Example("games-embedded", "games", "the same from a Delta table, without any server", False),
+    Example("games-embedded", "games", "many games from a Delta table, no server", False),
     Example("confluent", "confluent", "Avro or Protobuf topics in Confluent's framing", True),
 )
 

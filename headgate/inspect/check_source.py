@@ -7,6 +7,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
+from headgate.errors import RegistryUnavailable
 from headgate.inspect.check import Check, fail, ok, tried, warn
 from headgate.pipeline import Duration, Kafka, Pipeline, Secret
 from headgate.schema.open_registry import open_registry
@@ -68,7 +69,11 @@ def _registry(pipeline: Pipeline) -> Check:
     declared = pipeline.registry.model_copy(update={"timeout": Duration(seconds=_PATIENCE)})
     registry = open_registry(declared)
     if isinstance(registry, HttpRegistry):
-        count = len(registry.subjects())
+        try:
+            count = len(registry.subjects())
+        except RegistryUnavailable as error:
+            fix = "check `registry`; headgate up starts one on this machine"
+            return fail("registry", f"{declared.url}: {error.message}", fix)
         return ok("registry", f"{declared.url} has {count} subject{'' if count == 1 else 's'}")
     folder = Path(declared.folder or "")
     schemas = [path for path in folder.glob("[0-9]*.*") if path.suffix in (".proto", ".avsc")]

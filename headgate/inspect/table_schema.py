@@ -82,7 +82,7 @@ def _resolve(pipeline: Pipeline, name: str, known: Sequence[str]) -> str:
 def _open(pipeline: Pipeline, table: str) -> DeltaTable:
     path = Path(pipeline.lake, table)
     try:
-        return DeltaTable(str(path), without_files=True)
+        return DeltaTable(str(path))
     except TableNotFoundError:
         message = f"the ledger knows table `{table}`, but it is not in the lake"
     except (DeltaError, OSError) as error:

@@ -77,6 +77,6 @@ def read_tables(pipeline: Pipeline) -> list[TableSummary]:
 
 def _columns(lake: str, table: str) -> int | None:
     try:
-        return len(DeltaTable(str(Path(lake, table)), without_files=True).schema().fields)
+        return len(DeltaTable(str(Path(lake, table))).schema().fields)
     except (DeltaError, OSError):
         return None

@@ -140,7 +140,8 @@ def _landed_before(
     table: str, state: TableState, files: Sequence[StagedFile], mark: Mark
 ) -> TableLanded:
     assert state.marked is not None
-    if state.marked > mark.version:
+    # Without files of this batch, only such wait as the table got in a batch that is yet open.
+    if files and state.marked > mark.version:
         raise CheckpointError(
             "table-ahead",
             f"table {table} has batch version {state.marked}, this run is at {mark.version}",

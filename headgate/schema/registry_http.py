@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from headgate.errors import RegistryError, RegistryUnavailable
@@ -45,7 +46,7 @@ class HttpRegistry:
         self._settings = settings
         self._sleep = sleep
         # One try a call: the waiting between tries is ours, bounded by `patience` in all.
-        self._client = SchemaRegistryClient(
+        self._client: Any = SchemaRegistryClient(
             {"url": settings.url, "timeout": 10, "max.retries": 0, **settings.client}
         )
 
@@ -81,14 +82,15 @@ class HttpRegistry:
                 raise RefusedSchema(f"more than {MOST_REFERENCES} references")
             found[name] = ""
             referred = self._patiently(
-                lambda one=reference: self._usable(
-                    self._client.get_version(one.subject, one.version).schema
-                ),
+                partial(self._referred, reference),
                 f"{reference.subject} version {reference.version}",
             )
             self._collect_references(referred, found, depth + 1)
             del found[name]
             found[name] = referred.schema_str
+
+    def _referred(self, reference: Any) -> Any:
+        return self._usable(self._client.get_version(reference.subject, reference.version).schema)
 
     def _usable(self, schema: Any) -> Any:
         """The client takes any JSON for a schema, and keeps it: look at it before we do."""

@@ -40,6 +40,9 @@ class KnownSchemas:
     def register(self, subject: str, schema: SchemaText) -> int:
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
 
 def decoders() -> Decoders:
     return Decoders(KnownSchemas())

@@ -92,7 +92,7 @@ def test_guid_before_the_payload_names_the_schema() -> None:
 
 
 def test_header_names_the_schema_and_the_value_is_all_payload() -> None:
-    headers = [
+    headers: list[Headers] = [
         {"other": b"x", "__value_schema_id": by_guid(GUID, 1)},
         {"__value_schema_id": proto(b"", 0)},
         {"__value_schema_id": avro(b"")},

@@ -108,4 +108,4 @@ class Landing(RuleBasedStateMachine):
 
 
 TestLanding = Landing.TestCase
-TestLanding.settings = settings(deadline=None, max_examples=12, stateful_step_count=12)
+TestLanding.settings = settings(deadline=None, max_examples=20, stateful_step_count=15)

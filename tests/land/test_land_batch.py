@@ -164,6 +164,21 @@ def test_waiting_table_lands_when_the_next_run_starts(
     assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
 
 
+def test_run_that_crashed_after_a_waiting_table_landed_goes_on(
+    pipeline: Pipeline, failing: FailingCommitter
+) -> None:
+    failing.refusing.add("silver_go")
+    lander = pipeline.run()
+    lander.land(extent(0), CHESS_AND_GO)
+    failing.heal()
+    failing.crashing_before.add("silver_chess")
+    with pytest.raises(Crash):
+        lander.land(extent(1), MORE_CHESS)
+    failing.heal()
+    pipeline.run().land(extent(1), MORE_CHESS)
+    assert pipeline.offsets() == {"silver_chess": [0, 3], "silver_go": [1], "quarantine": [2]}
+
+
 @pytest.mark.parametrize("table", ["silver_chess", "silver_go", "quarantine"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_crash_at_any_table_loses_nothing_and_doubles_nothing(

@@ -142,6 +142,15 @@ def test_table_ahead_of_the_batch_is_an_error_and_nothing_is_removed(chess: Ches
     assert file.path in files_in(chess.lake, "chess")
 
 
+def test_waiting_files_that_a_later_batch_took_along_are_in(chess: Chess) -> None:
+    chess.committer.refusing.add("chess")
+    waiting = chess.pending(0, chess.stage(numbers(1))).files
+    chess.committer.heal()
+    chess.landed(1, chess.stage(numbers(2)), waiting=waiting)
+    assert chess.landed(0, waiting=waiting).already
+    assert chess.numbers == [1, 2]
+
+
 def test_table_that_cannot_be_written_waits(chess: Chess) -> None:
     chess.committer.refusing.add("chess")
     file = chess.stage(numbers(1))

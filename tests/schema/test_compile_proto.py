@@ -51,7 +51,7 @@ def test_messages_nested_too_deep_for_the_compiler_are_refused() -> None:
 @pytest.mark.parametrize("brackets", ["{}", "<>"])
 @pytest.mark.parametrize("noise", ["", "/* }}>> */", '"}>" ', "'}>\\'' ", "// }>\n"])
 def test_text_that_would_overflow_the_compilers_stack_is_refused(brackets: str, noise: str) -> None:
-    opening, closing = brackets
+    opening, closing = brackets[0], brackets[1]
     deep = f"m {opening} {noise}" * 30_000 + closing * 30_000
     text = (
         f'{HEAD}import "google/protobuf/descriptor.proto";\n'

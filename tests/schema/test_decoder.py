@@ -43,6 +43,9 @@ class CountingRegistry:
     def register(self, subject: str, schema: SchemaText) -> int:
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
 
 @dataclass
 class Clock:

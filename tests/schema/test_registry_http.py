@@ -26,9 +26,12 @@ def registry(
     url: str,
     patience: float = PATIENCE,
     sleep: Callable[[float], None] = no_pause,
-    **client: Any,
+    client: dict[str, Any] | None = None,
 ) -> HttpRegistry:
-    return HttpRegistry(HttpRegistrySettings(url, client, patience), sleep)
+    return HttpRegistry(HttpRegistrySettings(url, client or {}, patience), sleep)
+
+
+SESAME = {"basic.auth.user.info": "me:sesame"}
 
 
 def proto(text: str, *references: tuple[str, str]) -> Answer:
@@ -182,7 +185,7 @@ def test_registry_that_does_not_answer_in_time_is_unavailable() -> None:
 
     with playing_registry({SCHEMA_7: slowly}) as playing:
         with pytest.raises(RegistryUnavailable, match="Timeout"):
-            registry(playing.url, patience=0.1, timeout=0.05).fetch(7)
+            registry(playing.url, patience=0.1, client={"timeout": 0.05}).fetch(7)
         over.set()
 
 
@@ -200,17 +203,17 @@ def test_refusal_is_not_waited_for(status: int) -> None:
 
 def test_basic_auth_is_sent() -> None:
     with playing_registry({SCHEMA_7: proto("a")}) as playing:
-        registry(playing.url, **{"basic.auth.user.info": "me:sesame"}).fetch(7)
+        registry(playing.url, client=SESAME).fetch(7)
         assert playing.authorizations == {f"Basic {b64encode(b'me:sesame').decode()}"}
 
 
 @pytest.mark.parametrize("answer", [Answer(401), Answer(500), Answer(200, b"x"), UNKNOWN])
 def test_password_is_in_no_error(answer: Answer) -> None:
-    settings = HttpRegistrySettings("", {"basic.auth.user.info": "me:sesame"})
+    settings = HttpRegistrySettings("", SESAME)
     assert "sesame" not in repr(settings)
     with playing_registry({SCHEMA_7: answer}) as playing:
         with pytest.raises(RegistryError) as caught:
-            registry(playing.url, **{"basic.auth.user.info": "me:sesame"}).fetch(7)
+            registry(playing.url, client=SESAME).fetch(7)
         assert len(playing.authorizations) == 1
     secret = b64encode(b"me:sesame").decode()
     for text in (str(caught.value), repr(caught.value), repr(caught.value.parts)):

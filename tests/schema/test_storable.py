@@ -120,6 +120,7 @@ kinds = st.recursive(
 
 
 def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
+    some: st.SearchStrategy[Any]
     if pa.types.is_struct(kind):
         some = st.fixed_dictionaries({field.name: values_of(field.type) for field in kind})
     elif pa.types.is_map(kind):

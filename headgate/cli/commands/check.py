@@ -54,7 +54,7 @@ def check(
 def _print_findings(found: Mapping[str, Sequence[Finding]]) -> None:
     for file, findings in found.items():
         for finding in findings:
-            print(f"{finding.where}: {finding.message} [{finding.code}]")
+            print(f"{styled(str(finding.where), 'bold')}: {finding.message} [{finding.code}]")
             for line in excerpt(finding, findings):
                 print(line)
             if finding.hint:

@@ -12,7 +12,6 @@ from headgate.cli.next_steps import print_next_steps
 from headgate.cli.styled import styled
 from headgate.errors import UsageError
 from headgate.examples import EXAMPLES, Example, find_example
-from headgate.examples.example import USUAL_REGISTRY, USUAL_SERVERS
 
 
 def init(
@@ -32,7 +31,7 @@ def init(
 
     \b
       headgate init games             many games on one Kafka topic
-      headgate init games-embedded    the same from a Delta table, without any server
+      headgate init games-embedded    the same from a Delta table, no server
       headgate init confluent         topics in Confluent's framing
 
     Next: headgate check
@@ -88,5 +87,4 @@ def _next_steps(example: Example, path: Path, running: bool) -> list[tuple[str, 
     simulate = ("headgate simulate games --to kafka", "make records to land")
     if running:
         return [simulate, run]
-    usual = f"at {USUAL_SERVERS} and {USUAL_REGISTRY.split('/')[2]}"
-    return [("headgate up", f"start a broker and a registry {usual}"), simulate, run]
+    return [("headgate up", "start a broker and a registry on this machine"), simulate, run]

@@ -10,6 +10,7 @@ from headgate.cli.amounts import counted
 from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
 from headgate.cli.json_output import print_json_line
 from headgate.cli.next_steps import print_next_steps
+from headgate.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.cli.progress.tally import Tally
@@ -51,24 +52,36 @@ def run(
     from headgate.cli.progress.view import choose_view
     from headgate.cli.quiet_spark import quiet_spark
     from headgate.inspect.own_tables import silver_tables
-    from headgate.pipeline import Duration, load_pipeline
+    from headgate.pipeline import load_pipeline
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
-    milliseconds = Duration.parse(trigger).milliseconds if trigger else None
+    milliseconds = _milliseconds(trigger) if trigger else None
     tally = Tally.of(declared, silver_tables(declared))
     view = choose_view(progress, tally, as_json)
     with quiet_spark(), view:
         from headgate.run.run_pipeline import RunOptions, run_pipeline
+        from headgate.run.stop_signal import StopSignal
 
-        ended = run_pipeline(declared, RunOptions(once, replay, milliseconds), view)
+        stop = StopSignal()
+        tally.stop_asked = lambda: stop.asked
+        ended = run_pipeline(declared, RunOptions(once, replay, milliseconds), view, stop)
     waiting = _waiting(declared)
     if as_json:
-        print_json_line({"ok": not waiting, "data": {"ended": ended, "waiting": waiting}})
+        print_json_line({"ok": not waiting, "data": _summary(tally, ended.stopped, waiting)})
     else:
         _print_end(file, tally, ended.stopped, waiting)
     if waiting:
         raise typer.Exit(1)
+
+
+def _milliseconds(trigger: str) -> int:
+    from headgate.pipeline import Duration, InvalidPipeline
+
+    try:
+        return Duration.parse(trigger).milliseconds
+    except InvalidPipeline as error:
+        raise UsageError("bad-argument", f"--trigger: {error.message}", error.hint) from None
 
 
 def _waiting(pipeline: Pipeline) -> tuple[PendingTable, ...]:
@@ -76,6 +89,20 @@ def _waiting(pipeline: Pipeline) -> tuple[PendingTable, ...]:
     from headgate.inspect.pending_tables import pending_tables
 
     return pending_tables(LedgerRows(pipeline))
+
+
+def _summary(tally: Tally, stopped: bool, waiting: tuple[PendingTable, ...]) -> dict[str, object]:
+    return {
+        "stopped": stopped,
+        "batches": tally.batches,
+        "rows": tally.rows,
+        "quarantined": tally.quarantined,
+        "tables": len(tally.tables),
+        "new_tables": tally.new_tables,
+        "schema_changes": tally.changes,
+        "seconds": round(tally.seconds, 3),
+        "waiting": waiting,
+    }
 
 
 def _print_end(file: str, tally: Tally, stopped: bool, waiting: tuple[PendingTable, ...]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headgate.cli.next_steps import print_next_steps
+
+if TYPE_CHECKING:
+    from headgate.local import Services
 
 _Folder = Annotated[Path, typer.Option(help="Where the services keep their data.")]
 _DEFAULT_FOLDER = Path(".headgate")
@@ -51,13 +54,7 @@ def up(
     print("    kafka:")
     print(f'      servers: "{services.servers}"')
     print(f"  registry: {services.registry}")
-    elsewhere = folder != _DEFAULT_FOLDER
-    where = f" --servers {services.servers} --registry {services.registry}" if elsewhere else ""
-    steps = [(f"headgate simulate games --to kafka{where}", "make a topic and fill it")]
-    if not elsewhere:
-        steps.append(("headgate init games", "write a pipeline file with these addresses"))
-    down_where = f" --folder {folder}" if elsewhere else ""
-    print_next_steps([*steps, (f"headgate down{down_where}", "stop both")])
+    print_next_steps(_next_steps(folder, services))
 
 
 def down(folder: _Folder = _DEFAULT_FOLDER) -> None:
@@ -72,6 +69,21 @@ def down(folder: _Folder = _DEFAULT_FOLDER) -> None:
 
     stopped = local.down(folder)
     print(f"Stopped: {', '.join(stopped)}" if stopped else f"Nothing runs in {folder}")
+
+
+def _next_steps(folder: Path, services: Services) -> list[tuple[str, str]]:
+    if folder != _DEFAULT_FOLDER:
+        # Other commands look for services in the usual folder only.
+        where = f" --servers {services.servers} --registry {services.registry}"
+        stop = f"headgate down --folder {folder}"
+        return [
+            (f"headgate simulate games{where}", "make a topic and fill it"),
+            (stop, "stop both"),
+        ]
+    steps = [("headgate simulate games", "make a topic and fill it")]
+    if not Path("games.yaml").exists():
+        steps.append(("headgate init games", "write a pipeline file with these addresses"))
+    return [*steps, ("headgate down", "stop both")]
 
 
 def _preferred(asked: int | None, usual: int, folder: Path) -> int | None:

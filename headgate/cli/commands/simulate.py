@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from headgate.cli.amounts import counted, lasted, number, rate
 from headgate.cli.json_output import print_json
-from headgate.cli.next_steps import print_next_steps
 from headgate.errors import UsageError
-
-if TYPE_CHECKING:
-    from headgate.cli.simulation.target import Target
-    from headgate.simulate.simulate_games import Simulated
 
 _USUAL_RECORDS = 100_000
 
@@ -98,6 +92,7 @@ def games(
     share = _share(bad)
     from headgate.cli.simulation.clean_up import clean_up
     from headgate.cli.simulation.send import send
+    from headgate.cli.simulation.summary import print_summary, summary
     from headgate.cli.simulation.target import Target
     from headgate.simulate.simulate_games import GamesPlan, Simulated
 
@@ -112,14 +107,14 @@ def games(
     plan = GamesPlan(tables, versions, records, seed, share, rate_)
     sent = Simulated() if nothing else send(plan, target)
     if as_json:
-        print_json(_summary(sent, target, removed))
+        print_json(summary(sent, target, removed))
         return
     for what in removed:
         print(f"Removed {what}")
     if nothing:
         print("Nothing sent" if removed or not clean else "There was nothing to clean up")
     else:
-        _print_summary(sent, target)
+        print_summary(sent, target)
 
 
 def _share(text: str) -> float:
@@ -130,27 +125,3 @@ def _share(text: str) -> float:
     if not 0 <= share <= 1:
         raise UsageError("bad-argument", f"`{text}` is no share", hint="write 1% or 0.01")
     return share
-
-
-def _summary(sent: Simulated, target: Target, removed: list[str]) -> dict[str, object]:
-    return {
-        "records": sent.records,
-        "seconds": round(sent.seconds, 3),
-        "rate": round(sent.rate),
-        "bad": {reason.value: count for reason, count in sent.bad.most_common()},
-        "to": str(target),
-        "registry": target.registry,
-        "removed": removed,
-    }
-
-
-def _print_summary(sent: Simulated, target: Target) -> None:
-    print(
-        f"Sent {counted(sent.records, 'record')} to {target} in {lasted(sent.seconds)} "
-        f"({rate(sent.records, sent.seconds)})"
-    )
-    if sent.bad:
-        print(f"{number(sent.bad.total())} of them cannot land:")
-        for reason, count in sent.bad.most_common():
-            print(f"  {number(count):>8}  {reason.value}")
-    print_next_steps([("headgate run games.yaml --once", "land them (headgate init writes one)")])

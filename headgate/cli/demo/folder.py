@@ -53,7 +53,7 @@ def _pipeline_text() -> str:
 def _demos_seen(marker: Path) -> int | None:
     try:
         return int(json.loads(marker.read_text("utf-8"))["demos"])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError):
         # A demo that was stopped while it wrote; the folder is a demo's all the same.

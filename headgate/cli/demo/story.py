@@ -33,6 +33,8 @@ class Story:
         from headgate.run.stop_signal import StopSignal
 
         self.sent = 0
+        self.complete = False
+        self._folder = folder
         self._view = view
         self._turn = turn
         self._registry = FolderRegistry(folder / "schemas")
@@ -50,7 +52,7 @@ class Story:
         return games(2)
 
     def land(self, pipeline: Pipeline) -> None:
-        """Run the pipeline until every record of the story has landed."""
+        """Run the pipeline until every record of the story has landed, or Ctrl-C."""
         from headgate.run.run_pipeline import RunOptions, run_pipeline
 
         # The table must be there before the stream is; its records come while Spark starts.
@@ -60,14 +62,11 @@ class Story:
         run_pipeline(pipeline, RunOptions(trigger_milliseconds=200), self._listen, stop=self._stop)
         if self._failure is not None:
             raise self._failure
-
-    def require_all_landed(self) -> None:
-        tally = self._view.tally
-        if tally.records != self.sent:
+        if self.complete and self._view.tally.records != self.sent:
             raise LandingError(
                 "batch-failed",
-                f"{self.sent} records were sent, but {tally.records} arrived",
-                hint="headgate status .demo/games.yaml shows where it stands",
+                f"{self.sent} records were sent, but {self._view.tally.records} arrived",
+                hint=f"headgate status {self._folder / 'games.yaml'} shows where it stands",
             )
 
     def _listen(self, event: Event) -> None:
@@ -78,20 +77,20 @@ class Story:
     def _tell(self) -> None:
         try:
             self._send_chapters()
+            self.complete = True
         except BaseException as error:
             self._failure = error
         finally:
             self._stop.ask()
 
     def _send_chapters(self) -> None:
-        old = VERSIONS + self._turn
         versions = register_versions(
             self._registry, games(GAMES + self._turn), range(1, VERSIONS + 1)
         )
         self._send(versions, _FIRST)
         self._wait()
 
-        newest = old + 1
+        newest = VERSIONS + self._turn + 1
         changed = register_versions(self._registry, self._changing, [newest])
         appeared = games(GAMES + self._turn + 1)[-1:]
         versions += changed + register_versions(self._registry, appeared, [1])

@@ -17,13 +17,18 @@ def print_summary(headline: str, tally: Tally) -> None:
             ("records", f"{number(tally.rows)} landed"),
             ("quarantined", number(tally.quarantined.total())),
             ("tables", f"{number(len(tally.tables))}{new}"),
-            ("schema changes", number(tally.changes)),
+            ("schema changes", _changes(tally)),
             *(("", printable(f"{each.what}  {each.detail}")) for each in tally.schema_changes),
             ("rate", _rate(tally)),
             ("took", f"{lasted(tally.seconds)}, {counted(tally.batches, 'batch', 'batches')}"),
             ("lake", tally.lake),
         ]
     )
+
+
+def _changes(tally: Tally) -> str:
+    more = tally.changes > len(tally.schema_changes)
+    return f"{number(tally.changes)}, the last ones:" if more else number(tally.changes)
 
 
 def _rate(tally: Tally) -> str:

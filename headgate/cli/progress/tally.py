@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -59,6 +59,7 @@ class Tally:
     """What happened last, schema changes and notes."""
     schema_changes: deque[Happened] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
 
+    stop_asked: Callable[[], bool] = lambda: False
     own_tables: frozenset[str] = frozenset()
     """Bronze and quarantine, which are not counted among the tables."""
     _idle_at: float = float("-inf")
@@ -76,6 +77,8 @@ class Tally:
             return "starting Spark"
         if self.phase != "running":
             return self.phase
+        if self.stop_asked():
+            return "stopping: the batch is finished first"
         is_idle = time.perf_counter() - self._idle_at < _IDLE_LASTS
         return "idle: caught up with the source" if is_idle else "landing"
 

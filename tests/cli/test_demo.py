@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate.cli.demo.folder import prepare_folder
+from headgate.errors import UsageError
+from headgate.pipeline import load_pipeline
+from tests.cli.conftest import Headgate
+
+
+def test_demo_leaves_a_folder_of_others_as_it_is(headgate: Headgate, tmp_path: Path) -> None:
+    (tmp_path / ".demo").mkdir()
+    (tmp_path / ".demo" / "lake").write_text("mine")
+    printed = headgate("demo")
+    assert printed.code == 2
+    assert "[already-exists]" in printed.err
+    assert (tmp_path / ".demo" / "lake").read_text() == "mine"
+
+
+def test_demo_removes_what_it_made_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    assert prepare_folder(folder) == 0
+    (folder / "lake").mkdir()
+    (folder / "notes.txt").write_text("mine")
+    assert prepare_folder(folder) == 0
+    assert {each.name for each in folder.iterdir()} == {
+        "games.yaml",
+        "notes.txt",
+        ".headgate-demo",
+    }
+
+
+def test_demo_can_keep_what_it_made(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    prepare_folder(folder)
+    (folder / "lake").mkdir()
+    assert prepare_folder(folder, keep=True) == 1
+    assert (folder / "lake").is_dir()
+    assert prepare_folder(folder, keep=True) == 2
+
+
+def test_demo_does_not_take_a_file_for_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "demo").write_text("mine")
+    with pytest.raises(UsageError):
+        prepare_folder(tmp_path / "demo")
+
+
+def test_demo_writes_a_pipeline_that_loads(tmp_path: Path) -> None:
+    prepare_folder(tmp_path)
+    pipeline = load_pipeline(tmp_path / "games.yaml")
+    assert pipeline.source.start == 0
+    assert pipeline.spark
+
+
+@pytest.mark.spark
+def test_demo_lands_everything_while_schemas_change(headgate: Headgate, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "headgate", "demo"], capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "All 200,000 records are in exactly one place" in run.stdout
+    assert re.search(r"source: chess gets a new column .*\n(.*\n)*.*silver_chess: \+ ", run.stdout)
+    assert re.search(r"source: a new game appears.*\n(.*\n)*.*1 new table: ", run.stdout)
+
+    status = json.loads(headgate("status", ".demo/games.yaml", "--json").out)["data"]
+    assert status["rows"] + sum(status["quarantined"].values()) == 200_000
+    assert (status["tables"], status["schema_changes"], status["run"]) == (51, 2, None)
+    for command in ("tables", "schema", "quarantine list"):
+        shown = re.search(rf"headgate {command} .*?(?=  )", run.stdout)
+        assert shown is not None
+        assert headgate(*shown[0].split()[1:]).code == 0

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headgate.cli.commands.services import _preferred
+from headgate.local.ports import HOST, is_free
+from headgate.local.services_file import Services, write_services
+from tests.cli.conftest import Headgate
+
+
+def test_down_says_when_nothing_runs(headgate: Headgate) -> None:
+    assert headgate("down").out == "Nothing runs in .headgate\n"
+
+
+def test_up_refuses_a_port_that_is_taken(headgate: Headgate) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert not is_free(port)
+        printed = headgate("up", "--kafka-port", str(port))
+    assert printed.code == 1
+    assert "[port-in-use]" in printed.err
+
+
+def test_up_prefers_the_usual_port_the_first_time_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headgate.local.ports.is_free", lambda _: True)
+    assert _preferred(None, 9092, tmp_path) == 9092
+    assert _preferred(1234, 9092, tmp_path) == 1234
+    write_services(Services(f"{HOST}:5555", f"http://{HOST}:6666/apis", tmp_path, {}))
+    assert _preferred(None, 9092, tmp_path) is None
+
+
+def test_up_takes_any_port_when_the_usual_one_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headgate.local.ports.is_free", lambda _: False)
+    assert _preferred(None, 9092, tmp_path) is None
+
+
+def test_jars_refuses_an_unknown_kind(headgate: Headgate) -> None:
+    printed = headgate("jars", "sprak")
+    assert (printed.code, "there are no jars for `sprak`" in printed.err) == (2, True)
+
+
+def test_jars_says_nothing_when_they_are_there(headgate: Headgate) -> None:
+    assert headgate("jars", "spark").code == 0
+    printed = headgate("jars", "spark")
+    assert (printed.code, printed.out) == (0, "")

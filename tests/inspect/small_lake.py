@@ -1,0 +1,116 @@
+"""A small lake with a ledger, landed in this process: two batches, five games, some bad records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from headgate.envelope.open_envelope import open_envelope
+from headgate.examples import find_example
+from headgate.land.commit_with_delta_rs import DeltaRsCommitter
+from headgate.land.committer import Commit
+from headgate.land.land_batch import BatchLander, Extent
+from headgate.land.ledger import Ledger
+from headgate.land.stage import stage, staged_files
+from headgate.land.staged_file import StagedFile
+from headgate.land.staging_plan import StagingPlan
+from headgate.pipeline import Pipeline, load_pipeline
+from headgate.route.table_names import TableNames
+from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.registry_folder import FolderRegistry
+from headgate.simulate.games import games
+from headgate.simulate.make_records import RecordMaker, RegisteredVersion, register_versions
+
+
+class Refusing(DeltaRsCommitter):
+    """Cannot commit to some tables."""
+
+    def __init__(self, lake: str, tables: Collection[str]) -> None:
+        super().__init__(lake)
+        self.tables = set(tables)
+
+    def commit(self, commit: Commit) -> int:
+        if commit.table in self.tables:
+            raise OSError("no room for this table")
+        return super().commit(commit)
+
+
+@dataclass
+class SmallLake:
+    """A pipeline file, and what a run of it would have landed."""
+
+    folder: Path
+    refused: Collection[str] = ()
+    versions: list[RegisteredVersion] = field(default_factory=list)
+    sent: int = 0
+    batch: int = 0
+    made_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def __post_init__(self) -> None:
+        self.file = self.folder / "games.yaml"
+        self.file.write_text(find_example("games-embedded").text(), "utf-8")
+        self.registry = FolderRegistry(self.folder / "schemas")
+        pipeline = self.pipeline
+        ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
+        ledger.start("query", 0)
+        self.committer = Refusing(pipeline.lake, self.refused)
+        names = TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
+        plan = StagingPlan(
+            lake=pipeline.lake,
+            names=names,
+            envelope=open_envelope(pipeline.envelope),
+            registry=pipeline.registry,
+            version=0,
+            known_tables=frozenset(),
+            max_tables=pipeline.max_tables,
+            max_record_bytes=int(pipeline.max_record_bytes),
+        )
+        self.lander = BatchLander(ledger, self.committer, plan, lambda _: None)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return load_pipeline(self.file)
+
+    def register(self, count: int, versions: Collection[int], first: int = 0) -> None:
+        """Let games from the first on have these versions from now on."""
+        chosen = games(first + count)[first:]
+        self.versions += register_versions(self.registry, chosen, list(versions))
+
+    def land(self, count: int, bad_share: float = 0.05) -> None:
+        """One batch of so many records of all that is registered."""
+        made = RecordMaker(self.versions, seed=self.batch, bad_share=bad_share).make(count)
+        self.lander.land(Extent(self.batch, {}, {}), lambda plan: self._stage(plan, made.values))
+        self.sent += count
+        self.batch += 1
+
+    def _stage(self, plan: StagingPlan, values: pa.BinaryArray) -> list[StagedFile]:
+        count = len(values)
+        records = pa.record_batch(
+            {
+                "value": values,
+                "topic": ["games"] * count,
+                "partition": [0] * count,
+                "offset": range(self.sent, self.sent + count),
+                "timestamp": [0] * count,
+                "key": [None] * count,
+                "headers": [None] * count,
+            },
+            schema=SOURCE_COLUMNS,
+        )
+        told = stage(plan, [records])
+        return staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)
+
+
+def make_small_lake(folder: Path) -> SmallLake:
+    """Four games of two versions; then chess gets a column and a fifth game appears."""
+    lake = SmallLake(folder)
+    lake.register(4, versions=[1, 2])
+    lake.land(200)
+    lake.register(1, versions=[3])
+    lake.register(1, versions=[1], first=4)
+    lake.land(100)
+    return lake

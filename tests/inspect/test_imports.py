@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.inspect.small_lake import SmallLake
+
+_LOOK = """
+import json, sys
+from headgate.inspect import *
+from headgate.pipeline import load_pipeline
+pipeline = load_pipeline(sys.argv[1])
+read_status(pipeline), read_tables(pipeline), read_table_schema(pipeline, "chess")
+records, _ = read_quarantined(pipeline)
+find_quarantined(pipeline, records[0].position)
+print(json.dumps([name for name in ("pyspark", "pandas") if name in sys.modules]))
+"""
+
+
+def test_looking_loads_neither_spark_nor_pandas(lake: SmallLake) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", _LOOK, str(lake.file)], capture_output=True, text=True, check=True
+    )
+    assert json.loads(run.stdout) == []

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from headgate.inspect.ledger_rows import LedgerRows
+from headgate.inspect.recorded_change import recorded_changes
+from headgate.land.ledger import Entry, Kind
+from headgate.schema.change import RetypeColumn
+from tests.inspect.small_lake import SmallLake
+
+
+def test_a_recorded_change_says_what_the_change_said(empty_lake: SmallLake) -> None:
+    change = RetypeColumn("level", "string", "long", "level__long")
+    _record(empty_lake, {**change.as_record(), "schema_ids": [7]})
+    (recorded,) = recorded_changes(LedgerRows(empty_lake.pipeline))
+    assert recorded.text == str(change)
+    assert recorded.outcome == change.outcome
+    assert recorded.schema_ids == (7,)
+
+
+def test_a_change_that_a_newer_version_wrote_is_still_shown(empty_lake: SmallLake) -> None:
+    _record(empty_lake, {"change": "SplitColumn", "outcome": "applied", "column": "level"})
+    (recorded,) = recorded_changes(LedgerRows(empty_lake.pipeline))
+    assert recorded.text == "SplitColumn level"
+
+
+def test_a_table_with_a_quote_in_its_name_has_no_changes(lake: SmallLake) -> None:
+    assert recorded_changes(LedgerRows(lake.pipeline), "' OR 1=1 --") == []
+
+
+def _record(lake: SmallLake, detail: dict[str, object]) -> None:
+    entry = Entry(Kind.SCHEMA, table="silver_chess", detail=detail)
+    lake.lander.ledger.complete(0, 0, [entry])

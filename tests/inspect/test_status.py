@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from headgate.errors import LandingError
+from headgate.inspect import read_status
+from headgate.land.run_lock import run_lock
+from tests.inspect.small_lake import SmallLake
+
+
+def test_status_accounts_for_every_record(lake: SmallLake) -> None:
+    status = read_status(lake.pipeline)
+    assert status.rows + sum(status.quarantined.values()) == lake.sent == 300
+    assert status.tables == 5
+    assert status.batches == 2
+    assert status.schema_changes == 1
+    assert status.pending == ()
+
+
+def test_status_tells_the_last_batch(lake: SmallLake) -> None:
+    last = read_status(lake.pipeline).last_batch
+    assert last is not None
+    assert (last.batch, last.tables) == (1, 5)
+    assert 0 < last.rows <= 100
+    assert timedelta() <= datetime.now(UTC) - last.at < timedelta(hours=1)
+
+
+def test_status_of_a_pipeline_that_never_ran(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    shutil.rmtree(lake.pipeline.lake)
+    status = read_status(lake.pipeline)
+    assert (status.batches, status.rows, status.tables) == (0, 0, 0)
+    assert status.last_batch is None
+    assert status.quarantined == {}
+
+
+def test_status_names_a_batch_that_was_begun(empty_lake: SmallLake) -> None:
+    empty_lake.lander.ledger.begin(0, 0, {}, {})
+    assert read_status(empty_lake.pipeline).open_batch == 0
+
+
+def test_status_names_tables_that_wait(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path, refused=["silver_go"])
+    lake.register(2, versions=[1])
+    lake.land(50, bad_share=0)
+    (waiting,) = read_status(lake.pipeline).pending
+    assert waiting.table == "silver_go"
+    assert waiting.rows + read_status(lake.pipeline).rows == 50
+    assert waiting.error == "OSError: no room for this table"
+
+
+def test_status_forgets_tables_that_have_landed_since(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path, refused=["silver_go"])
+    lake.register(2, versions=[1])
+    lake.land(50, bad_share=0)
+    lake.committer.tables.clear()
+    lake.lander.land_pending(0)
+    status = read_status(lake.pipeline)
+    assert status.pending == ()
+    assert status.rows == 50
+    assert status.batches == 1
+
+
+def test_status_knows_a_run_that_is_going_on(lake: SmallLake) -> None:
+    pipeline = lake.pipeline
+    assert read_status(pipeline).run is None
+    with run_lock(pipeline.checkpoint, pipeline.name):
+        assert read_status(pipeline).run is not None
+    assert read_status(pipeline).run is None
+
+
+def test_status_of_an_unreadable_ledger_is_an_error(empty_lake: SmallLake) -> None:
+    log = Path(empty_lake.pipeline.lake, "ledger", "_delta_log")
+    for entry in log.iterdir():
+        entry.write_text("nonsense")
+    with pytest.raises(LandingError) as caught:
+        read_status(empty_lake.pipeline)
+    assert caught.value.code == "lake-unreadable"
