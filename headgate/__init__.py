@@ -1,17 +1,17 @@
 """Headgate lands streams whose schemas keep changing in Delta Lake, one table per kind of record.
 
-    from headgate import Delta, Pipeline, RunOptions, Wrapper, run_pipeline
+from headgate import Delta, Pipeline, RunOptions, Wrapper, run_pipeline
 
-    pipeline = Pipeline(
-        name="games",
-        source=Delta(path="./inbox"),
-        registry="./schemas",
-        envelope=Wrapper(
-            message="wrapper", route="game_name", schema_id="schema_id", payload="payload"
-        ),
-        lake="./lake",
-    )
-    run_pipeline(pipeline, RunOptions(once=True))
+pipeline = Pipeline(
+    name="games",
+    source=Delta(path="./inbox"),
+    registry="./schemas",
+    envelope=Wrapper(
+        message="wrapper", route="game_name", schema_id="schema_id", payload="payload"
+    ),
+    lake="./lake",
+)
+run_pipeline(pipeline, RunOptions(once=True))
 """
 
 from __future__ import annotations

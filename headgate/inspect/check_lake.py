@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from headgate.errors import CheckpointError
+from headgate.inspect.batch_under_way import batch_under_way
 from headgate.inspect.check import Check, fail, ok, tried, warn
 from headgate.inspect.current_run import find_current_run
 from headgate.inspect.ledger_rows import LedgerRows
@@ -43,10 +44,11 @@ def _checkpoint(pipeline: Pipeline) -> Check:
     if run is not None:
         return ok("checkpoint", f"in use by the run of process {run.pid}")
     progress = Ledger(pipeline.lake, pipeline.ledger, pipeline.name).progress()
+    staged = batch_under_way(pipeline, progress.landed) if progress else None
     checkpoint = Checkpoint(pipeline.checkpoint)
     state = CheckpointState(checkpoint.query_id, checkpoint.last_begun, checkpoint.last_committed)
     try:
-        found = resume(progress, state, silver_tables(pipeline), replay=False)
+        found = resume(progress, staged, state, silver_tables(pipeline), replay=False)
     except CheckpointError as error:
         return fail("checkpoint", f"{error.message} ({pipeline.checkpoint})", error.hint)
     if progress is None or progress.landed is None:

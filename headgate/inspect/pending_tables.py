@@ -8,12 +8,12 @@ from typing import Any
 
 from headgate.inspect.ledger_rows import LedgerRows
 
-# A batch is written again when waiting tables are tried without new records: its last word
-# counts, and what it does not name has landed.
+# Every batch tries again what waits, and so does every start of a run, which writes under the
+# version of the last batch: the last word counts, and what it does not name has landed.
 _STILL_WAITING = """
 SELECT "table", "rows", detail FROM ledger
 WHERE kind = 'pending' AND (version, at) IN (
-    SELECT (version, at) FROM ledger WHERE kind = 'batch' ORDER BY version DESC, at DESC LIMIT 1
+    SELECT (version, at) FROM ledger WHERE kind <> 'start' ORDER BY version DESC, at DESC LIMIT 1
 )
 ORDER BY "table"
 """

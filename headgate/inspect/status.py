@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from headgate.inspect.batch_under_way import batch_under_way
 from headgate.inspect.current_run import CurrentRun, find_current_run
 from headgate.inspect.ledger_rows import LedgerRows
 from headgate.inspect.own_tables import TableKind, kind_of
@@ -37,7 +38,7 @@ class Status:
     batches: int
     last_batch: LastBatch | None
     open_batch: int | None
-    """A batch that was begun and is not complete yet."""
+    """A batch that is staged and not complete yet."""
     rows: int
     """Records in silver tables."""
     quarantined: Mapping[str, int]
@@ -60,7 +61,6 @@ def read_status(pipeline: Pipeline) -> Status:
         "SELECT version, max(at) AS at FROM ledger WHERE kind = 'batch' GROUP BY version"
     )
     newest = max(batches, key=lambda row: int(row["version"]), default=None)
-    begun = ledger.query("SELECT max(version) AS version FROM ledger WHERE kind = 'begin'")
     return Status(
         pipeline=pipeline.name,
         file=pipeline.file,
@@ -68,7 +68,7 @@ def read_status(pipeline: Pipeline) -> Status:
         run=find_current_run(pipeline),
         batches=len(batches),
         last_batch=_last_batch(ledger, newest) if newest else None,
-        open_batch=_open_batch(begun, newest),
+        open_batch=batch_under_way(pipeline, newest["version"] if newest else None),
         rows=totals[0]["rows"] or 0 if totals else 0,
         quarantined=count_by_reason(pipeline),
         tables=totals[0]["tables"] if totals else 0,
@@ -88,9 +88,3 @@ def _last_batch(ledger: LedgerRows, newest: Mapping[str, Any]) -> LastBatch:
         """
     )
     return LastBatch(newest["version"], newest["at"], landed["rows"] or 0, landed["tables"])
-
-
-def _open_batch(begun: Sequence[Mapping[str, Any]], newest: Mapping[str, Any] | None) -> int | None:
-    version = begun[0]["version"] if begun else None
-    landed = newest["version"] if newest else -1
-    return version if version is not None and version > landed else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
+
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.commit_with_spark import SparkCommitter
 from headgate.land.committer import Commit, Committer, TableState
@@ -31,6 +33,9 @@ class EitherCommitter:
 
     def state(self, table: str, app: str) -> TableState | None:
         return self._for(table).state(table, app)
+
+    def schema_at(self, table: str, version: int) -> pa.Schema:
+        return self._for(table).schema_at(table, version)
 
     def commit(self, commit: Commit) -> int:
         return self._for(commit.table).commit(commit)

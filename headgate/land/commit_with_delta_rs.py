@@ -45,6 +45,9 @@ class DeltaRsCommitter:
             opened.version(), pa.schema(opened.schema()), opened.transaction_version(app)
         )
 
+    def schema_at(self, table: str, version: int) -> pa.Schema:
+        return pa.schema(DeltaTable(str(self._lake / table), version=version).schema())
+
     def commit(self, commit: Commit) -> int:
         actions = [
             AddAction(

@@ -33,10 +33,13 @@ class SparkCommitter:
         snapshot = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
         if snapshot.version() < 0:
             return None
-        schema = _arrow_schema(self._spark, path)
+        schema = self.schema_at(table, int(snapshot.version()))
         marks = snapshot.transactions()
         marked = int(marks.apply(app)) if marks.contains(app) else None
         return TableState(int(snapshot.version()), schema, marked)
+
+    def schema_at(self, table: str, version: int) -> pa.Schema:
+        return _arrow_schema(self._spark, str(self._lake / table), version)
 
     def commit(self, commit: Commit) -> int:
         path = str(self._lake / commit.table)
@@ -73,8 +76,9 @@ class SparkCommitter:
         return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
 
 
-def _arrow_schema(spark: SparkSession, path: str) -> pa.Schema:
+def _arrow_schema(spark: SparkSession, path: str, version: int) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    schema = to_arrow_schema(spark.read.format("delta").load(path).schema, timezone="UTC")
+    rows = spark.read.format("delta").option("versionAsOf", version).load(path)
+    schema = to_arrow_schema(rows.schema, timezone="UTC")
     return pa.schema([field.remove_metadata() for field in schema])

@@ -48,6 +48,10 @@ class Committer(Protocol):
         """The table as it stands, or None where there is none."""
         ...
 
+    def schema_at(self, table: str, version: int) -> pa.Schema:
+        """The columns that the table had at a version."""
+        ...
+
     def commit(self, commit: Commit) -> int:
         """All of it or nothing; returns the table's new version. Does not look at marks."""
         ...

@@ -12,10 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from headgate.errors import CheckpointError
 from headgate.land.committer import Committer, Mark
 from headgate.land.event import BatchLanded, BatchSkipped, Listener, SchemaChanged, TableWaits
-from headgate.land.land_table import TableLanded, TablePending, TableShape, land_table
+from headgate.land.land_table import Before, TableLanded, TablePending, TableShape, land_table
 from headgate.land.ledger import Entry, Kind, Ledger, Pending
+from headgate.land.staged_batch import StagedBatch, StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.quarantine.quarantined import QUARANTINE
@@ -43,6 +45,7 @@ class BatchLander:
     """Lands one batch after the other; what it remembers can all be told from the lake."""
 
     ledger: Ledger
+    note: StagedBatchNote
     committer: Committer
     plan: StagingPlan
     """The plan of the next batch, but for its version and the tables known by then."""
@@ -58,25 +61,44 @@ class BatchLander:
             self.listener(BatchSkipped(extent.batch))
             return
         began = perf_counter()
-        self.ledger.begin(version, extent.batch, extent.start, extent.end)
-        files = self._stage(version, stage)
+        files, versions_before = self._staged_before(version, extent), None
+        if files is None:
+            files = self._stage(version, stage)
+            self.note.write(
+                StagedBatch(version, extent.batch, extent.start, extent.end, tuple(files))
+            )
+        else:
+            versions_before = self.ledger.table_versions()
         staged = perf_counter()
-        outcomes = self._commit(files, version)
+        outcomes = self._commit(files, version, versions_before)
         committed = perf_counter()
-        self._complete(version, extent, outcomes)
+        self._complete(version, extent.batch, outcomes, extent)
         event = _batch_landed(extent, outcomes, files, self.plan)
         ended = perf_counter()
         self._tell(extent, outcomes)
         self.listener(event(ended - began, staged - began, committed - staged))
 
-    def land_pending(self, batch: int) -> None:
+    def land_pending(self) -> None:
         """Try again what waits, without a batch: at the start of a run."""
         if not self.pending or self.landed is None:
             return
         outcomes = self._commit([], self.landed)
-        landed = [one for one in outcomes if isinstance(one, TableLanded)]
-        if landed:
-            self._complete(self.landed, Extent(batch), outcomes)
+        if any(isinstance(one, TableLanded) for one in outcomes):
+            self._complete(self.landed, self.landed - self.first_version, outcomes)
+
+    def _staged_before(self, version: int, extent: Extent) -> list[StagedFile] | None:
+        """The files of this batch, where it was staged whole and then not completed."""
+        noted = self.note.read()
+        if noted is None or noted.version != version:
+            return None
+        if noted.end != extent.end:
+            raise CheckpointError(
+                "checkpoint-foreign",
+                f"batch {extent.batch} was staged to {noted.end}, the checkpoint has it end at "
+                f"{extent.end}",
+                hint="restore the checkpoint that this lake was filled with",
+            )
+        return list(noted.files)
 
     def _stage(self, version: int, stage: Stage) -> list[StagedFile]:
         waiting = {one.file.table for one in self.pending}
@@ -97,7 +119,10 @@ class BatchLander:
         return {self.plan.names.quarantine, self.plan.names.bronze}
 
     def _commit(
-        self, files: Sequence[StagedFile], version: int
+        self,
+        files: Sequence[StagedFile],
+        version: int,
+        versions_before: dict[str, int] | None = None,
     ) -> list[TableLanded | TablePending]:
         mark = Mark(self.ledger.app, version)
         by_table: dict[str, list[StagedFile]] = defaultdict(list)
@@ -116,6 +141,7 @@ class BatchLander:
                 by_table.get(table, ()),
                 waiting.get(table, ()),
                 mark,
+                None if versions_before is None else Before(versions_before.get(table)),
             )
 
         with ThreadPoolExecutor(_SIDE_BY_SIDE, "commit") as pool:
@@ -131,9 +157,18 @@ class BatchLander:
         return TableShape(ORIGIN)
 
     def _complete(
-        self, version: int, extent: Extent, outcomes: Sequence[TableLanded | TablePending]
+        self,
+        version: int,
+        batch: int,
+        outcomes: Sequence[TableLanded | TablePending],
+        extent: Extent | None = None,
     ) -> None:
-        self.ledger.complete(version, extent.batch, list(_entries(outcomes)))
+        entries = list(_entries(outcomes))
+        if extent is not None:
+            rows = sum(entry.rows or 0 for entry in entries if entry.kind is Kind.TABLE)
+            place = {"from": extent.start, "to": extent.end}
+            entries.append(Entry(Kind.BATCH, rows=rows, detail=place))
+        self.ledger.complete(version, batch, entries)
         self.landed = version
         self.pending = tuple(
             file for one in outcomes if isinstance(one, TablePending) for file in one.files
@@ -152,7 +187,6 @@ class BatchLander:
 
 
 def _entries(outcomes: Iterable[TableLanded | TablePending]) -> Iterable[Entry]:
-    rows = 0
     for one in outcomes:
         if isinstance(one, TablePending):
             for waiting in one.files:
@@ -163,7 +197,6 @@ def _entries(outcomes: Iterable[TableLanded | TablePending]) -> Iterable[Entry]:
                 }
                 yield Entry(Kind.PENDING, table=one.table, rows=waiting.file.rows, detail=detail)
             continue
-        rows += one.rows
         yield Entry(
             Kind.TABLE,
             table=one.table,
@@ -177,7 +210,6 @@ def _entries(outcomes: Iterable[TableLanded | TablePending]) -> Iterable[Entry]:
         for change in one.changes:
             detail = {**change.as_record(), "schema_ids": list(one.schema_ids)}
             yield Entry(Kind.SCHEMA, table=one.table, route=one.route, detail=detail)
-    yield Entry(Kind.BATCH, rows=rows)
 
 
 def _batch_landed(

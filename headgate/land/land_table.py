@@ -14,7 +14,7 @@ from headgate.land.ledger import Pending
 from headgate.land.refit_file import refit_file
 from headgate.land.staged_file import StagedFile
 from headgate.schema.change import CreateTable, SchemaChange
-from headgate.schema.fit import fit
+from headgate.schema.fit import Fit, fit
 
 _MOST_TRIES = 5
 
@@ -31,8 +31,6 @@ class TableLanded:
     route: str | None
     schema_ids: tuple[int, ...]
     changes: tuple[SchemaChange, ...]
-    already: bool = False
-    """It had it before: the batch is run again after a crash."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,13 @@ class TableShape:
     partition_by: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Before:
+    """A batch that is run again: the table's version before it, None where there was none."""
+
+    version: int | None
+
+
 def land_table(
     committer: Committer,
     lake: str,
@@ -61,32 +66,49 @@ def land_table(
     files: Sequence[StagedFile],
     waiting: Sequence[Pending],
     mark: Mark,
+    before: Before | None = None,
 ) -> TableLanded | TablePending:
     """Exactly once, whatever happened before: the table itself says which batches it has."""
     error = "no try was made"
-    tried = False
-    for _ in range(_MOST_TRIES):
+    # What changed is told from before the first try: a later one finds it half done.
+    old: pa.Schema | None = None
+    for attempt in range(_MOST_TRIES):
         try:
             state = committer.state(table, mark.app)
+            if attempt == 0:
+                old = _schema_before(committer, table, state, before)
             if state is not None and state.marked is not None and state.marked >= mark.version:
-                landed = _landed_before(table, state, files, mark)
-                # After a try of our own, these are the very files that the table has got.
-                if not tried:
-                    _remove(lake, files)
-                return landed
-            late = [
-                one.file
-                for one in waiting
-                if state is None or state.marked is None or one.version > state.marked
-            ]
-            tried = True
-            return _commit(committer, lake, table, shape, state, [*late, *files], mark)
+                _refuse_table_ahead(table, state.marked, files, mark)
+                late: list[StagedFile] = []
+                version = state.version
+            else:
+                late = [
+                    one.file
+                    for one in waiting
+                    if state is None or state.marked is None or one.version > state.marked
+                ]
+                version = _commit(committer, lake, table, shape, state, [*late, *files], mark)
+            return _landed(table, version, [*late, *files], old, shape)
         except CheckpointError:
             raise
         except Exception as trouble:  # one table's trouble, of whatever kind, is not the others'
             error = f"{type(trouble).__name__}: {trouble}"
     newly = [Pending(mark.version, file) for file in files]
     return TablePending(table, (*waiting, *newly), error)
+
+
+def _schema_before(
+    committer: Committer, table: str, state: TableState | None, before: Before | None
+) -> pa.Schema | None:
+    """The table's columns before the batch, None for a table that the batch makes."""
+    if before is None or state is None:
+        return state.schema if state else None
+    if before.version is None:
+        return None
+    try:
+        return committer.schema_at(table, before.version)
+    except Exception:  # the log of that version is cleaned up: history is worth less than rows
+        return state.schema
 
 
 def _commit(
@@ -97,70 +119,74 @@ def _commit(
     state: TableState | None,
     files: Sequence[StagedFile],
     mark: Mark,
-) -> TableLanded:
-    schema = state.schema if state else pa.schema([])
-    changes: list[SchemaChange] = []
-    fitted_files = []
-    # Older schemas first: where two of one batch disagree, the older one names the column.
+) -> int:
+    _require_files(lake, files)
+    schema, fits = _fit_all(files, state.schema if state else pa.schema([]), shape)
+    fitted = [file if one.file_fits_as_it_is else refit_file(lake, file, one) for file, one in fits]
+    route = files[0].route if files else None
+    about = None if route is None or shape.partition_by else f"Records of route {route!r}"
+    version = committer.commit(
+        Commit(table, schema, tuple(fitted), mark, shape.partition_by, about)
+    )
+    kept = {file.path for file in fitted}
+    for file in files:
+        if file.path not in kept:
+            Path(lake, table, file.path).unlink(missing_ok=True)
+    return version
+
+
+def _fit_all(
+    files: Sequence[StagedFile], schema: pa.Schema, shape: TableShape
+) -> tuple[pa.Schema, list[tuple[StagedFile, Fit]]]:
+    """The table's columns afterwards, and how each file fits.
+
+    Older schemas first: where two of one batch disagree, the older one names the column.
+    """
+    fits = []
     for file in sorted(files, key=lambda one: (one.schema_ids[:1], one.path)):
         fitted = fit(file.schema, schema)
         schema = fitted.schema
-        changes.extend(fitted.changes)
-        fitted_files.append(file if fitted.file_fits_as_it_is else refit_file(lake, file, fitted))
-    schema = fit(shape.first_columns, schema).schema
-    if state is None:
+        fits.append((file, fitted))
+    return fit(shape.first_columns, schema).schema, fits
+
+
+def _landed(
+    table: str,
+    version: int,
+    files: Sequence[StagedFile],
+    old: pa.Schema | None,
+    shape: TableShape,
+) -> TableLanded:
+    schema, fits = _fit_all(files, pa.schema([]) if old is None else old, shape)
+    changes = [change for _, one in fits for change in one.changes]
+    if old is None:
         apart = [change for change in changes if change.outcome != "applied"]
         changes = [CreateTable(table, len(schema)), *apart]
-    route = files[0].route if files else None
-    version = committer.commit(
-        Commit(
-            table,
-            schema,
-            tuple(fitted_files),
-            mark,
-            shape.partition_by,
-            None if route is None or shape.partition_by else f"Records of route {route!r}",
-        )
-    )
-    fits = {file.path for file in fitted_files}
-    _remove(lake, [file for file in files if file.path not in fits])
     return TableLanded(
         table,
         version,
-        rows=sum(file.rows for file in fitted_files),
-        bytes=sum(file.size for file in fitted_files),
-        files=len(fitted_files),
-        route=route,
-        schema_ids=tuple(sorted({one for file in files for one in file.schema_ids})),
-        changes=tuple(dict.fromkeys(changes)),
-    )
-
-
-def _landed_before(
-    table: str, state: TableState, files: Sequence[StagedFile], mark: Mark
-) -> TableLanded:
-    assert state.marked is not None
-    # Without files of this batch, only such wait as the table got in a batch that is yet open.
-    if files and state.marked > mark.version:
-        raise CheckpointError(
-            "table-ahead",
-            f"table {table} has batch version {state.marked}, this run is at {mark.version}",
-            hint="the checkpoint or the ledger was set back: restore both, or use another lake",
-            where=table,
-        )
-    return TableLanded(
-        table,
-        state.version,
         rows=sum(file.rows for file in files),
         bytes=sum(file.size for file in files),
         files=len(files),
         route=files[0].route if files else None,
         schema_ids=tuple(sorted({one for file in files for one in file.schema_ids})),
-        changes=(),
-        already=True,
+        changes=tuple(dict.fromkeys(changes)),
     )
 
 
-def _remove(lake: str, files: Sequence[StagedFile]) -> None:
+def _refuse_table_ahead(table: str, marked: int, files: Sequence[StagedFile], mark: Mark) -> None:
+    # Without files of this batch, only such wait as the table got in a batch that is yet open.
+    if files and marked > mark.version:
+        raise CheckpointError(
+            "table-ahead",
+            f"table {table} has batch version {marked}, this run is at {mark.version}",
+            hint="the checkpoint or the ledger was set back: restore both, or use another lake",
+            where=table,
+        )
+
+
+def _require_files(lake: str, files: Sequence[StagedFile]) -> None:
+    """A commit that names a file which is not there makes a table that nobody can read."""
     for file in files:
-        Path(lake, file.table, file.path).unlink(missing_ok=True)
+        if not Path(lake, file.table, file.path).exists():
+            raise FileNotFoundError(f"staged file {file.path} is gone")

@@ -42,11 +42,10 @@ class Kind(StrEnum):
     """What a row of the ledger tells."""
 
     START = "start"  # a checkpoint was taken up; `version` is that of its batch 0
-    BEGIN = "begin"  # a batch begins; `detail` has where in the source it starts and ends
     TABLE = "table"  # a table got rows
     SCHEMA = "schema"  # a table's columns changed
     PENDING = "pending"  # a table could not be committed; `detail` has one of its files
-    BATCH = "batch"  # a batch is complete
+    BATCH = "batch"  # a batch is complete; `detail` has where in the source it starts and ends
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,6 @@ class Progress:
     """The newest complete version."""
     ended_at: Any
     """Where the source ends in it."""
-    open: int | None
-    """A version that was begun and not completed."""
-    open_from: Any
-    open_to: Any
     pending: tuple[Pending, ...]
 
 
@@ -111,28 +106,24 @@ class Ledger:
             return None
         start = max(starts, key=lambda row: (row["version"], row["at"]))
         landed = table.transaction_version(self.app)
-        rows = self.rows([Kind.BEGIN, Kind.PENDING], since=landed)
-        begun = {
-            row["version"]: json.loads(row["detail"]) for row in rows if row["kind"] == Kind.BEGIN
-        }
-        unfinished = max((version for version in begun if version != landed), default=None)
+        newest = [] if landed is None else self.rows([Kind.BATCH, Kind.PENDING], since=landed)
+        extents = [json.loads(row["detail"]) for row in newest if row["kind"] == Kind.BATCH]
         return Progress(
             query_id=json.loads(start["detail"])["query_id"],
             first_version=start["version"],
             landed=landed,
-            ended_at=begun[landed]["to"] if landed in begun else None,
-            open=unfinished,
-            open_from=begun[unfinished]["from"] if unfinished is not None else None,
-            open_to=begun[unfinished]["to"] if unfinished is not None else None,
-            pending=_pending(row for row in rows if row["version"] == landed),
+            ended_at=extents[-1]["to"] if extents else None,
+            pending=_pending(newest),
         )
 
     def start(self, query_id: str, first_version: int) -> None:
         """Take up a checkpoint whose batch 0 shall have this version."""
         self._append([Entry(Kind.START, detail={"query_id": query_id})], first_version, 0)
 
-    def begin(self, version: int, batch: int, start: Any, end: Any) -> None:
-        self._append([Entry(Kind.BEGIN, detail={"from": start, "to": end})], version, batch)
+    def table_versions(self) -> dict[str, int]:
+        """The version that each table had after its last batch."""
+        rows = self.rows([Kind.TABLE])
+        return {row["table"]: row["table_version"] for row in rows}
 
     def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
         """The last commit of a batch: with it, the batch is landed."""

@@ -32,11 +32,12 @@ class Resume:
 
 def resume(
     progress: Progress | None,
+    staged: int | None,
     checkpoint: CheckpointState,
     tables_without_ledger: Sequence[str],
     replay: bool,
 ) -> Resume:
-    """Where to go on, or the error that says why not."""
+    """Where to go on, or the error that says why not; `staged` is the batch under way."""
     if progress is None:
         if checkpoint.last_committed is not None:
             raise CheckpointError(
@@ -54,7 +55,8 @@ def resume(
         return Resume(first_version=0, start_anew=True)
     if checkpoint.query_id == progress.query_id:
         return _same_checkpoint(progress, checkpoint)
-    newest = progress.open if progress.open is not None else progress.landed
+    known = [version for version in (progress.landed, staged) if version is not None]
+    newest = max(known, default=None)
     if newest is None:
         return Resume(first_version=0, start_anew=True)
     if checkpoint.last_committed is not None:

@@ -24,6 +24,9 @@ from headgate.quarantine.reason import Reason
 from headgate.schema.decoder import Decoders, Refusal
 from headgate.schema.open_registry import open_registry
 from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.registry import SchemaKey
+
+_Portion = tuple[Group, Origins]
 
 STAGED = pa.schema([pa.field("file", pa.string()), pa.field("error", pa.string())])
 STAGED_DDL = "file string, error string"
@@ -78,77 +81,82 @@ def _stage_portion(
     opened = plan.envelope.open(_rows_at(records, to_open), decoders)
     rejected += [replace(one, row=int(to_open[one.row])) for one in opened.rejected]
     origins = Origins.of(records, opened.groups, to_open)
-    by_table: dict[str, list[tuple[Group, Origins]]] = defaultdict(list)
+    by_table: dict[str, list[_Portion]] = defaultdict(list)
     for group, origin in zip(opened.groups, origins, strict=True):
         by_table[plan.names.silver_for(group.route)].append((group, origin))
     for table, groups in by_table.items():
-        if plan.may_write(table, made):
-            if table not in plan.known_tables:
-                made.add(table)
-            yield from _stage_table(plan, table, groups, decoders, rejected)
+        known = table in plan.known_tables or table in made
+        decodable = [one for one in groups if _has_decoder(decoders, *one, rejected)]
+        if decodable and plan.may_write(table, made):
+            known = True
+            made.update({table} - plan.known_tables)
+            yield from _stage_table(plan, table, decodable, decoders, rejected)
         else:
-            for group, origin in groups:
+            for group, origin in decodable:
                 detail = f"for table {table}"
                 rejected += _reject(group, origin, Reason.TOO_MANY_TABLES, detail)
-    if plan.names.bronze:
-        yield from _stage_bronze(plan, plan.names.bronze, opened.groups, origins)
+        # Routes that have no table are in quarantine only: they could be any number.
+        if plan.names.bronze and known:
+            yield _stage_bronze(plan, plan.names.bronze, groups)
     if rejected:
         yield _stage_quarantine(plan, records, rejected)
+
+
+def _has_decoder(
+    decoders: Decoders, group: Group, origin: Origins, rejected: list[Rejected]
+) -> bool:
+    decoder = decoders.decoder(*group.message)
+    if isinstance(decoder, Refusal):
+        rejected += _reject(group, origin, decoder.reason, decoder.detail)
+    return not isinstance(decoder, Refusal)
 
 
 def _stage_table(
     plan: StagingPlan,
     table: str,
-    groups: list[tuple[Group, Origins]],
+    groups: list[_Portion],
     decoders: Decoders,
     rejected: list[Rejected],
 ) -> Iterator[StagedFile]:
     """One file for all schemas of a table, as long as they agree about types."""
-    parts: list[pa.Table] = []
-    schema_ids: set[int] = set()
+    parts: list[tuple[pa.Table, SchemaKey]] = []
     for group, origin in groups:
         decoder = decoders.decoder(*group.message)
-        if isinstance(decoder, Refusal):
-            rejected += _reject(group, origin, decoder.reason, decoder.detail)
-            continue
+        assert not isinstance(decoder, Refusal)
         decoded = decoder.decode(group.payloads)
+        key = group.message[0]
         for position, detail in decoded.bad.items():
-            row, key = int(origin.rows[position]), group.message[0]
+            row = int(origin.rows[position])
             rejected.append(Rejected(row, Reason.PAYLOAD_UNDECODABLE, detail, group.route, key))
         landing = origin.without(decoded.bad)
         if len(landing.rows):
-            if isinstance(group.message[0], int):
-                schema_ids.add(group.message[0])
-            parts.append(landing.beside(decoded.columns, group.message[0]))
-    for joined in _joined(parts):
-        yield write_parquet(
-            plan,
-            table,
-            joined,
-            route=groups[0][0].route,
-            schema_ids=tuple(sorted(schema_ids)),
-        )
+            parts.append((landing.beside(decoded.columns, key), key))
+    for rows, keys in _joined(parts):
+        ids = tuple(sorted({key for key in keys if isinstance(key, int)}))
+        yield write_parquet(plan, table, rows, route=groups[0][0].route, schema_ids=ids)
 
 
-def _joined(parts: list[pa.Table]) -> list[pa.Table]:
-    if len(parts) < 2:
-        return parts
+def _joined(
+    parts: list[tuple[pa.Table, SchemaKey]],
+) -> list[tuple[pa.Table, list[SchemaKey]]]:
+    if not parts:
+        return []
+    tables = [table for table, _ in parts]
     try:
-        return [pa.concat_tables(parts, promote_options="default").combine_chunks()]
+        joined = pa.concat_tables(tables, promote_options="default").combine_chunks()
+        return [(joined, [key for _, key in parts])]
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return parts
+        return [(table, [key]) for table, key in parts]
 
 
-def _stage_bronze(
-    plan: StagingPlan, bronze: str, groups: list[Group], origins: list[Origins]
-) -> Iterator[StagedFile]:
-    by_route: dict[str, list[pa.Table]] = defaultdict(list)
-    for group, origin in zip(groups, origins, strict=True):
-        payloads = pa.record_batch({"payload": group.payloads})
-        by_route[group.route].append(origin.beside(payloads, group.message[0]))
-    for route, parts in by_route.items():
-        rows = pa.concat_tables(parts, promote_options="default")
-        yield write_parquet(plan, bronze, rows, route=route, partition={"route": route})
+def _stage_bronze(plan: StagingPlan, bronze: str, groups: list[_Portion]) -> StagedFile:
+    parts = [
+        origin.beside(pa.record_batch({"payload": group.payloads}), group.message[0])
+        for group, origin in groups
+    ]
+    rows = pa.concat_tables(parts, promote_options="default")
+    route = groups[0][0].route
+    return write_parquet(plan, bronze, rows, route=route, partition={"route": route})
 
 
 def _stage_quarantine(plan: StagingPlan, records: pa.Table, rejected: list[Rejected]) -> StagedFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headgate.envelope.open_envelope import open_envelope
 from headgate.errors import CheckpointError
@@ -17,6 +17,8 @@ from headgate.land.ledger import Ledger, Progress
 from headgate.land.resume import CheckpointState, Resume, resume
 from headgate.land.run_lock import run_lock
 from headgate.land.stage import STAGED_DDL, stage, staged_files
+from headgate.land.staged_batch import StagedBatch, StagedBatchNote
+from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.pipeline import Kafka, Pipeline
 from headgate.route.table_names import TableNames
@@ -24,7 +26,7 @@ from headgate.run.explain_failure import explain_failure
 from headgate.run.session import spark_session
 from headgate.run.stop_signal import StopSignal
 from headgate.source.delta_table import stream_table
-from headgate.source.kafka import read_topics, records_between, stream_topics, text
+from headgate.source.kafka import records_between, stream_topics, text
 from headgate.source.kafka_client import require_topics
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class _Run:
         self.stop = stop
         self.checkpoint = Checkpoint(pipeline.checkpoint)
         self.ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
+        self.note = StagedBatchNote(pipeline.lake, pipeline.name)
         self.names = TableNames(
             pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze
         )
@@ -81,19 +84,23 @@ class _Run:
 
     def run(self) -> Ended:
         progress = self.ledger.progress()
-        found = self._resume(progress)
+        staged = self.note.under_way(progress.landed) if progress else None
+        if progress is None:
+            self.note.clear()
+        found = self._resume(progress, staged)
         if isinstance(self.pipeline.source, Kafka):
             require_topics(self.pipeline.source)
         settings = {key: text(value) for key, value in self.pipeline.spark.items()}
         spark = spark_session(self.pipeline.name, settings)
         lander = self._lander(spark, progress, found)
         with self.stop.on_signals():
-            if progress is not None:
-                lander.land_pending(progress.landed or 0)
-                if found.by_ledger and progress.open is not None:
-                    self._finish_open_batch(spark, lander, progress)
+            lander.land_pending()
+            if found.by_ledger and staged is not None:
+                # Staged before the checkpoint was lost: its files are there, the source is not
+                # asked again.
+                lander.land(Extent(staged.batch, staged.start, staged.end), _nothing_to_stage)
             lander.first_version = found.first_version
-            frame = self._stream(spark, progress if found.by_ledger else None)
+            frame = self._stream(spark, found)
             query = self._start(frame, lander, found)
             self._tell(
                 Started(self.pipeline.name, self.pipeline.lake, _next_batch(progress, found))
@@ -109,12 +116,18 @@ class _Run:
         self._tell(ended)
         return ended
 
-    def _resume(self, progress: Progress | None) -> Resume:
+    def _resume(self, progress: Progress | None, staged: StagedBatch | None) -> Resume:
         state = CheckpointState(
             self.checkpoint.query_id, self.checkpoint.last_begun, self.checkpoint.last_committed
         )
         try:
-            return resume(progress, state, sorted(self._silver_tables()), self.options.replay)
+            return resume(
+                progress,
+                staged.version if staged else None,
+                state,
+                sorted(self._silver_tables()),
+                self.options.replay,
+            )
         except CheckpointError as error:
             error.where = str(self.checkpoint.folder)
             raise
@@ -143,6 +156,7 @@ class _Run:
         )
         return BatchLander(
             ledger=self.ledger,
+            note=self.note,
             committer=choose_committer(self.pipeline.commit, spark, self.pipeline.lake),
             plan=plan,
             listener=self._tell,
@@ -152,32 +166,22 @@ class _Run:
             known_tables=known,
         )
 
-    def _stream(self, spark: SparkSession, progress: Progress | None) -> DataFrame:
+    def _stream(self, spark: SparkSession, found: Resume) -> DataFrame:
         """The source from where the pipeline says, or from where the ledger ends."""
         source = self.pipeline.source
-        if progress is None:
-            reader = stream_topics if isinstance(source, Kafka) else stream_table
-            return reader(spark, source)  # type: ignore[arg-type]
-        ended = progress.open_to if progress.open is not None else progress.ended_at
+        if not found.by_ledger:
+            if isinstance(source, Kafka):
+                return stream_topics(spark, source)
+            return stream_table(spark, source)
+        progress = self.ledger.progress()
+        ended = progress.ended_at if progress else None
+        if ended is None:
+            raise _cannot_replay("it has no place in the source")
         if isinstance(source, Kafka):
-            if ended is None:
-                raise _cannot_replay("the ledger has no offsets")
             return stream_topics(spark, source, ended)
-        if progress.open is not None or ended is None or ended.get("index", 0) > 0:
+        if ended.get("index", 0) >= 0:
             raise _cannot_replay("the last batch ended inside a version of the Delta table")
         return stream_table(spark, source, int(ended["reservoirVersion"]))
-
-    def _finish_open_batch(
-        self, spark: SparkSession, lander: BatchLander, progress: Progress
-    ) -> None:
-        """A batch that was begun before the checkpoint was lost: the same records once more."""
-        assert progress.open is not None
-        source = self.pipeline.source
-        if not isinstance(source, Kafka) or progress.open_from is None:
-            raise _cannot_replay("a batch was begun and not completed")
-        frame = read_topics(spark, source, progress.open_from, progress.open_to)
-        batch = progress.open - progress.first_version
-        lander.land(Extent(batch, progress.open_from, progress.open_to), _stage_with(frame, None))
 
     def _start(self, frame: DataFrame, lander: BatchLander, found: Resume) -> StreamingQuery:
         writer = (
@@ -231,11 +235,15 @@ def _stage_with(frame: DataFrame, rows: int | None) -> Stage:
     cores = frame.sparkSession.sparkContext.defaultParallelism
     tasks = cores if rows is None else max(1, min(cores, -(-rows // _ROWS_WORTH_A_TASK)))
 
-    def run(plan: StagingPlan) -> list[Any]:
+    def run(plan: StagingPlan) -> list[StagedFile]:
         job = frame.coalesce(tasks).mapInArrow(partial(stage, plan), STAGED_DDL)
         return staged_files((row.file, row.error) for row in job.collect())
 
     return run
+
+
+def _nothing_to_stage(plan: StagingPlan) -> list[StagedFile]:
+    raise AssertionError(f"version {plan.version} is staged already")
 
 
 def _next_batch(progress: Progress | None, found: Resume) -> int | None:

@@ -1,4 +1,4 @@
-"""Kafka topics as a stream, and a given part of them as a batch."""
+"""Kafka topics as a stream."""
 
 from __future__ import annotations
 
@@ -29,18 +29,6 @@ def stream_topics(spark: SparkSession, source: Kafka, start: Any = None) -> Data
         "minPartitions": str(spark.sparkContext.defaultParallelism),
     }
     return _columns(spark.readStream.format("kafka").options(**options).load())
-
-
-def read_topics(spark: SparkSession, source: Kafka, start: Any, end: Any) -> DataFrame:
-    """Exactly the records between two sets of offsets."""
-    options = {
-        **_options(source),
-        "startingOffsets": json.dumps(start),
-        "endingOffsets": json.dumps(end),
-    }
-    options.pop("subscribePattern", None)
-    options["subscribe"] = ",".join(sorted(end))
-    return _columns(spark.read.format("kafka").options(**options).load())
 
 
 def records_between(start: Mapping[str, Any] | None, end: Mapping[str, Any] | None) -> int | None:

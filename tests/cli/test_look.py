@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headgate.land.staged_batch import StagedBatch
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
 from tests.inspect.small_lake import SmallLake
@@ -99,7 +100,7 @@ def test_status_tells_what_waits(headgate: Headgate, snapshot: Snapshot, tmp_pat
     lake = SmallLake(tmp_path, refused=["silver_go"])
     lake.register(2, versions=[1])
     lake.land(50, bad_share=0)
-    lake.lander.ledger.begin(1, 1, {}, {})
+    lake.lander.note.write(StagedBatch(1, 1, {}, {}, ()))
     snapshot.check(headgate("status", "games.yaml").out)
 
 

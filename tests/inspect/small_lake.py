@@ -16,6 +16,7 @@ from headgate.land.committer import Commit
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Ledger
 from headgate.land.stage import stage, staged_files
+from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.pipeline import Pipeline, load_pipeline
@@ -57,6 +58,7 @@ class SmallLake:
         pipeline = self.pipeline
         ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
         ledger.start("query", 0)
+        note = StagedBatchNote(pipeline.lake, pipeline.name)
         self.committer = Refusing(pipeline.lake, self.refused)
         names = TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
         plan = StagingPlan(
@@ -69,7 +71,7 @@ class SmallLake:
             max_tables=pipeline.max_tables,
             max_record_bytes=int(pipeline.max_record_bytes),
         )
-        self.lander = BatchLander(ledger, self.committer, plan, lambda _: None)
+        self.lander = BatchLander(ledger, note, self.committer, plan, lambda _: None)
 
     @property
     def pipeline(self) -> Pipeline:

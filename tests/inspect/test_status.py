@@ -9,6 +9,7 @@ import pytest
 from headgate.errors import LandingError
 from headgate.inspect import read_status
 from headgate.land.run_lock import run_lock
+from headgate.land.staged_batch import StagedBatch
 from tests.inspect.small_lake import SmallLake
 
 
@@ -38,8 +39,8 @@ def test_status_of_a_pipeline_that_never_ran(tmp_path: Path) -> None:
     assert status.quarantined == {}
 
 
-def test_status_names_a_batch_that_was_begun(empty_lake: SmallLake) -> None:
-    empty_lake.lander.ledger.begin(0, 0, {}, {})
+def test_status_names_a_batch_that_is_staged(empty_lake: SmallLake) -> None:
+    empty_lake.lander.note.write(StagedBatch(0, 0, {}, {}, ()))
     assert read_status(empty_lake.pipeline).open_batch == 0
 
 
@@ -58,11 +59,21 @@ def test_status_forgets_tables_that_have_landed_since(tmp_path: Path) -> None:
     lake.register(2, versions=[1])
     lake.land(50, bad_share=0)
     lake.committer.tables.clear()
-    lake.lander.land_pending(0)
+    lake.lander.land_pending()
     status = read_status(lake.pipeline)
     assert status.pending == ()
     assert status.rows == 50
     assert status.batches == 1
+
+
+def test_status_keeps_tables_that_still_wait_when_others_have_landed(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path, refused=["silver_go", "silver_chess"])
+    lake.register(2, versions=[1])
+    lake.land(50, bad_share=0)
+    assert len(read_status(lake.pipeline).pending) == 2
+    lake.committer.tables.remove("silver_chess")
+    lake.lander.land_pending()
+    assert [each.table for each in read_status(lake.pipeline).pending] == ["silver_go"]
 
 
 def test_status_knows_a_run_that_is_going_on(lake: SmallLake) -> None:

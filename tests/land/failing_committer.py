@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from headgate.land.committer import Commit, Committer, TableState
 from headgate.land.ledger import Entry, Ledger
 
@@ -42,6 +44,9 @@ class FailingCommitter:
         if table in self.unreadable:
             raise OSError(f"{table} cannot be read")
         return self.inner.state(table, app)
+
+    def schema_at(self, table: str, version: int) -> pa.Schema:
+        return self.inner.schema_at(table, version)
 
     def commit(self, commit: Commit) -> int:
         table = commit.table

@@ -17,6 +17,7 @@ from headgate.land.event import Event
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Ledger
 from headgate.land.stage import stage, staged_files
+from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.pipeline import Registry
@@ -120,6 +121,7 @@ class Pipeline:
             self.ledger.start("query", 0)
         lander = BatchLander(
             ledger=self.ledger,
+            note=StagedBatchNote(str(self.lake), "games"),
             committer=self.committer,
             plan=self.plan,
             listener=self.events.append,
@@ -127,7 +129,7 @@ class Pipeline:
             pending=progress.pending if progress else (),
             known_tables={one for one in self.tables() if one.startswith("silver_")},
         )
-        lander.land_pending(lander.landed or 0)
+        lander.land_pending()
         return lander
 
     def tables(self) -> list[str]:

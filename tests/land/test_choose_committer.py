@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from headgate.land.choose_committer import EitherCommitter
@@ -21,6 +22,9 @@ class OnlyToldOf:
     def state(self, table: str, app: str) -> TableState | None:
         self.asked.append(f"state of {table}")
         return None
+
+    def schema_at(self, table: str, version: int) -> pa.Schema:
+        raise AssertionError
 
     def commit(self, commit: Commit) -> int:
         self.asked.append(f"commit to {commit.table}")

@@ -45,7 +45,7 @@ def test_batch_makes_its_tables_and_ends_with_the_ledger(pipeline: Pipeline) -> 
     pipeline.run().land(extent(0), CHESS_AND_GO)
     assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
     kinds = [row["kind"] for row in pipeline.ledger.rows(list(Kind))]
-    assert sorted(kinds) == ["batch", "begin", *["schema"] * 3, "start", *["table"] * 3]
+    assert sorted(kinds) == ["batch", *["schema"] * 3, "start", *["table"] * 3]
     progress = pipeline.ledger.progress()
     assert progress is not None
     assert (progress.landed, progress.ended_at) == (0, {"games": 1})
@@ -212,14 +212,15 @@ def test_bronze_is_landed_beside_silver(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, TableNames("silver_{route}", "quarantine", "ledger", "bronze"))
     lander = pipeline.run()
     lander.land(extent(0), CHESS_AND_GO)
-    lander.land(extent(1), staged_by(records([record("Chess", 4, UNKNOWN)], 3)))
+    unknown = [record("chess", 4, UNKNOWN), record("no table", 5, UNKNOWN)]
+    lander.land(extent(1), staged_by(records(unknown, 3)))
     assert pipeline.offsets() == {
         "bronze": [0, 1, 3],
         "silver_chess": [0],
         "silver_go": [1],
-        "quarantine": [2, 3],
+        "quarantine": [2, 3, 4],
     }
-    assert [row["route"] for row in pipeline.rows("bronze")] == ["chess", "go", "Chess"]
+    assert [row["route"] for row in pipeline.rows("bronze")] == ["chess", "go", "chess"]
     assert lander.known_tables == {"silver_chess", "silver_go"}
 
 
@@ -283,3 +284,19 @@ def test_table_that_waits_has_its_place_under_the_cap(tmp_path: Path) -> None:
     failing.heal()
     pipeline.run().land(extent(3), staged_by(records([record("x", 2)], 3)))
     assert pipeline.offsets() == {"silver_x": [0, 3], "quarantine": [1, 2]}
+
+
+def test_history_of_a_table_is_whole_after_a_crash_before_the_ledger(pipeline: Pipeline) -> None:
+    ledger = CrashingLedger(str(pipeline.lake), "ledger", "games")
+    pipeline.ledger = ledger
+    pipeline.run().land(extent(0), CHESS_AND_GO)
+    ledger.crashing = True
+    with pytest.raises(Crash):
+        pipeline.run().land(extent(1), MORE_CHESS)
+    ledger.crashing = False
+    pipeline.run().land(extent(1), MORE_CHESS)
+    changes = [json.loads(row["detail"]) for row in ledger.rows([Kind.SCHEMA], "silver_chess")]
+    assert [(change["change"], change["column"]) for change in changes] == [
+        ("CreateTable", "silver_chess"),
+        ("AddColumn", "name"),
+    ]

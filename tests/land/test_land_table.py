@@ -124,13 +124,18 @@ def test_older_schema_of_a_batch_names_the_column(chess: Chess) -> None:
     ]
 
 
-def test_batch_that_is_run_again_is_skipped_and_its_new_files_are_removed(chess: Chess) -> None:
-    chess.landed(0, first := chess.stage(numbers(1)))
-    again = chess.landed(0, chess.stage(numbers(1)))
-    assert again.already
+def test_batch_that_is_run_again_is_skipped_and_keeps_its_files(chess: Chess) -> None:
+    chess.landed(0, file := chess.stage(numbers(1)))
+    again = chess.landed(0, file)
     assert (again.version, again.rows) == (0, 1)
     assert chess.numbers == [1]
-    assert files_in(chess.lake, "chess") == [first.path]
+    assert files_in(chess.lake, "chess") == [file.path]
+
+
+def test_staged_file_that_is_gone_is_not_committed(chess: Chess) -> None:
+    file = chess.stage(numbers(1))
+    Path(chess.lake, "chess", file.path).unlink()
+    assert "is gone" in chess.pending(0, file).error
 
 
 def test_table_ahead_of_the_batch_is_an_error_and_nothing_is_removed(chess: Chess) -> None:
@@ -147,7 +152,7 @@ def test_waiting_files_that_a_later_batch_took_along_are_in(chess: Chess) -> Non
     waiting = chess.pending(0, chess.stage(numbers(1))).files
     chess.committer.heal()
     chess.landed(1, chess.stage(numbers(2)), waiting=waiting)
-    assert chess.landed(0, waiting=waiting).already
+    assert chess.landed(0, waiting=waiting).version == 0
     assert chess.numbers == [1, 2]
 
 
@@ -204,7 +209,7 @@ def test_commit_whose_answer_is_lost_keeps_its_files(chess: Chess) -> None:
     chess.landed(0, chess.stage(numbers(1)))
     chess.committer.silent.add("chess")
     outcome = chess.landed(1, chess.stage(numbers(2)))
-    assert outcome.already
+    assert outcome.version == 1
     assert chess.numbers == [1, 2]
 
 

@@ -20,7 +20,7 @@ def waits(version: int, file: StagedFile) -> Entry:
     return Entry(Kind.PENDING, table=file.table, rows=file.rows, detail=detail)
 
 
-DONE = Entry(Kind.BATCH, rows=0)
+DONE = Entry(Kind.BATCH, rows=0, detail={"from": None, "to": None})
 
 
 def test_pipeline_that_never_ran_has_no_progress(ledger: Ledger) -> None:
@@ -34,41 +34,29 @@ def test_checkpoint_that_was_taken_up_is_known(ledger: Ledger) -> None:
     progress = ledger.progress()
     assert progress is not None
     assert (progress.query_id, progress.first_version) == ("query-1", 0)
-    assert (progress.landed, progress.open, progress.pending) == (None, None, ())
+    assert (progress.landed, progress.pending) == (None, ())
 
 
-def test_batch_that_was_begun_is_open_until_it_is_complete(ledger: Ledger) -> None:
-    ledger.start("query-1", 0)
-    ledger.begin(0, 0, {"games": 0}, {"games": 10})
-    begun = ledger.progress()
-    assert begun is not None
-    assert (begun.landed, begun.open) == (None, 0)
-    assert (begun.open_from, begun.open_to) == ({"games": 0}, {"games": 10})
-
-    ledger.complete(0, 0, [DONE])
-    done = ledger.progress()
-    assert done is not None
-    assert (done.landed, done.ended_at) == (0, {"games": 10})
-    assert (done.open, done.open_from, done.open_to) == (None, None, None)
-    assert ledger.landed() == 0
-
-
-def test_open_batch_after_complete_ones_is_found(ledger: Ledger) -> None:
+def test_complete_batch_tells_where_the_source_ended(ledger: Ledger) -> None:
     ledger.start("query-1", 0)
     for version in range(3):
-        ledger.begin(version, version, version * 10, version * 10 + 10)
-        ledger.complete(version, version, [DONE])
-    ledger.begin(3, 3, 30, 40)
-    ledger.begin(3, 3, 30, 40)
+        place = {"from": version * 10, "to": version * 10 + 10}
+        ledger.complete(version, version, [Entry(Kind.BATCH, detail=place)])
     progress = ledger.progress()
     assert progress is not None
     assert (progress.landed, progress.ended_at) == (2, 30)
-    assert (progress.open, progress.open_from, progress.open_to) == (3, 30, 40)
+    assert ledger.landed() == 2
+
+
+def test_table_versions_are_those_of_each_tables_last_batch(ledger: Ledger) -> None:
+    for version, table in enumerate(["chess", "go", "chess"]):
+        entry = Entry(Kind.TABLE, table=table, table_version=version + 5)
+        ledger.complete(version, version, [entry, DONE])
+    assert ledger.table_versions() == {"chess": 7, "go": 6}
 
 
 def test_newest_checkpoint_counts(ledger: Ledger) -> None:
     ledger.start("query-1", 0)
-    ledger.begin(0, 0, 0, 10)
     ledger.complete(0, 0, [DONE])
     ledger.start("query-2", 1)
     progress = ledger.progress()
@@ -112,7 +100,6 @@ def test_file_that_waits_is_told_once(tmp_path: Path, ledger: Ledger) -> None:
 def test_pipelines_of_one_lake_do_not_see_each_other(tmp_path: Path, ledger: Ledger) -> None:
     other = Ledger(str(tmp_path), "ledger", "shop")
     ledger.start("query-1", 0)
-    ledger.begin(0, 0, 0, 10)
     ledger.complete(0, 0, [waits(0, staged(tmp_path, "chess", {"n": [1]})), DONE])
     assert other.progress() is None
     other.start("query-2", 0)

@@ -15,9 +15,6 @@ PROGRESS = Progress(
     first_version=0,
     landed=3,
     ended_at={"games": 40},
-    open=None,
-    open_from=None,
-    open_to=None,
     pending=(),
 )
 
@@ -29,24 +26,24 @@ def refusal(
     replay: bool = False,
 ) -> CheckpointError:
     with pytest.raises(CheckpointError) as caught:
-        resume(progress, checkpoint, tables, replay)
+        resume(progress, None, checkpoint, tables, replay)
     assert caught.value.hint
     return caught.value
 
 
 def test_first_run_begins_at_the_beginning() -> None:
-    assert resume(None, EMPTY, (), replay=False) == Resume(0, start_anew=True)
+    assert resume(None, None, EMPTY, (), replay=False) == Resume(0, start_anew=True)
 
 
 def test_run_that_crashed_before_the_ledgers_first_row_begins_anew() -> None:
     begun = CheckpointState("mine", 0, None)
-    assert resume(None, begun, (), replay=False) == Resume(0, start_anew=True)
+    assert resume(None, None, begun, (), replay=False) == Resume(0, start_anew=True)
 
 
 def test_run_that_crashed_after_the_ledgers_first_row_goes_on() -> None:
     started = replace(PROGRESS, landed=None, ended_at=None)
     begun = CheckpointState("mine", 0, None)
-    assert resume(started, begun, (), replay=False) == Resume(0, start_anew=False)
+    assert resume(started, None, begun, (), replay=False) == Resume(0, start_anew=False)
 
 
 def test_checkpoint_of_a_lake_without_ledger_is_foreign() -> None:
@@ -61,7 +58,7 @@ def test_tables_without_a_ledger_are_not_touched() -> None:
 
 @pytest.mark.parametrize("replay", [False, True])
 def test_same_checkpoint_goes_on(replay: bool) -> None:
-    assert resume(PROGRESS, MINE, ("silver_chess",), replay) == Resume(0, start_anew=False)
+    assert resume(PROGRESS, None, MINE, ("silver_chess",), replay) == Resume(0, start_anew=False)
 
 
 @pytest.mark.parametrize(
@@ -70,13 +67,13 @@ def test_same_checkpoint_goes_on(replay: bool) -> None:
     ids=["all committed", "crashed before Spark's commit", "next batch begun"],
 )
 def test_same_checkpoint_goes_on_wherever_it_stopped(checkpoint: CheckpointState) -> None:
-    assert resume(PROGRESS, checkpoint, (), replay=False) == Resume(0, start_anew=False)
+    assert resume(PROGRESS, None, checkpoint, (), replay=False) == Resume(0, start_anew=False)
 
 
 def test_batches_are_counted_from_the_checkpoints_first_version() -> None:
     later = replace(PROGRESS, first_version=10, landed=12)
     checkpoint = CheckpointState("mine", 2, 2)
-    assert resume(later, checkpoint, (), replay=False) == Resume(10, start_anew=False)
+    assert resume(later, None, checkpoint, (), replay=False) == Resume(10, start_anew=False)
     error = refusal(later, CheckpointState("mine", 1, 1))
     assert "batch 2" in error.message
 
@@ -97,15 +94,15 @@ def test_empty_checkpoint_is_refused_and_the_way_on_is_named() -> None:
 
 def test_replay_goes_on_where_the_ledger_ends() -> None:
     expected = Resume(4, start_anew=True, by_ledger=True)
-    assert resume(PROGRESS, EMPTY, (), replay=True) == expected
+    assert resume(PROGRESS, None, EMPTY, (), replay=True) == expected
     begun = CheckpointState("new", 0, None)
-    assert resume(PROGRESS, begun, (), replay=True) == expected
+    assert resume(PROGRESS, None, begun, (), replay=True) == expected
 
 
-def test_replay_counts_an_open_batch() -> None:
-    opened = replace(PROGRESS, open=4, open_from={"games": 40}, open_to={"games": 50})
-    assert resume(opened, EMPTY, (), replay=True) == Resume(5, start_anew=True, by_ledger=True)
-    assert "5 batches" in refusal(opened, EMPTY).message
+def test_replay_counts_a_batch_that_is_staged() -> None:
+    assert resume(PROGRESS, 4, EMPTY, (), replay=True) == Resume(5, start_anew=True, by_ledger=True)
+    with pytest.raises(CheckpointError, match="5 batches"):
+        resume(PROGRESS, 4, EMPTY, (), replay=False)
 
 
 @pytest.mark.parametrize("replay", [False, True])
@@ -116,4 +113,4 @@ def test_checkpoint_of_another_stream_is_foreign(replay: bool) -> None:
 
 def test_other_checkpoint_is_fine_as_long_as_nothing_was_begun() -> None:
     started = replace(PROGRESS, landed=None, ended_at=None)
-    assert resume(started, EMPTY, (), replay=False) == Resume(0, start_anew=True)
+    assert resume(started, None, EMPTY, (), replay=False) == Resume(0, start_anew=True)

@@ -15,6 +15,7 @@ from headgate.land.event import BatchLanded, Event
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Ledger
 from headgate.land.stage import stage, staged_files
+from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.pipeline import Registry
@@ -50,7 +51,8 @@ class Simulation:
         ledger = Ledger(str(self.lake), "ledger", "games")
         ledger.start("query", 0)
         committer = DeltaRsCommitter(str(self.lake))
-        self.lander = BatchLander(ledger, committer, self.plan, self.events.append)
+        note = StagedBatchNote(str(self.lake), "games")
+        self.lander = BatchLander(ledger, note, committer, self.plan, self.events.append)
         self.produced = 0
 
     def batch(self, count: int) -> tuple[Made, pa.Table]:

@@ -1,0 +1,60 @@
+"""Records in quarantine as a person reads them: many in a list, or one with its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headgate.cli.amounts import ago, counted, number, size
+from headgate.cli.hex_dump import hex_dump
+from headgate.cli.styled import printable, styled
+from headgate.cli.text_columns import print_columns, print_facts
+
+if TYPE_CHECKING:
+    from headgate.inspect import QuarantinedRecord
+
+_HEADERS = ("RECORD", "REASON", "ROUTE", "SCHEMA", "SIZE", "BATCH", "WHEN", "DETAIL")
+
+
+def print_record_list(records: Sequence[QuarantinedRecord], total: int) -> None:
+    print_columns(_HEADERS, [_row(each) for each in records], right=("SIZE", "BATCH"))
+    print(f"\n{number(len(records))} of {counted(total, 'record')}")
+
+
+def print_records(records: Sequence[QuarantinedRecord]) -> None:
+    from headgate.quarantine.reason import Reason
+
+    for record in records:
+        print(f"{styled(_name(record), 'bold')} in quarantine")
+        texts = {each.value: each.text for each in Reason}
+        facts = [
+            ("reason", f"{record.reason}: {texts.get(record.reason, '')}"),
+            ("detail", printable(record.detail or "")),
+            ("route", printable(record.route or "")),
+            ("schema id", record.schema_id or ""),
+            ("batch", f"{record.batch}, {ago(record.at)}"),
+            ("timestamp", record.timestamp.isoformat() if record.timestamp else ""),
+            *((f"header {key}", repr(value)) for key, value in record.headers),
+            ("key", "none" if record.key is None else repr(record.key)),
+            ("value", "none" if record.value is None else size(len(record.value))),
+        ]
+        print_facts([fact for fact in facts if fact[1]])
+        for line in hex_dump(record.value or b""):
+            print(f"  {line}")
+
+
+def _name(record: QuarantinedRecord) -> str:
+    return str(record.position) if record.position else "-"
+
+
+def _row(record: QuarantinedRecord) -> tuple[str, ...]:
+    return (
+        _name(record),
+        record.reason,
+        record.route or "",
+        record.schema_id or "",
+        "none" if record.value is None else size(len(record.value)),
+        str(record.batch),
+        ago(record.at),
+        record.detail or "",
+    )
