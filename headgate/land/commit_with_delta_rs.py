@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake.transaction import (
+    AddAction,
+    PostCommitHookProperties,
+    create_table_with_add_actions,
+)
 
-from headgate.land.committer import Commit, TableState
+from headgate.land.committer import Commit, Mark, TableState
 
 _WRITABLE_FEATURES = {
     "appendOnly",
@@ -26,6 +31,11 @@ _WRITABLE_FEATURES = {
 }
 """What a plain append by delta-rs leaves intact. Append-only tables need nothing else."""
 
+_CONFIGURATION = {"delta.checkpointInterval": "10"}
+"""Between checkpoints, every commit is a file more to read for whoever opens the table."""
+
+_NO_CLEAN_UP = PostCommitHookProperties(cleanup_expired_logs=False)
+
 
 class DeltaRsCommitter:
     """The default: files are named in the log as they are, nothing is read or written again."""
@@ -33,11 +43,13 @@ class DeltaRsCommitter:
     def __init__(self, lake: str) -> None:
         self._lake = Path(lake)
         self._writable: dict[str, bool] = {}
+        self._opened: dict[str, DeltaTable] = {}
+        """Kept between batches: to bring a table up to date is quicker than to open it."""
         self._just_read: dict[str, DeltaTable] = {}
-        """Between state and commit of a table: to open it twice would double the time."""
+        """Up to date, for the commit that follows."""
 
     def state(self, table: str, app: str) -> TableState | None:
-        opened = self._open(table)
+        opened = self._newest(table)
         if opened is None:
             return None
         self._just_read[table] = opened
@@ -63,7 +75,7 @@ class DeltaRsCommitter:
         properties = CommitProperties(
             app_transactions=[Transaction(commit.mark.app, commit.mark.version)]
         )
-        table = self._just_read.pop(commit.table, None) or self._open(commit.table)
+        table = self._just_read.pop(commit.table, None) or self._newest(commit.table)
         if table is None:
             create_table_with_add_actions(
                 str(self._lake / commit.table),
@@ -71,6 +83,7 @@ class DeltaRsCommitter:
                 actions,
                 partition_by=list(commit.partition_by),
                 description=commit.description,
+                configuration=_CONFIGURATION,
                 commit_properties=properties,
             )
             return 0
@@ -82,9 +95,18 @@ class DeltaRsCommitter:
             table.schema(),
             partition_by=list(commit.partition_by),
             commit_properties=properties,
+            post_commithook_properties=_NO_CLEAN_UP,
         )
-        table.update_incremental()
-        return table.version()
+        return self._committed(table, commit)
+
+    def _committed(self, table: DeltaTable, commit: Commit) -> int:
+        """The version of the commit just made: the next one, unless others write here too."""
+        version = table.version() + 1
+        log = self._lake / commit.table / "_delta_log" / f"{version:020d}.json"
+        if not _has_mark(log.read_text(), commit.mark):
+            table.update_incremental()
+            version = table.version()
+        return version
 
     def can_write(self, table: str) -> bool:
         """Whether every feature of the table is one that delta-rs writes."""
@@ -97,11 +119,27 @@ class DeltaRsCommitter:
                 self._writable[table] = False
         return self._writable[table]
 
+    def _newest(self, table: str) -> DeltaTable | None:
+        opened = self._opened.get(table)
+        if opened is None:
+            opened = self._open(table)
+            if opened is not None:
+                self._opened[table] = opened
+        else:
+            opened.update_incremental()
+        return opened
+
     def _open(self, table: str) -> DeltaTable | None:
         try:
             return DeltaTable(str(self._lake / table))
         except TableNotFoundError:
             return None
+
+
+def _has_mark(log: str, mark: Mark) -> bool:
+    actions = (json.loads(line) for line in log.splitlines())
+    marks = [action["txn"] for action in actions if "txn" in action]
+    return any((one["appId"], one["version"]) == (mark.app, mark.version) for one in marks)
 
 
 def _types(schema: pa.Schema) -> dict[str, pa.DataType]:

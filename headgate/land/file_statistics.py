@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from datetime import date
+import re
+import uuid
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +13,9 @@ import pyarrow.compute as pc
 
 _MOST_COLUMNS = 40
 _LONGEST_TEXT = 32
+_MARK = uuid.uuid4().hex
+_EXACT = re.compile(f'"{_MARK}([0-9.-]+){_MARK}"')
+"""JSON numbers have any number of digits, Python's have not: a rounded bound would hide rows."""
 _LAST_CHARACTER = "\U0010ffff"
 
 
@@ -34,12 +37,13 @@ def file_statistics(table: pa.Table) -> str:
             all_bounded = False
         else:
             minima[field.name], maxima[field.name] = bounds
-    known: dict[str, Mapping[str, Any]] = {"nullCount": nulls}
+    known: dict[str, Any] = {"numRecords": table.num_rows, "nullCount": nulls}
     if all_bounded:
         # delta-rs takes a column that has no bounds beside others that do for an empty one.
-        known = {"minValues": minima, "maxValues": maxima, **known}
-    parts = [f'"{name}": {_json_object(values)}' for name, values in known.items()]
-    return f'{{"numRecords": {table.num_rows}, {", ".join(parts)}}}'
+        known |= {"minValues": minima, "maxValues": maxima}
+    # delta-rs reads the escapes of characters beyond U+1FFFF as other, smaller ones.
+    text = json.dumps(known, ensure_ascii=False, default=_plain)
+    return _EXACT.sub(r"\1", text) if _MARK in text else text
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
@@ -65,14 +69,7 @@ def _upper(value: Any) -> Any:
     return value[:_LONGEST_TEXT] + _LAST_CHARACTER
 
 
-def _json_object(values: Mapping[str, Any]) -> str:
-    return f"{{{', '.join(f'{_json(name)}: {_json(value)}' for name, value in values.items())}}}"
-
-
-def _json(value: Any) -> str:
+def _plain(value: Any) -> str:
     if isinstance(value, Decimal):
-        return format(value, "f")  # exactly: a rounded bound hides rows
-    if isinstance(value, date):
-        return f'"{value.isoformat().replace("+00:00", "Z")}"'
-    # delta-rs reads the escapes of characters beyond U+1FFFF as other, smaller ones.
-    return json.dumps(value, ensure_ascii=False)
+        return f"{_MARK}{value:f}{_MARK}"
+    return str(value.isoformat().replace("+00:00", "Z"))

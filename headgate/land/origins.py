@@ -1,4 +1,4 @@
-"""Where the records of a group came from, kept beside their columns."""
+"""Where records came from, kept beside their columns."""
 
 from __future__ import annotations
 
@@ -48,11 +48,37 @@ class Origins:
         kept = np.delete(np.arange(len(self.rows)), list(bad))
         return Origins(self.rows[kept], self.columns.take(pa.array(kept)))
 
-    def beside(self, columns: pa.RecordBatch, key: SchemaKey) -> pa.Table:
-        """The message's columns, then where each record came from."""
-        names = [*columns.schema.names, *self.columns.schema.names]
-        arrays = [*columns.columns, *self.columns.columns]
-        if isinstance(key, int):
-            names.append("_schema_id")
-            arrays.append(pa.repeat(pa.scalar(key, pa.int64()), len(self.rows)))
-        return pa.table(arrays, names=names)
+
+@dataclass(frozen=True)
+class Part:
+    """Columns of one schema, and where their records came from."""
+
+    columns: pa.RecordBatch
+    origin: Origins
+    key: SchemaKey
+
+    @property
+    def schema_id(self) -> int | None:
+        return self.key if isinstance(self.key, int) else None
+
+
+def joined(parts: Sequence[Part]) -> list[tuple[pa.Table, tuple[int, ...]]]:
+    """The rows of a file and their schema ids: one file, unless schemas differ about types."""
+    if not parts:
+        return []
+    try:
+        messages = pa.concat_tables(
+            [pa.Table.from_batches([part.columns]) for part in parts], promote_options="default"
+        )
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return [one for part in parts for one in joined([part])]
+    origin = pa.Table.from_batches([part.origin.columns for part in parts])
+    ids = pa.chunked_array(
+        [pa.repeat(pa.scalar(part.schema_id, pa.int64()), len(part.origin.rows)) for part in parts]
+    )
+    rows = pa.table(
+        [*messages.columns, *origin.columns, ids],
+        names=[*messages.column_names, *origin.column_names, "_schema_id"],
+    )
+    known = {part.schema_id for part in parts if part.schema_id is not None}
+    return [(rows.combine_chunks(), tuple(sorted(known)))]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from headgate import errors
 from headgate.envelope.opened import Group, Rejected
 from headgate.errors import HeadgateError
-from headgate.land.origins import Origins
+from headgate.land.origins import Origins, Part, joined
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.land.write_parquet import write_parquet
@@ -24,7 +24,6 @@ from headgate.quarantine.reason import Reason
 from headgate.schema.decoder import Decoders, Refusal
 from headgate.schema.open_registry import open_registry
 from headgate.schema.origin import SOURCE_COLUMNS
-from headgate.schema.registry import SchemaKey
 
 _Portion = tuple[Group, Origins]
 
@@ -119,7 +118,7 @@ def _stage_table(
     rejected: list[Rejected],
 ) -> Iterator[StagedFile]:
     """One file for all schemas of a table, as long as they agree about types."""
-    parts: list[tuple[pa.Table, SchemaKey]] = []
+    parts: list[Part] = []
     for group, origin in groups:
         decoder = decoders.decoder(*group.message)
         assert not isinstance(decoder, Refusal)
@@ -130,33 +129,21 @@ def _stage_table(
             rejected.append(Rejected(row, Reason.PAYLOAD_UNDECODABLE, detail, group.route, key))
         landing = origin.without(decoded.bad)
         if len(landing.rows):
-            parts.append((landing.beside(decoded.columns, key), key))
-    for rows, keys in _joined(parts):
-        ids = tuple(sorted({key for key in keys if isinstance(key, int)}))
+            parts.append(Part(decoded.columns, landing, key))
+    for rows, ids in joined(parts):
         yield write_parquet(plan, table, rows, route=groups[0][0].route, schema_ids=ids)
-
-
-def _joined(
-    parts: list[tuple[pa.Table, SchemaKey]],
-) -> list[tuple[pa.Table, list[SchemaKey]]]:
-    if not parts:
-        return []
-    tables = [table for table, _ in parts]
-    try:
-        joined = pa.concat_tables(tables, promote_options="default").combine_chunks()
-        return [(joined, [key for _, key in parts])]
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return [(table, [key]) for table, key in parts]
 
 
 def _stage_bronze(plan: StagingPlan, bronze: str, groups: list[_Portion]) -> StagedFile:
     parts = [
-        origin.beside(pa.record_batch({"payload": group.payloads}), group.message[0])
+        Part(pa.record_batch({"payload": group.payloads}), origin, group.message[0])
         for group, origin in groups
     ]
-    rows = pa.concat_tables(parts, promote_options="default")
+    ((rows, ids),) = joined(parts)
     route = groups[0][0].route
-    return write_parquet(plan, bronze, rows, route=route, partition={"route": route})
+    return write_parquet(
+        plan, bronze, rows, route=route, schema_ids=ids, partition={"route": route}
+    )
 
 
 def _stage_quarantine(plan: StagingPlan, records: pa.Table, rejected: list[Rejected]) -> StagedFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -34,9 +34,8 @@ class StagedFile:
         return pa.ipc.read_schema(pa.py_buffer(self.schema_bytes))
 
     def to_json(self) -> str:
-        record = asdict(self)
-        record["schema_bytes"] = base64.b64encode(self.schema_bytes).decode()
-        return json.dumps(record)
+        schema = base64.b64encode(self.schema_bytes).decode()
+        return json.dumps({**vars(self), "schema_bytes": schema})
 
     @classmethod
     def from_json(cls, text: str) -> StagedFile:

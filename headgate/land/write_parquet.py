@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
 
 from headgate.land.file_statistics import file_statistics
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.route.safe_name import safe_name
 
-_DICTIONARIES_PAY_FROM = 20_000
-"""In a small file, a dictionary per column costs more time than it saves bytes."""
+_LOCAL = LocalFileSystem()
+_LARGE = 20_000
+"""Rows from which on dictionaries save more bytes than they cost time."""
 
 
 def write_parquet(
@@ -34,11 +36,15 @@ def write_parquet(
         name = f"{column}={safe_name(value)}/{name}"
     path = Path(plan.lake, table, name)
     path.parent.mkdir(parents=True, exist_ok=True)
+    large = rows.num_rows >= _LARGE
     pq.write_table(
         rows,
-        path,
+        str(path),
+        filesystem=_LOCAL,
         compression="zstd",
-        use_dictionary=rows.num_rows >= _DICTIONARIES_PAY_FROM or ["_topic"],
+        use_dictionary=large or ["_topic"],
+        # In a file of one page, Delta's own statistics say all that Parquet's would.
+        write_statistics=large,
         store_schema=False,
         coerce_timestamps="us",
     )
