@@ -79,16 +79,17 @@ def land_table(
                 old = _schema_before(committer, table, state, before)
             if state is not None and state.marked is not None and state.marked >= mark.version:
                 _refuse_table_ahead(table, state.marked, files, mark)
-                late: list[StagedFile] = []
-                version = state.version
-            else:
-                late = [
-                    one.file
-                    for one in waiting
-                    if state is None or state.marked is None or one.version > state.marked
-                ]
-                version = _commit(committer, lake, table, shape, state, [*late, *files], mark)
-            return _landed(table, version, [*late, *files], old, shape)
+                return _landed(table, state.version, _fit_all(files, old, shape))
+            late = [
+                one.file
+                for one in waiting
+                if state is None or state.marked is None or one.version > state.marked
+            ]
+            now = _fit_all([*late, *files], state.schema if state else None, shape)
+            version = _commit(committer, lake, table, shape, now, mark)
+            usual = state is None if old is None else state is not None and state.schema is old
+            told = now if usual else _fit_all([*late, *files], old, shape)
+            return _landed(table, version, told)
         except CheckpointError:
             raise
         except Exception as trouble:  # one table's trouble, of whatever kind, is not the others'
@@ -116,59 +117,66 @@ def _commit(
     lake: str,
     table: str,
     shape: TableShape,
-    state: TableState | None,
-    files: Sequence[StagedFile],
+    fitted: Fitted,
     mark: Mark,
 ) -> int:
-    _require_files(lake, files)
-    schema, fits = _fit_all(files, state.schema if state else pa.schema([]), shape)
-    fitted = [file if one.file_fits_as_it_is else refit_file(lake, file, one) for file, one in fits]
-    route = files[0].route if files else None
+    _require_files(lake, fitted.files)
+    ready = [
+        file if one.file_fits_as_it_is else refit_file(lake, file, one)
+        for file, one in zip(fitted.files, fitted.fits, strict=True)
+    ]
+    route = fitted.route
     about = None if route is None or shape.partition_by else f"Records of route {route!r}"
     version = committer.commit(
-        Commit(table, schema, tuple(fitted), mark, shape.partition_by, about)
+        Commit(table, fitted.schema, tuple(ready), mark, shape.partition_by, about)
     )
-    kept = {file.path for file in fitted}
-    for file in files:
+    kept = {file.path for file in ready}
+    for file in fitted.files:
         if file.path not in kept:
             Path(lake, table, file.path).unlink(missing_ok=True)
     return version
 
 
-def _fit_all(
-    files: Sequence[StagedFile], schema: pa.Schema, shape: TableShape
-) -> tuple[pa.Schema, list[tuple[StagedFile, Fit]]]:
-    """The table's columns afterwards, and how each file fits.
+@dataclass(frozen=True)
+class Fitted:
+    """Files, and how they fit into a table as it was."""
 
-    Older schemas first: where two of one batch disagree, the older one names the column.
-    """
-    fits = []
-    for file in sorted(files, key=lambda one: (one.schema_ids[:1], one.path)):
-        fitted = fit(file.schema, schema)
-        schema = fitted.schema
-        fits.append((file, fitted))
-    return fit(shape.first_columns, schema).schema, fits
+    new_table: bool
+    schema: pa.Schema
+    """The table's columns afterwards."""
+    files: tuple[StagedFile, ...]
+    fits: tuple[Fit, ...]
+
+    @property
+    def route(self) -> str | None:
+        return self.files[0].route if self.files else None
 
 
-def _landed(
-    table: str,
-    version: int,
-    files: Sequence[StagedFile],
-    old: pa.Schema | None,
-    shape: TableShape,
-) -> TableLanded:
-    schema, fits = _fit_all(files, pa.schema([]) if old is None else old, shape)
-    changes = [change for _, one in fits for change in one.changes]
-    if old is None:
+def _fit_all(files: Sequence[StagedFile], old: pa.Schema | None, shape: TableShape) -> Fitted:
+    """Older schemas first: where two of one batch disagree, the older one names the column."""
+    ordered = sorted(files, key=lambda one: (one.schema_ids[:1], one.path))
+    schema = pa.schema([]) if old is None else old
+    fits: list[Fit] = []
+    for file in ordered:
+        fits.append(fit(file.schema, schema))
+        schema = fits[-1].schema
+    schema = fit(shape.first_columns, schema).schema
+    return Fitted(old is None, schema, tuple(ordered), tuple(fits))
+
+
+def _landed(table: str, version: int, fitted: Fitted) -> TableLanded:
+    files = fitted.files
+    changes = [change for one in fitted.fits for change in one.changes]
+    if fitted.new_table:
         apart = [change for change in changes if change.outcome != "applied"]
-        changes = [CreateTable(table, len(schema)), *apart]
+        changes = [CreateTable(table, len(fitted.schema)), *apart]
     return TableLanded(
         table,
         version,
         rows=sum(file.rows for file in files),
         bytes=sum(file.size for file in files),
         files=len(files),
-        route=files[0].route if files else None,
+        route=fitted.route,
         schema_ids=tuple(sorted({one for file in files for one in file.schema_ids})),
         changes=tuple(dict.fromkeys(changes)),
     )

@@ -56,6 +56,8 @@ class _Conflict(Exception):
 
 def fit(file: pa.Schema, table: pa.Schema) -> Fit:
     """Place every column of the file; nothing is dropped and no value changes."""
+    if _has_all(table, file):
+        return Fit(table, (), tuple(Placed(name, name) for name in file.names))
     fields = {field.name: field for field in table}
     spelled = {name.lower(): name for name in fields}
     taken: set[str] = set()
@@ -85,6 +87,12 @@ def fit(file: pa.Schema, table: pa.Schema) -> Fit:
         cast = merged if _needs_cast(field.type, merged) else None
         placed.append(Placed(field.name, target, cast))
     return Fit(pa.schema(list(fields.values())), tuple(changes), tuple(placed))
+
+
+def _has_all(table: pa.Schema, file: pa.Schema) -> bool:
+    """The usual case by far: the table has just these columns already."""
+    types = dict(zip(table.names, table.types, strict=True))
+    return all(types.get(name) == kind for name, kind in zip(file.names, file.types, strict=True))
 
 
 def _merge(
