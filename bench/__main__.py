@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import psutil
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
@@ -20,6 +21,7 @@ from headgate.run.session import spark_session
 
 FAN_OUT = (1, 10, 50, 250, 1000)
 STREAMS = (10, 30)
+PEER_BATCH = 250_000
 
 
 def main() -> None:
@@ -35,12 +37,12 @@ def main() -> None:
         for tables in arguments.tables:
             records = arguments.batch * arguments.batches
             out.print(f"{tables} tables: producing {records:,} records")
-            data[tables] = produce(services, tables, 3, records, arguments.batch)
-            landed.append(land(data[tables], folder))
+            data[tables] = produce(services, tables, 3, records)
+            landed.append(land(data[tables], folder, arguments.batch))
             out.print(f"{tables} tables: {landed[-1].rate:,.0f} rows/s")
         out.print(_landing_table(landed, data, arguments.batch))
         if not arguments.alone:
-            out.print(_peer_table(spark, landed, data, folder, out))
+            out.print(_peer_table(spark, data, folder, out))
     finally:
         down(folder / "services")
         shutil.rmtree(folder, ignore_errors=True)
@@ -49,8 +51,8 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("make bench ARGS=…", description=__doc__)
     parser.add_argument("--tables", type=int, nargs="+", default=FAN_OUT)
-    parser.add_argument("--batch", type=int, default=1_000_000, help="records a batch")
-    parser.add_argument("--batches", type=int, default=4, help="the first one is not counted")
+    parser.add_argument("--batch", type=int, default=2_000_000, help="records a batch")
+    parser.add_argument("--batches", type=int, default=3, help="the first one is not counted")
     parser.add_argument("--alone", action="store_true", help="without the other ways")
     return parser.parse_args()
 
@@ -87,32 +89,32 @@ def _landing_table(landed: list[Landing], data: dict[int, Data], batch: int) -> 
     return table
 
 
-def _peer_table(
-    spark: object, landed: list[Landing], data: dict[int, Data], folder: Path, out: Console
-) -> Table:
-    from pyspark.sql import SparkSession
-
-    assert isinstance(spark, SparkSession)
-    ours = {one.tables: one.rate for one in landed}
-    table = Table(title="Beside other ways, on the same records in the same session")
+def _peer_table(spark: SparkSession, data: dict[int, Data], folder: Path, out: Console) -> Table:
+    table = Table(
+        title=f"Beside other ways: the same {PEER_BATCH:,} records a batch, the same session"
+    )
     for heading in ("way", "tables", "rows/s", "Headgate rows/s", "Headgate is"):
         table.add_column(heading, justify="left" if heading == "way" else "right")
+    ours: dict[int, float] = {}
 
-    def add(way: str, tables: int, rate: float, mine: float) -> None:
+    def add(way: str, tables: int, source: int, rate: float) -> None:
+        if source not in ours:
+            out.print(f"Headgate, {source} tables, batches of {PEER_BATCH:,}")
+            ours[source] = land(data[source], folder, PEER_BATCH).rate
+        mine = ours[source]
         table.add_row(way, f"{tables}", f"{rate:,.0f}", f"{mine:,.0f}", f"{mine / rate:.0f} x")
 
     for tables in (10, 250):
         if tables in data:
             out.print(f"a Delta write per game, {tables} games: one batch")
-            rate = a_write_per_game(spark, data[tables], folder)
-            add("a Delta write per game in foreachBatch", tables, rate, ours[tables])
+            rate = a_write_per_game(spark, data[tables], folder, PEER_BATCH)
+            add("a Delta write per game in foreachBatch", tables, tables, rate)
     for streams in STREAMS:
         source = min((one for one in data if one >= streams), default=None)
         if source is not None:
             out.print(f"one stream per game, {streams} games")
-            rate = a_stream_per_game(spark, data[source], folder, streams)
-            share = streams / source
-            add("one stream per game", streams, rate * share, ours[source])
+            rate = a_stream_per_game(spark, data[source], folder, PEER_BATCH, streams)
+            add("one stream per game", streams, source, rate * streams / source)
     return table
 
 

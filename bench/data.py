@@ -21,11 +21,10 @@ class Data:
     tables: int
     versions: int
     records: int
-    batch: int
     produced_per_second: float
 
 
-def produce(services: Services, tables: int, versions: int, records: int, batch: int) -> Data:
+def produce(services: Services, tables: int, versions: int, records: int) -> Data:
     topic = f"games-{tables}"
     plan = GamesPlan(tables=tables, versions=versions, records=records)
     destination = KafkaDestination(services.servers, topic, partitions=4)
@@ -38,6 +37,5 @@ def produce(services: Services, tables: int, versions: int, records: int, batch:
         tables,
         versions,
         records,
-        batch,
         sent.rate,
     )

@@ -43,12 +43,12 @@ class Landing:
         return self.cost.cpu_seconds / (self.rows / 1_000_000)
 
 
-def land(data: Data, folder: Path) -> Landing:
+def land(data: Data, folder: Path, batch: int) -> Landing:
     lake = folder / f"lake-{data.tables}"
     shutil.rmtree(lake, ignore_errors=True)
     pipeline = Pipeline(
         name="bench",
-        source=Kafka(servers=data.servers, topics=[data.topic], batch=data.batch),
+        source=Kafka(servers=data.servers, topics=[data.topic], batch=batch),
         registry=Registry(url=data.registry),
         envelope=Wrapper(
             message="wrapper", route="game_name", schema_id="schema_id", payload="payload"

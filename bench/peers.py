@@ -25,11 +25,11 @@ from headgate.simulate.games import Game, games
 _OPENED = "game_name string, payload binary"
 
 
-def a_write_per_game(spark: SparkSession, data: Data, folder: Path) -> float:
+def a_write_per_game(spark: SparkSession, data: Data, folder: Path, batch: int) -> float:
     """`foreachBatch` with a Delta append for each game; rows a second of one batch."""
     lake = folder / "loop"
     shutil.rmtree(lake, ignore_errors=True)
-    frame = _first_records(spark, data).persist()
+    frame = _first_records(spark, data, batch).persist()
     frame.count()
     began = time.perf_counter()
     rows = frame.mapInArrow(_open, _OPENED).persist()
@@ -46,15 +46,17 @@ def a_write_per_game(spark: SparkSession, data: Data, folder: Path) -> float:
     seconds = time.perf_counter() - began
     rows.unpersist()
     frame.unpersist()
-    return data.batch / seconds
+    return batch / seconds
 
 
-def a_stream_per_game(spark: SparkSession, data: Data, folder: Path, streams: int) -> float:
+def a_stream_per_game(
+    spark: SparkSession, data: Data, folder: Path, batch: int, streams: int
+) -> float:
     """Bronze by game, then a stream for each; rows a second, bronze not counted."""
     lake = folder / f"streams-{streams}"
     shutil.rmtree(lake, ignore_errors=True)
     bronze = str(lake / "bronze")
-    opened = _first_records(spark, data).mapInArrow(_open, _OPENED)
+    opened = _first_records(spark, data, batch).mapInArrow(_open, _OPENED)
     opened.write.format("delta").partitionBy("game_name").save(bronze)
     began = time.perf_counter()
     queries = []
@@ -70,10 +72,10 @@ def a_stream_per_game(spark: SparkSession, data: Data, folder: Path, streams: in
         )
     for query in queries:
         query.awaitTermination()
-    return data.batch / (time.perf_counter() - began)
+    return batch / (time.perf_counter() - began)
 
 
-def _first_records(spark: SparkSession, data: Data) -> DataFrame:
+def _first_records(spark: SparkSession, data: Data, batch: int) -> DataFrame:
     """As many records as one of Headgate's batches has."""
     return (
         spark.read.format("kafka")
@@ -81,7 +83,7 @@ def _first_records(spark: SparkSession, data: Data) -> DataFrame:
         .option("subscribe", data.topic)
         .load()
         .select("value")
-        .limit(data.batch)
+        .limit(batch)
     )
 
 

@@ -24,7 +24,8 @@ from headgate.quarantine.quarantined import QUARANTINE
 from headgate.schema.change import CreateTable
 from headgate.schema.origin import ORIGIN
 
-_SIDE_BY_SIDE = 8
+_SIDE_BY_SIDE = 16
+"""Commits wait for the disk more than they compute."""
 
 Stage = Callable[[StagingPlan], list[StagedFile]]
 """Runs the one Spark job of a batch."""

@@ -30,7 +30,7 @@ _Portion = tuple[Group, Origins]
 STAGED = pa.schema([pa.field("file", pa.string()), pa.field("error", pa.string())])
 STAGED_DDL = "file string, error string"
 
-_LARGEST_PORTION = 128 << 20
+_LARGEST_PORTION = 256 << 20
 
 _decoders: dict[str, Decoders] = {}
 """Kept as long as the worker process lives, so that each schema is asked for once."""

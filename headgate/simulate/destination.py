@@ -56,6 +56,7 @@ class KafkaDestination:
                 "batch.size": 1 << 20,
                 "compression.type": "lz4",
                 "enable.idempotence": True,
+                "delivery.report.only.error": True,
                 "queue.buffering.max.messages": 1_000_000,
                 "queue.buffering.max.kbytes": 1 << 18,
             }

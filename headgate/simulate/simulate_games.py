@@ -13,7 +13,7 @@ from headgate.simulate.destination import Destination
 from headgate.simulate.games import Game, games
 from headgate.simulate.make_records import RecordMaker, register_versions
 
-_PORTION = 50_000
+_PORTION = 200_000
 
 
 @dataclass(frozen=True)
