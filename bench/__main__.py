@@ -32,6 +32,8 @@ def main() -> None:
     services = up(folder / "services", say=out.print)
     try:
         spark = spark_session("bench")
+        out.print("Warming up: the compiler of the JVM takes a while to know the code")
+        land(produce(services, 20, 3, 2 * arguments.batch), folder, arguments.batch)
         data: dict[int, Data] = {}
         landed: list[Landing] = []
         for tables in arguments.tables:

@@ -27,7 +27,7 @@ from headgate.run.session import spark_session
 from headgate.run.stop_signal import StopSignal
 from headgate.source.delta_table import stream_table
 from headgate.source.kafka import records_between, stream_topics, text
-from headgate.source.kafka_client import require_topics
+from headgate.source.kafka_client import Behind, require_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,6 +78,7 @@ class _Run:
             pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze
         )
         self.envelope = open_envelope(pipeline.envelope)
+        self.behind: Behind | None = None
         self.landed: list[BatchLanded] = []
         self.failure: BaseException | None = None
         self._listener = listener
@@ -90,6 +91,7 @@ class _Run:
         found = self._resume(progress, staged)
         if isinstance(self.pipeline.source, Kafka):
             require_topics(self.pipeline.source)
+            self.behind = Behind(self.pipeline.source)
         settings = {key: text(value) for key, value in self.pipeline.spark.items()}
         spark = spark_session(self.pipeline.name, settings)
         lander = self._lander(spark, progress, found)
@@ -203,8 +205,9 @@ class _Run:
                 assert query_id is not None
                 self.ledger.start(query_id, found.first_version)
             start, end = self.checkpoint.start_of(batch), self.checkpoint.offsets(batch)
-            rows = records_between(start, end) if isinstance(self.pipeline.source, Kafka) else None
-            lander.land(Extent(batch, start, end), _stage_with(frame, rows))
+            rows = records_between(start, end) if self.behind else None
+            lag = self.behind.records(end) if self.behind and end else None
+            lander.land(Extent(batch, start, end, lag), _stage_with(frame, rows))
         except BaseException as error:
             self.failure = error
             raise
@@ -212,13 +215,15 @@ class _Run:
     def _watch(self, query: StreamingQuery) -> None:
         """Wait for the end; on a stop, let the batch that runs come to its own end first."""
         try:
+            was_idle = False
             while not query.awaitTermination(_LOOK_EVERY):  # type: ignore[arg-type]
                 idle = not query.status["isTriggerActive"] and not query.status["isDataAvailable"]
                 if self.stop.asked and idle:
                     query.stop()
                     return
-                if idle:
+                if idle and not was_idle:
                     self._tell(Idle())
+                was_idle = idle
         except Exception as error:
             if isinstance(self.failure, _Stopping):
                 return

@@ -78,9 +78,9 @@ class KafkaDestination:
             poll(0)
 
     def flush(self) -> None:
-        self._producer.flush(60)
-        if self._failed:
-            raise SourceError("source-missing", f"{self._failed} records were not taken")
+        left = self._producer.flush(60) + self._failed
+        if left:
+            raise SourceError("source-missing", f"the broker did not take {left} records")
 
     def _delivered(self, error: object, _: object) -> None:
         self._failed += error is not None

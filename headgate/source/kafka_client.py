@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from headgate.errors import SourceError
 from headgate.pipeline import Kafka
 from headgate.source.kafka import text
+
+_AT_ONCE = 5.0
 
 
 def client_settings(source: Kafka) -> dict[str, Any]:
@@ -50,6 +53,32 @@ def topics_found(source: Kafka, seconds: float = 10) -> dict[str, int]:
     else:
         wanted = [name for name in source.topics if name in known]
     return {name: len(known[name].partitions) for name in wanted}
+
+
+class Behind:
+    """How many records a topic has beyond some offsets; asked once a batch."""
+
+    def __init__(self, source: Kafka) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._admin = AdminClient(client_settings(source))
+
+    def records(self, offsets: Mapping[str, Mapping[str, int]]) -> int | None:
+        """None where the broker does not say so at once: nobody waits for a figure."""
+        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        asked = {
+            TopicPartition(topic, int(partition)): OffsetSpec.latest()
+            for topic, partitions in offsets.items()
+            for partition in partitions
+        }
+        read = sum(offset for partitions in offsets.values() for offset in partitions.values())
+        try:
+            newest = self._admin.list_offsets(asked, request_timeout=_AT_ONCE).values()
+            return max(0, sum(one.result(_AT_ONCE).offset for one in newest) - read)
+        except (KafkaException, TimeoutError, ValueError):
+            return None
 
 
 def require_topics(source: Kafka) -> None:
