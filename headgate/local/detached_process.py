@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import psutil
 
 _CLOCK_SLACK = 2.0
 _FRAME = re.compile(r"\s+(at \S+\(|\.\.\. \d+ )")
+_LOOK_EVERY = 0.02
 # A killed process goes when the disk it waits for has answered.
 _KILL_PATIENCE = 30.0
 
@@ -37,15 +40,11 @@ class DetachedProcess:
         """Ask it to end, end it after `patience` seconds; True if it was still running."""
         process = self._find()
         if process is not None:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 process.terminate()
-                try:
-                    process.wait(patience)
-                except psutil.TimeoutExpired:
+                if not self._is_gone_within(patience):
                     process.kill()
-                    process.wait(_KILL_PATIENCE)
-            except psutil.NoSuchProcess:
-                pass
+                    self._is_gone_within(_KILL_PATIENCE)
         _pid_file(self.folder, self.name).unlink(missing_ok=True)
         return process is not None
 
@@ -56,6 +55,15 @@ class DetachedProcess:
         written = self.log_file.read_text("utf-8", "replace").splitlines()
         telling = [line for line in written if line.strip() and not _FRAME.match(line)]
         return "\n".join(f"  {line}" for line in telling[-lines:])
+
+    def _is_gone_within(self, seconds: float) -> bool:
+        """A process that has ended but was not reaped by its parent counts as gone."""
+        deadline = time.monotonic() + seconds
+        while self._find() is not None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_EVERY)
+        return True
 
     def _find(self) -> psutil.Process | None:
         try:

@@ -66,17 +66,17 @@ class Behind:
     def records(self, offsets: Mapping[str, Mapping[str, int]]) -> int | None:
         """None where the broker does not say so at once: nobody waits for a figure."""
         from confluent_kafka import KafkaException, TopicPartition
-        from confluent_kafka.admin import OffsetSpec
+        from confluent_kafka.admin._listoffsets import OffsetSpec
 
         asked = {
-            TopicPartition(topic, int(partition)): OffsetSpec.latest()
+            TopicPartition(topic, int(partition)): OffsetSpec.latest()  # type: ignore[no-untyped-call]
             for topic, partitions in offsets.items()
             for partition in partitions
         }
         read = sum(offset for partitions in offsets.values() for offset in partitions.values())
         try:
             newest = self._admin.list_offsets(asked, request_timeout=_AT_ONCE).values()
-            return max(0, sum(one.result(_AT_ONCE).offset for one in newest) - read)
+            return max(0, sum(int(one.result(_AT_ONCE).offset) for one in newest) - read)
         except (KafkaException, TimeoutError, ValueError):
             return None
 
