@@ -45,17 +45,16 @@ class DeltaRsCommitter:
         self._writable: dict[str, bool] = {}
         self._opened: dict[str, DeltaTable] = {}
         """Kept between batches: to bring a table up to date is quicker than to open it."""
-        self._just_read: dict[str, DeltaTable] = {}
+        self._just_read: dict[str, tuple[DeltaTable | None, pa.Schema]] = {}
         """Up to date, for the commit that follows."""
 
     def state(self, table: str, app: str) -> TableState | None:
         opened = self._newest(table)
         if opened is None:
             return None
-        self._just_read[table] = opened
-        return TableState(
-            opened.version(), pa.schema(opened.schema()), opened.transaction_version(app)
-        )
+        schema = pa.schema(opened.schema())
+        self._just_read[table] = opened, schema
+        return TableState(opened.version(), schema, opened.transaction_version(app))
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return pa.schema(DeltaTable(str(self._lake / table), version=version).schema())
@@ -75,7 +74,8 @@ class DeltaRsCommitter:
         properties = CommitProperties(
             app_transactions=[Transaction(commit.mark.app, commit.mark.version)]
         )
-        table = self._just_read.pop(commit.table, None) or self._newest(commit.table)
+        read = self._just_read.pop(commit.table, None)
+        table, schema = self._read(commit.table) if read is None else read
         if table is None:
             create_table_with_add_actions(
                 str(self._lake / commit.table),
@@ -87,7 +87,7 @@ class DeltaRsCommitter:
                 commit_properties=properties,
             )
             return 0
-        if _types(pa.schema(table.schema())) != _types(commit.schema):
+        if schema is not commit.schema and _types(schema) != _types(commit.schema):
             write_deltalake(table, commit.schema.empty_table(), mode="append", schema_mode="merge")
         table.create_write_transaction(
             [*actions],
@@ -118,6 +118,10 @@ class DeltaRsCommitter:
             except DeltaError:
                 self._writable[table] = False
         return self._writable[table]
+
+    def _read(self, table: str) -> tuple[DeltaTable | None, pa.Schema]:
+        opened = self._newest(table)
+        return opened, pa.schema(opened.schema()) if opened else pa.schema([])
 
     def _newest(self, table: str) -> DeltaTable | None:
         opened = self._opened.get(table)
