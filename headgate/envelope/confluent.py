@@ -15,7 +15,8 @@ from headgate.envelope.message_index import BadIndex, read_message_index
 from headgate.envelope.opened import Group, MessageKey, Opened, Rejected, split_by
 from headgate.quarantine.reason import Reason
 from headgate.route.safe_name import is_nameable
-from headgate.schema.decoder import FIRST_MESSAGE, Decoders, Refusal
+from headgate.schema.decoder import FIRST_MESSAGE, Refusal
+from headgate.schema.decoders import Decoders
 from headgate.schema.registry import SchemaKey
 
 _HEADER = "__value_schema_id"

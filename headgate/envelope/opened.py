@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.quarantine.reason import Reason
-from headgate.schema.decoder import Decoders
+from headgate.schema.decoders import Decoders
 from headgate.schema.registry import SchemaKey
 
 MessageKey = tuple[SchemaKey, tuple[int, ...]]

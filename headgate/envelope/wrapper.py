@@ -14,7 +14,8 @@ from headgate.errors import PipelineFileError
 from headgate.quarantine.reason import Reason
 from headgate.route.safe_name import is_nameable
 from headgate.schema.compile_proto import compile_proto
-from headgate.schema.decoder import FIRST_MESSAGE, Decoders
+from headgate.schema.decoder import FIRST_MESSAGE
+from headgate.schema.decoders import Decoders
 from headgate.schema.fit import type_name
 from headgate.schema.protobuf import NoSuchMessage, ProtobufDecoder
 from headgate.schema.registry import RefusedSchema

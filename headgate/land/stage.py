@@ -21,7 +21,8 @@ from headgate.land.staging_plan import StagingPlan
 from headgate.land.write_parquet import write_parquet
 from headgate.quarantine.quarantined import quarantined
 from headgate.quarantine.reason import Reason
-from headgate.schema.decoder import Decoders, Refusal
+from headgate.schema.decoder import Refusal
+from headgate.schema.decoders import Decoders
 from headgate.schema.open_registry import open_registry
 from headgate.schema.origin import SOURCE_COLUMNS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.schema.decoder import Decoders
+from headgate.schema.decoders import Decoders
 from headgate.schema.registry import SchemaKey, SchemaText, UnknownSchema
 
 PROTO_ID, AVRO_ID, OTHER_ID = 7, 8, 9

@@ -8,7 +8,8 @@ import pytest
 
 from headgate.errors import RegistryUnavailable
 from headgate.quarantine.reason import Reason
-from headgate.schema.decoder import Decoders, Refusal
+from headgate.schema.decoder import Refusal
+from headgate.schema.decoders import Decoders
 from headgate.schema.registry import (
     LARGEST_SCHEMA,
     RefusedSchema,
