@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 
 from headgate.pipeline import Pipeline
+from headgate.route.table_names import TableNames
 
 
 class TableKind(StrEnum):
@@ -24,6 +24,5 @@ def kind_of(pipeline: Pipeline, table: str) -> TableKind:
 
 def silver_tables(pipeline: Pipeline) -> list[str]:
     """The silver tables that are in the lake, whatever the ledger says."""
-    own = {pipeline.bronze, pipeline.quarantine, pipeline.ledger}
-    logs = Path(pipeline.lake).glob(f"{pipeline.silver.replace('{route}', '*')}/_delta_log")
-    return sorted(log.parent.name for log in logs if log.parent.name not in own)
+    names = TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
+    return names.silver_in(pipeline.lake)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from headgate.route.safe_name import safe_name
 
@@ -30,3 +31,9 @@ class TableNames:
 
     def silver_for(self, route: str) -> str:
         return self.silver.replace("{route}", safe_name(route, self._reserved))
+
+    def silver_in(self, lake: str) -> list[str]:
+        """The silver tables that the lake has, whatever the ledger says."""
+        own = {self.bronze, self.quarantine, self.ledger}
+        logs = Path(lake).glob(f"{self.silver.replace('{route}', '*')}/_delta_log")
+        return sorted(log.parent.name for log in logs if log.parent.name not in own)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.envelope.open_envelope import open_envelope
@@ -127,25 +126,15 @@ class _Run:
                 progress,
                 staged.version if staged else None,
                 state,
-                sorted(self._silver_tables()),
+                self.names.silver_in(self.pipeline.lake),
                 self.options.replay,
             )
         except CheckpointError as error:
             error.where = str(self.checkpoint.folder)
             raise
 
-    def _silver_tables(self) -> set[str]:
-        """The silver tables that the lake has."""
-        before, after = self.names.silver.split("{route}")
-        own = {self.names.bronze, self.names.quarantine, self.names.ledger}
-        return {
-            log.parent.name
-            for log in Path(self.pipeline.lake).glob(f"{before}*{after}/_delta_log")
-            if log.parent.name not in own
-        }
-
     def _lander(self, spark: SparkSession, progress: Progress | None, found: Resume) -> BatchLander:
-        known = self._silver_tables()
+        known = set(self.names.silver_in(self.pipeline.lake))
         plan = StagingPlan(
             lake=self.pipeline.lake,
             names=self.names,

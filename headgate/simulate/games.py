@@ -13,15 +13,6 @@ _NAMES = _THIRTY.split()
 
 BASE_COLUMNS = ("game_name", "user_name", "event_timestamp", "is_connection_stable")
 
-WRAPPER = """syntax = "proto3";
-
-message wrapper {
-  optional string game_name = 1;
-  optional int32 schema_id = 2;
-  optional bytes payload = 3;
-}
-"""
-
 
 @dataclass(frozen=True)
 class Game:
