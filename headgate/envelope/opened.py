@@ -55,6 +55,10 @@ def split_by(codes: np.ndarray) -> list[np.ndarray]:
     """The positions of each distinct code, in order; one sort for all of them."""
     if not len(codes):
         return []
+    groups = pa.array(codes).dictionary_encode()
+    codes = groups.indices.to_numpy()
+    if len(groups.dictionary) < 1 << 16:
+        codes = codes.astype(np.uint16)  # numpy sorts these in linear time
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     starts = np.flatnonzero(np.diff(ordered)) + 1

@@ -102,10 +102,9 @@ class WrapperEnvelope:
         payloads = decoded.columns.column(self.payload)
         route_values = routes.dictionary.to_pylist()
         route_codes = routes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        id_values, id_codes = np.unique(
-            ids.fill_null(-1).to_numpy(zero_copy_only=False), return_inverse=True
-        )
-        decoders.fetch(int(one) for one in id_values if one >= 0)
+        known_ids = ids.fill_null(-1).dictionary_encode()
+        id_values, id_codes = known_ids.dictionary.to_pylist(), known_ids.indices.to_numpy()
+        decoders.fetch(one for one in id_values if one >= 0)
 
         missing_payload = payloads.is_null().to_numpy(zero_copy_only=False)
         codes = (route_codes.astype(np.int64) * len(id_values) + id_codes) * 2 + missing_payload
@@ -113,7 +112,7 @@ class WrapperEnvelope:
         for positions, payload in zip(parts, take_each(payloads, parts), strict=True):
             first = positions[0]
             route = route_values[route_codes[first]] if route_codes[first] >= 0 else None
-            schema_id = int(id_values[id_codes[first]])
+            schema_id = id_values[id_codes[first]]
             known_id = schema_id if schema_id >= 0 else None
             reason = _reason(route, known_id, bool(missing_payload[first]))
             if route is not None and reason is None:

@@ -64,14 +64,17 @@ def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         gathered.append(batch)
         size += batch.nbytes
         if size >= _LARGEST_PORTION:
-            yield _portion(gathered)
-            gathered, size = [], 0
+            yield _all_of(gathered)
+            size = 0
     if size:
-        yield _portion(gathered)
+        yield _all_of(gathered)
 
 
-def _portion(batches: list[pa.RecordBatch]) -> pa.Table:
-    return pa.Table.from_batches(batches).cast(SOURCE_COLUMNS).combine_chunks()
+def _all_of(gathered: list[pa.RecordBatch]) -> pa.Table:
+    """In one piece; the list is emptied, as memory should not hold everything twice."""
+    portion = pa.Table.from_batches(gathered).cast(SOURCE_COLUMNS).combine_chunks()
+    gathered.clear()
+    return portion
 
 
 def _stage_portion(
