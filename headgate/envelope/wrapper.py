@@ -16,9 +16,9 @@ from headgate.route.safe_name import is_nameable
 from headgate.schema.compile_proto import compile_proto
 from headgate.schema.decoder import FIRST_MESSAGE
 from headgate.schema.decoders import Decoders
-from headgate.schema.fit import type_name
 from headgate.schema.protobuf import NoSuchMessage, ProtobufDecoder
 from headgate.schema.registry import RefusedSchema
+from headgate.schema.type_names import type_name
 
 _DEFAULT_PROTO = """syntax = "proto3";
 message {message} {{

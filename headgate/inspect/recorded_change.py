@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from headgate.inspect.ledger_rows import LedgerRows
 from headgate.inspect.query_table import quoted
-from headgate.schema.change import SchemaChange
+from headgate.schema.change import change_of
 
 
 @dataclass(frozen=True)
@@ -50,22 +50,6 @@ def _recorded_change(row: Mapping[str, Any]) -> RecordedChange:
         change=kind,
         column=column,
         outcome=str(detail["outcome"]),
-        text=_text(kind, detail) or f"{kind} {column}",
+        text=str(change_of(detail) or f"{kind} {column}"),
         schema_ids=tuple(detail.get("schema_ids", ())),
     )
-
-
-def _text(kind: str, detail: Mapping[str, Any]) -> str | None:
-    """The change in its own words; None for a kind that a newer version wrote."""
-    for known in _kinds(SchemaChange):
-        if known.__name__ == kind:
-            names = {field.name for field in fields(known)}
-            if names <= detail.keys():
-                return str(known(**{name: detail[name] for name in names}))
-    return None
-
-
-def _kinds(kind: type[SchemaChange]) -> Iterator[type[SchemaChange]]:
-    yield kind
-    for narrower in kind.__subclasses__():
-        yield from _kinds(narrower)

@@ -16,8 +16,8 @@ from headgate.inspect.recorded_change import RecordedChange, recorded_changes
 from headgate.pipeline import Pipeline
 from headgate.pipeline.wording import nearest
 from headgate.route.table_names import TableNames
-from headgate.schema.fit import type_name
 from headgate.schema.origin import ORIGIN_COLUMNS
+from headgate.schema.type_names import type_name
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,9 @@ class EitherCommitter:
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return self._for(table).schema_at(table, version)
 
+    def can_rewrite(self, table: str, up_to: int) -> bool:
+        return self._for(table).can_rewrite(table, up_to)
+
     def commit(self, commit: Commit) -> int:
         return self._for(commit.table).commit(commit)
 

@@ -16,6 +16,8 @@ from deltalake.transaction import (
 )
 
 from headgate.land.committer import Commit, Mark, TableState
+from headgate.land.rewrite_files import rewrite_files
+from headgate.land.staged_file import StagedFile
 
 _WRITABLE_FEATURES = {
     "appendOnly",
@@ -59,18 +61,15 @@ class DeltaRsCommitter:
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return pa.schema(DeltaTable(str(self._lake / table), version=version).schema())
 
+    def can_rewrite(self, table: str, up_to: int) -> bool:
+        opened = self._newest(table)
+        if opened is None or opened.protocol().reader_features:
+            return False
+        sizes = pa.table(opened.get_add_actions()).column("size_bytes")
+        return sum(map(int, sizes.to_pylist())) <= up_to
+
     def commit(self, commit: Commit) -> int:
-        actions = [
-            AddAction(
-                path=file.path,
-                size=file.size,
-                partition_values=dict(file.partition or {}),
-                modification_time=int(time.time() * 1000),
-                data_change=True,
-                stats=file.statistics,
-            )
-            for file in commit.files
-        ]
+        actions = [_add(file) for file in commit.files]
         properties = CommitProperties(
             app_transactions=[Transaction(commit.mark.app, commit.mark.version)]
         )
@@ -87,12 +86,17 @@ class DeltaRsCommitter:
                 commit_properties=properties,
             )
             return 0
-        if schema is not commit.schema and _types(schema) != _types(commit.schema):
+        if commit.rewrite:
+            rewritten = rewrite_files(
+                str(self._lake), commit.table, pa.table(table.get_add_actions()), commit.schema
+            )
+            actions = [*(_add(file) for file in rewritten), *actions]
+        elif schema is not commit.schema and _types(schema) != _types(commit.schema):
             write_deltalake(table, commit.schema.empty_table(), mode="append", schema_mode="merge")
         table.create_write_transaction(
             [*actions],
-            "append",
-            table.schema(),
+            "overwrite" if commit.rewrite else "append",
+            Schema.from_arrow(commit.schema) if commit.rewrite else table.schema(),
             partition_by=list(commit.partition_by),
             commit_properties=properties,
             post_commithook_properties=_NO_CLEAN_UP,
@@ -138,6 +142,17 @@ class DeltaRsCommitter:
             return DeltaTable(str(self._lake / table))
         except TableNotFoundError:
             return None
+
+
+def _add(file: StagedFile) -> AddAction:
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values=dict(file.partition or {}),
+        modification_time=int(time.time() * 1000),
+        data_change=True,
+        stats=file.statistics,
+    )
 
 
 def _has_mark(log: str, mark: Mark) -> bool:

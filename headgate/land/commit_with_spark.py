@@ -16,6 +16,7 @@ from headgate.land.committer import Commit, TableState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 class SparkCommitter:
@@ -41,13 +42,18 @@ class SparkCommitter:
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return _arrow_schema(self._spark, str(self._lake / table), version)
 
+    def can_rewrite(self, table: str, up_to: int) -> bool:
+        path = str(self._lake / table).replace("`", "``")
+        detail = self._spark.sql(f"DESCRIBE DETAIL delta.`{path}`").head()
+        return detail is not None and int(detail["sizeInBytes"]) <= up_to
+
     def commit(self, commit: Commit) -> int:
         path = str(self._lake / commit.table)
+        rows = self._rows(commit)
         writer = (
-            self._rows(commit)
-            .write.format("delta")
-            .mode("append")
-            .option("mergeSchema", "true")
+            rows.write.format("delta")
+            .mode("overwrite" if commit.rewrite else "append")
+            .option("overwriteSchema" if commit.rewrite else "mergeSchema", "true")
             .option("txnAppId", commit.mark.app)
             .option("txnVersion", commit.mark.version)
         )
@@ -63,17 +69,38 @@ class SparkCommitter:
     def _rows(self, commit: Commit) -> DataFrame:
         """The staged rows with the table's columns, so that a commit without a column adds it."""
         from pyspark.sql import functions as F
-        from pyspark.sql.pandas.types import from_arrow_schema
 
-        wanted = from_arrow_schema(commit.schema)
-        empty = self._spark.createDataFrame([], wanted)
-        parts = [empty]
+        wanted = _spark_schema(commit.schema)
+        parts = [self._spark.createDataFrame([], wanted)]
+        if commit.rewrite:
+            before = self._spark.read.format("delta").load(str(self._lake / commit.table))
+            parts.append(before)
         for file in commit.files:
             frame = self._spark.read.parquet(str(self._lake / commit.table / file.path))
             for column, value in (file.partition or {}).items():
                 frame = frame.withColumn(column, F.lit(value))
             parts.append(frame)
-        return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
+        rows = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
+        # A union forgets what its columns remember.
+        return rows.select(
+            *(
+                F.col(f"`{field.name}`").alias(field.name, metadata=field.metadata)
+                for field in wanted
+            )
+        )
+
+
+def _spark_schema(schema: pa.Schema) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructField, StructType
+
+    types = from_arrow_schema(schema)
+    return StructType(
+        [
+            StructField(column.name, types[column.name].dataType, True, _decoded(column.metadata))
+            for column in schema
+        ]
+    )
 
 
 def _arrow_schema(spark: SparkSession, path: str, version: int) -> pa.Schema:
@@ -81,4 +108,10 @@ def _arrow_schema(spark: SparkSession, path: str, version: int) -> pa.Schema:
 
     rows = spark.read.format("delta").option("versionAsOf", version).load(path)
     schema = to_arrow_schema(rows.schema, timezone="UTC")
-    return pa.schema([field.remove_metadata() for field in schema])
+    return pa.schema(
+        [column.with_metadata(rows.schema[column.name].metadata or None) for column in schema]
+    )
+
+
+def _decoded(metadata: dict[bytes, bytes] | None) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in (metadata or {}).items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,6 +38,9 @@ class Commit:
     mark: Mark
     partition_by: tuple[str, ...] = ()
     description: str | None = None
+    rewrite: bool = False
+    """Whether columns have other types than before: then all rows are written anew, in this
+    commit too."""
 
 
 class Committer(Protocol):
@@ -52,10 +54,10 @@ class Committer(Protocol):
         """The columns that the table had at a version."""
         ...
 
+    def can_rewrite(self, table: str, up_to: int) -> bool:
+        """Whether the table is small enough, and plain enough, to be written anew."""
+        ...
+
     def commit(self, commit: Commit) -> int:
         """All of it or nothing; returns the table's new version. Does not look at marks."""
         ...
-
-
-def rows_of(files: Sequence[StagedFile]) -> int:
-    return sum(file.rows for file in files)

@@ -14,14 +14,17 @@ import pyarrow as pa
 
 from headgate.errors import CheckpointError
 from headgate.land.committer import Committer, Mark
+from headgate.land.contested_shapes import contested_shapes
 from headgate.land.event import BatchLanded, BatchSkipped, Listener, SchemaChanged, TableWaits
 from headgate.land.land_table import Before, TableLanded, TablePending, TableShape, land_table
 from headgate.land.ledger import Entry, Kind, Ledger, Pending
+from headgate.land.schema_history import SchemaHistory
 from headgate.land.staged_batch import StagedBatch, StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
+from headgate.land.withheld import Withheld, added_up
 from headgate.quarantine.quarantined import QUARANTINE
-from headgate.schema.change import CreateTable
+from headgate.schema.change import CreateTable, SameColumns
 from headgate.schema.origin import ORIGIN
 
 _SIDE_BY_SIDE = 16
@@ -55,6 +58,9 @@ class BatchLander:
     landed: int | None = None
     pending: tuple[Pending, ...] = ()
     known_tables: set[str] = field(default_factory=set)
+    history: SchemaHistory = field(default_factory=SchemaHistory)
+    _shapes: dict[str, pa.Schema] = field(default_factory=dict)
+    """The columns of tables that do not follow every schema, and of those that refit files."""
 
     def land(self, extent: Extent, stage: Stage) -> None:
         version = self.first_version + extent.batch
@@ -73,10 +79,11 @@ class BatchLander:
         staged = perf_counter()
         outcomes = self._commit(files, version, versions_before)
         committed = perf_counter()
-        self._complete(version, extent.batch, outcomes, extent)
+        withheld = self._withheld(files)
+        self._complete(version, extent.batch, outcomes, extent, withheld)
         event = _batch_landed(extent, outcomes, files, self.plan)
         ended = perf_counter()
-        self._tell(extent, outcomes)
+        self._tell(extent, outcomes, withheld)
         self.listener(event(ended - began, staged - began, committed - staged))
 
     def land_pending(self) -> None:
@@ -104,16 +111,33 @@ class BatchLander:
     def _stage(self, version: int, stage: Stage) -> list[StagedFile]:
         waiting = {one.file.table for one in self.pending}
         known = frozenset((self.known_tables | waiting) - self._own_tables)
-        plan = replace(self.plan, version=version, known_tables=known)
+        plan = replace(self.plan, version=version, known_tables=known, met=self.history.met)
+        plan = plan.with_shapes({**self._shapes, **self._strict_shapes(known)})
         files = stage(plan)
         new = sorted({file.table for file in files} - known - self._own_tables)
         crowded = any("too_many_tables" in (file.reasons or ()) for file in files)
+        again = plan
         if len(new) > plan.room or (crowded and len(new) < plan.room):
-            # Tasks chose their new tables without knowing of each other: choose for them.
+            again = again.limited_to(new)
+        if chosen := contested_shapes(files, plan):
+            again = again.with_shapes(chosen)
+        if again is not plan:
+            # Tasks chose new tables and their columns without knowing of each other: choose for
+            # them.
             for file in files:
                 Path(plan.lake, file.table, file.path).unlink()
-            files = stage(plan.limited_to(new))
+            files = stage(again)
         return files
+
+    def _strict_shapes(self, known: Iterable[str]) -> dict[str, pa.Schema]:
+        """The columns of all tables that do not follow every schema; they are read once a run."""
+        strict = [table for table in known if self.plan.contract.for_table(table).strict]
+        for table in strict:
+            if table not in self._shapes:
+                state = self.committer.state(table, self.ledger.app)
+                if state is not None:
+                    self._shapes[table] = state.schema
+        return {table: self._shapes[table] for table in strict if table in self._shapes}
 
     @property
     def _own_tables(self) -> set[str | None]:
@@ -142,6 +166,8 @@ class BatchLander:
                 by_table.get(table, ()),
                 waiting.get(table, ()),
                 mark,
+                self.history.of_table(table),
+                int(self.plan.contract.rewrite_up_to),
                 None if versions_before is None else Before(versions_before.get(table)),
             )
 
@@ -163,8 +189,9 @@ class BatchLander:
         batch: int,
         outcomes: Sequence[TableLanded | TablePending],
         extent: Extent | None = None,
+        withheld: Sequence[Withheld] = (),
     ) -> None:
-        entries = list(_entries(outcomes))
+        entries = list(_entries(outcomes, withheld))
         if extent is not None:
             rows = sum(entry.rows or 0 for entry in entries if entry.kind is Kind.TABLE)
             place = {"from": extent.start, "to": extent.end}
@@ -174,20 +201,52 @@ class BatchLander:
         self.pending = tuple(
             file for one in outcomes if isinstance(one, TablePending) for file in one.files
         )
-        landed = {one.table for one in outcomes if isinstance(one, TableLanded)}
-        self.known_tables |= landed - self._own_tables
+        for entry in entries:
+            if entry.kind is Kind.SCHEMA and entry.table is not None:
+                self.history.take(entry.table, entry.detail)
+        landed = [one for one in outcomes if isinstance(one, TableLanded)]
+        self.known_tables |= {one.table for one in landed} - self._own_tables
+        for one in landed:
+            if one.refitted or one.table in self._shapes:
+                self._shapes[one.table] = one.schema
 
-    def _tell(self, extent: Extent, outcomes: Iterable[TableLanded | TablePending]) -> None:
+    def _withheld(self, files: Iterable[StagedFile]) -> list[Withheld]:
+        """What the contract kept out, as far as it was not told of before."""
+        every = added_up(one for file in files for one in file.withheld)
+        return [
+            one
+            for one in every
+            if one.schema_id is None or one.schema_id not in self.history.of_table(one.table).met
+        ]
+
+    def _tell(
+        self,
+        extent: Extent,
+        outcomes: Iterable[TableLanded | TablePending],
+        withheld: Iterable[Withheld],
+    ) -> None:
+        for kept in withheld:
+            ids = () if kept.schema_id is None else (kept.schema_id,)
+            self.listener(SchemaChanged(extent.batch, kept.table, kept.change, ids))
         for one in outcomes:
             if isinstance(one, TablePending):
                 rows = sum(waiting.file.rows for waiting in one.files)
                 self.listener(TableWaits(extent.batch, one.table, rows, one.error))
                 continue
-            for change in one.changes:
-                self.listener(SchemaChanged(extent.batch, one.table, change, one.schema_ids))
+            for asked in one.changes:
+                if not isinstance(asked.change, SameColumns):
+                    self.listener(
+                        SchemaChanged(extent.batch, one.table, asked.change, asked.schema_ids)
+                    )
 
 
-def _entries(outcomes: Iterable[TableLanded | TablePending]) -> Iterable[Entry]:
+def _entries(
+    outcomes: Iterable[TableLanded | TablePending], withheld: Iterable[Withheld]
+) -> Iterable[Entry]:
+    for kept in withheld:
+        ids = [] if kept.schema_id is None else [kept.schema_id]
+        detail = {**kept.record, "schema_ids": ids, "rows": kept.rows}
+        yield Entry(Kind.SCHEMA, table=kept.table, rows=kept.rows, detail=detail)
     for one in outcomes:
         if isinstance(one, TablePending):
             for waiting in one.files:
@@ -208,8 +267,8 @@ def _entries(outcomes: Iterable[TableLanded | TablePending]) -> Iterable[Entry]:
             table_version=one.version,
             detail={"schema_ids": list(one.schema_ids)},
         )
-        for change in one.changes:
-            detail = {**change.as_record(), "schema_ids": list(one.schema_ids)}
+        for asked in one.changes:
+            detail = {**asked.change.as_record(), "schema_ids": list(asked.schema_ids)}
             yield Entry(Kind.SCHEMA, table=one.table, route=one.route, detail=detail)
 
 
@@ -225,7 +284,8 @@ def _batch_landed(
     reasons: Counter[str] = Counter()
     for file in files:
         reasons.update(file.reasons or {})
-    changes = [change for one in silver for change in one.changes]
+    asked = [one.change for table in silver for one in table.changes]
+    changes = [change for change in asked if not isinstance(change, SameColumns)]
     return lambda seconds, staging, committing: BatchLanded(
         batch=extent.batch,
         rows=sum(one.rows for one in silver),

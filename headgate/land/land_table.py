@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from headgate.errors import CheckpointError
 from headgate.land.committer import Commit, Committer, Mark, TableState
+from headgate.land.fit_files import Asked, Fitted, fit_files
 from headgate.land.ledger import Pending
 from headgate.land.refit_file import refit_file
+from headgate.land.schema_history import TableHistory
 from headgate.land.staged_file import StagedFile
-from headgate.schema.change import CreateTable, SchemaChange
-from headgate.schema.fit import Fit, fit
 
 _MOST_TRIES = 5
 
@@ -30,7 +30,11 @@ class TableLanded:
     files: int
     route: str | None
     schema_ids: tuple[int, ...]
-    changes: tuple[SchemaChange, ...]
+    changes: tuple[Asked, ...]
+    schema: pa.Schema
+    """Its columns now."""
+    refitted: bool
+    """Whether files had to be written again to fit."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,20 @@ def land_table(
     files: Sequence[StagedFile],
     waiting: Sequence[Pending],
     mark: Mark,
+    history: TableHistory,
+    rewrite_up_to: int,
     before: Before | None = None,
 ) -> TableLanded | TablePending:
     """Exactly once, whatever happened before: the table itself says which batches it has."""
     error = "no try was made"
+
+    def fitted(candidates: Sequence[StagedFile], columns: pa.Schema | None) -> Fitted:
+        first = shape.first_columns
+        one = fit_files(table, candidates, columns, first, history, may_widen=True)
+        if one.widened and columns is not None and not committer.can_rewrite(table, rewrite_up_to):
+            return fit_files(table, candidates, columns, first, history, may_widen=False)
+        return one
+
     # What changed is told from before the first try: a later one finds it half done.
     old: pa.Schema | None = None
     for attempt in range(_MOST_TRIES):
@@ -79,16 +93,16 @@ def land_table(
                 old = _schema_before(committer, table, state, before)
             if state is not None and state.marked is not None and state.marked >= mark.version:
                 _refuse_table_ahead(table, state.marked, files, mark)
-                return _landed(table, state.version, _fit_all(files, old, shape))
+                return _landed(table, state.version, fitted(files, old))
             late = [
                 one.file
                 for one in waiting
                 if state is None or state.marked is None or one.version > state.marked
             ]
-            now = _fit_all([*late, *files], state.schema if state else None, shape)
+            now = fitted([*late, *files], state.schema if state else None)
             version = _commit(committer, lake, table, shape, now, mark)
             usual = state is None if old is None else state is not None and state.schema is old
-            told = now if usual else _fit_all([*late, *files], old, shape)
+            told = now if usual else fitted([*late, *files], old)
             return _landed(table, version, told)
         except CheckpointError:
             raise
@@ -128,7 +142,7 @@ def _commit(
     route = fitted.route
     about = None if route is None or shape.partition_by else f"Records of route {route!r}"
     version = committer.commit(
-        Commit(table, fitted.schema, tuple(ready), mark, shape.partition_by, about)
+        Commit(table, fitted.schema, tuple(ready), mark, shape.partition_by, about, fitted.widened)
     )
     kept = {file.path for file in ready}
     for file in fitted.files:
@@ -137,39 +151,8 @@ def _commit(
     return version
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """Files, and how they fit into a table as it was."""
-
-    new_table: bool
-    schema: pa.Schema
-    """The table's columns afterwards."""
-    files: tuple[StagedFile, ...]
-    fits: tuple[Fit, ...]
-
-    @property
-    def route(self) -> str | None:
-        return self.files[0].route if self.files else None
-
-
-def _fit_all(files: Sequence[StagedFile], old: pa.Schema | None, shape: TableShape) -> Fitted:
-    """Older schemas first: where two of one batch disagree, the older one names the column."""
-    ordered = sorted(files, key=lambda one: (one.schema_ids[:1], one.path))
-    schema = pa.schema([]) if old is None else old
-    fits: list[Fit] = []
-    for file in ordered:
-        fits.append(fit(file.schema, schema))
-        schema = fits[-1].schema
-    schema = fit(shape.first_columns, schema).schema
-    return Fitted(old is None, schema, tuple(ordered), tuple(fits))
-
-
 def _landed(table: str, version: int, fitted: Fitted) -> TableLanded:
     files = fitted.files
-    changes = [change for one in fitted.fits for change in one.changes]
-    if fitted.new_table:
-        apart = [change for change in changes if change.outcome != "applied"]
-        changes = [CreateTable(table, len(fitted.schema)), *apart]
     return TableLanded(
         table,
         version,
@@ -177,8 +160,10 @@ def _landed(table: str, version: int, fitted: Fitted) -> TableLanded:
         bytes=sum(file.size for file in files),
         files=len(files),
         route=fitted.route,
-        schema_ids=tuple(sorted({one for file in files for one in file.schema_ids})),
-        changes=tuple(dict.fromkeys(changes)),
+        schema_ids=fitted.schema_ids,
+        changes=fitted.asked,
+        schema=fitted.schema,
+        refitted=not all(one.file_fits_as_it_is for one in fitted.fits),
     )
 
 

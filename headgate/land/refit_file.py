@@ -8,27 +8,26 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.land.file_statistics import file_statistics
 from headgate.land.staged_file import StagedFile
+from headgate.land.write_parquet import write_parquet
+from headgate.schema.conform import conformed
 from headgate.schema.fit import Fit
 
 
 def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
     """The same rows under the table's names and types, in a file of its own."""
-    old = Path(lake, file.table, file.path)
-    rows = pq.ParquetFile(old).read()
+    rows = pq.ParquetFile(Path(lake, file.table, file.path)).read()
     columns = [
-        rows.column(one.source).cast(one.type) if one.type else rows.column(one.source)
+        conformed(rows.column(one.source), one.type) if one.type else rows.column(one.source)
         for one in fitted.placed
     ]
     refitted = pa.table(columns, names=[one.target for one in fitted.placed])
-    path = file.path.removesuffix(".parquet") + "-fitted.parquet"
-    new = Path(lake, file.table, path)
-    pq.write_table(refitted, new, compression="zstd", store_schema=False)
+    name = file.path.removesuffix(".parquet") + "-fitted.parquet"
+    written = write_parquet(lake, file.table, name, refitted)
     return replace(
         file,
-        path=path,
-        size=new.stat().st_size,
-        statistics=file_statistics(refitted),
-        schema_bytes=refitted.schema.remove_metadata().serialize().to_pybytes(),
+        path=written.path,
+        size=written.size,
+        statistics=written.statistics,
+        schema_bytes=written.schema_bytes,
     )

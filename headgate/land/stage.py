@@ -16,17 +16,18 @@ from headgate import errors
 from headgate.envelope.opened import Group, Rejected
 from headgate.errors import HeadgateError
 from headgate.land.origins import Origins, Part, joined
+from headgate.land.stage_table import GroupOf, reject, stage_table, without_table
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
+from headgate.land.withheld import Withheld
 from headgate.land.write_parquet import write_parquet
+from headgate.pipeline import Mode
 from headgate.quarantine.quarantined import quarantined
 from headgate.quarantine.reason import Reason
 from headgate.schema.decoder import Refusal
 from headgate.schema.decoders import Decoders
 from headgate.schema.open_registry import open_registry
 from headgate.schema.origin import SOURCE_COLUMNS
-
-_Portion = tuple[Group, Origins]
 
 STAGED = pa.schema([pa.field("file", pa.string()), pa.field("error", pa.string())])
 STAGED_DDL = "file string, error string"
@@ -84,25 +85,29 @@ def _stage_portion(
     opened = plan.envelope.open(_rows_at(records, to_open), decoders)
     rejected += [replace(one, row=int(to_open[one.row])) for one in opened.rejected]
     origins = Origins.of(records, opened.groups, to_open)
-    by_table: dict[str, list[_Portion]] = defaultdict(list)
+    by_table: dict[str, list[GroupOf]] = defaultdict(list)
     for group, origin in zip(opened.groups, origins, strict=True):
         by_table[plan.names.silver_for(group.route)].append((group, origin))
+    withheld: list[Withheld] = []
     for table, groups in by_table.items():
         known = table in plan.known_tables or table in made
         decodable = [one for one in groups if _has_decoder(decoders, *one, rejected)]
-        if decodable and plan.may_write(table, made):
+        if decodable and not known and plan.contract.for_table(table).tables is not Mode.EVOLVE:
+            rejected += without_table(plan, table, decodable, decoders, withheld)
+        elif decodable and plan.may_write(table, made):
             known = True
             made.update({table} - plan.known_tables)
-            yield from _stage_table(plan, table, decodable, decoders, rejected)
+            yield from stage_table(plan, table, decodable, decoders, rejected, withheld)
         else:
             for group, origin in decodable:
                 detail = f"for table {table}"
-                rejected += _reject(group, origin, Reason.TOO_MANY_TABLES, detail)
+                rejected += reject(group, origin, Reason.TOO_MANY_TABLES, detail)
         # Routes that have no table are in quarantine only: they could be any number.
         if plan.names.bronze and known:
             yield _stage_bronze(plan, plan.names.bronze, groups)
     if rejected:
-        yield _stage_quarantine(plan, records, rejected)
+        staged = _stage_quarantine(plan, records, rejected)
+        yield replace(staged, withheld=tuple(withheld))
 
 
 def _has_decoder(
@@ -110,35 +115,11 @@ def _has_decoder(
 ) -> bool:
     decoder = decoders.decoder(*group.message)
     if isinstance(decoder, Refusal):
-        rejected += _reject(group, origin, decoder.reason, decoder.detail)
+        rejected += reject(group, origin, decoder.reason, decoder.detail)
     return not isinstance(decoder, Refusal)
 
 
-def _stage_table(
-    plan: StagingPlan,
-    table: str,
-    groups: list[_Portion],
-    decoders: Decoders,
-    rejected: list[Rejected],
-) -> Iterator[StagedFile]:
-    """One file for all schemas of a table, as long as they agree about types."""
-    parts: list[Part] = []
-    for group, origin in groups:
-        decoder = decoders.decoder(*group.message)
-        assert not isinstance(decoder, Refusal)
-        decoded = decoder.decode(group.payloads)
-        key = group.message[0]
-        for position, detail in decoded.bad.items():
-            row = int(origin.rows[position])
-            rejected.append(Rejected(row, Reason.PAYLOAD_UNDECODABLE, detail, group.route, key))
-        landing = origin.without(decoded.bad)
-        if len(landing.rows):
-            parts.append(Part(decoded.columns, landing, key))
-    for rows, ids in joined(parts):
-        yield write_parquet(plan, table, rows, route=groups[0][0].route, schema_ids=ids)
-
-
-def _stage_bronze(plan: StagingPlan, bronze: str, groups: list[_Portion]) -> StagedFile:
+def _stage_bronze(plan: StagingPlan, bronze: str, groups: list[GroupOf]) -> StagedFile:
     parts = [
         Part(pa.record_batch({"payload": group.payloads}), origin, group.message[0])
         for group, origin in groups
@@ -146,7 +127,13 @@ def _stage_bronze(plan: StagingPlan, bronze: str, groups: list[_Portion]) -> Sta
     ((rows, ids),) = joined(parts)
     route = groups[0][0].route
     return write_parquet(
-        plan, bronze, rows, route=route, schema_ids=ids, partition={"route": route}
+        plan.lake,
+        bronze,
+        plan.new_file(),
+        rows,
+        route=route,
+        schema_ids=ids,
+        partition={"route": route},
     )
 
 
@@ -154,7 +141,8 @@ def _stage_quarantine(plan: StagingPlan, records: pa.Table, rejected: list[Rejec
     at = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
     rows = quarantined(records, rejected, plan.version, at)
     reasons = Counter(one.reason.value for one in rejected)
-    return write_parquet(plan, plan.names.quarantine, rows, reasons=dict(reasons))
+    name = plan.new_file()
+    return write_parquet(plan.lake, plan.names.quarantine, name, rows, reasons=dict(reasons))
 
 
 def _set_aside(records: pa.Table, largest: int) -> tuple[np.ndarray, list[Rejected]]:
@@ -170,11 +158,6 @@ def _set_aside(records: pa.Table, largest: int) -> tuple[np.ndarray, list[Reject
 
 def _rows_at(records: pa.Table, rows: np.ndarray) -> pa.Table:
     return records if len(rows) == len(records) else records.take(pa.array(rows))
-
-
-def _reject(group: Group, origin: Origins, reason: Reason, detail: str) -> list[Rejected]:
-    key = group.message[0]
-    return [Rejected(int(row), reason, detail, group.route, key) for row in origin.rows]
 
 
 def staged_files(rows: Iterable[tuple[str | None, str | None]]) -> list[StagedFile]:

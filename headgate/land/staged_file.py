@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from headgate.land.withheld import Withheld
+
 
 @dataclass(frozen=True)
 class StagedFile:
@@ -28,18 +30,39 @@ class StagedFile:
     partition: Mapping[str, str] | None = None
     reasons: Mapping[str, int] | None = None
     """In quarantine: how many records for which reason."""
+    new_schemas: Mapping[str, str] | None = None
+    """Columns of the schemas that the table has not met before, by id."""
+    withheld: tuple[Withheld, ...] = ()
+    """What the contract kept out of this table, or of those whose records are in quarantine."""
 
     @property
     def schema(self) -> pa.Schema:
         return pa.ipc.read_schema(pa.py_buffer(self.schema_bytes))
 
+    @property
+    def met(self) -> dict[int, pa.Schema]:
+        """The new schemas by id, the oldest first."""
+        known = {int(one): _read(columns) for one, columns in (self.new_schemas or {}).items()}
+        return dict(sorted(known.items()))
+
     def to_json(self) -> str:
         schema = base64.b64encode(self.schema_bytes).decode()
-        return json.dumps({**vars(self), "schema_bytes": schema})
+        withheld = [vars(one) for one in self.withheld]
+        return json.dumps({**vars(self), "schema_bytes": schema, "withheld": withheld})
 
     @classmethod
     def from_json(cls, text: str) -> StagedFile:
         record: dict[str, Any] = json.loads(text)
         record["schema_bytes"] = base64.b64decode(record["schema_bytes"])
         record["schema_ids"] = tuple(record["schema_ids"])
+        record["withheld"] = tuple(Withheld(**one) for one in record.get("withheld", ()))
         return cls(**record)
+
+
+def written(schema: pa.Schema) -> str:
+    """Columns with what they remember, as text."""
+    return base64.b64encode(schema.serialize().to_pybytes()).decode()
+
+
+def _read(columns: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(columns)))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
 
 from headgate.envelope.opened import Envelope
-from headgate.pipeline import Registry
+from headgate.pipeline import Contract, Registry
 from headgate.route.table_names import TableNames
 
 
@@ -22,6 +25,11 @@ class StagingPlan:
     known_tables: frozenset[str]
     max_tables: int
     max_record_bytes: int
+    contract: Contract = field(default_factory=Contract)
+    shapes: Mapping[str, bytes] = field(default_factory=dict)
+    """The columns of tables that do not follow every schema, or that files had to be fitted to."""
+    met: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """The schemas that each table has met before."""
     only_tables: frozenset[str] | None = None
     """The tables that may be written, once it is known that not all can be."""
 
@@ -29,6 +37,17 @@ class StagingPlan:
     def room(self) -> int:
         """How many tables may still be made."""
         return max(0, self.max_tables - len(self.known_tables))
+
+    def shape(self, table: str) -> pa.Schema | None:
+        columns = self.shapes.get(table)
+        return None if columns is None else pa.ipc.read_schema(pa.py_buffer(columns))
+
+    def with_shapes(self, shapes: Mapping[str, pa.Schema]) -> StagingPlan:
+        written = {table: shape.serialize().to_pybytes() for table, shape in shapes.items()}
+        return replace(self, shapes={**self.shapes, **written})
+
+    def new_file(self) -> str:
+        return f"part-{self.version:09d}-{uuid.uuid4()}.parquet"
 
     def limited_to(self, new_tables: Sequence[str]) -> StagingPlan:
         return replace(self, only_tables=self.known_tables | frozenset(new_tables[: self.room]))

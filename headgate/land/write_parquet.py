@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from pyarrow.fs import LocalFileSystem
 
 from headgate.land.file_statistics import file_statistics
 from headgate.land.staged_file import StagedFile
-from headgate.land.staging_plan import StagingPlan
 from headgate.route.safe_name import safe_name
 
 _LOCAL = LocalFileSystem()
@@ -22,8 +20,9 @@ _LARGE = 20_000
 
 
 def write_parquet(
-    plan: StagingPlan,
+    lake: str,
     table: str,
+    name: str,
     rows: pa.Table,
     *,
     route: str | None = None,
@@ -31,10 +30,9 @@ def write_parquet(
     partition: Mapping[str, str] | None = None,
     reasons: Mapping[str, int] | None = None,
 ) -> StagedFile:
-    name = f"part-{plan.version:09d}-{uuid.uuid4()}.parquet"
     for column, value in (partition or {}).items():
         name = f"{column}={safe_name(value)}/{name}"
-    path = Path(plan.lake, table, name)
+    path = Path(lake, table, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     large = rows.num_rows >= _LARGE
     pq.write_table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.pipeline.contract import Contract
+from headgate.pipeline.contract import Contract, Mode, Rules
 from headgate.pipeline.delta import Delta
 from headgate.pipeline.duration import Duration
 from headgate.pipeline.envelope import Confluent, Wrapper
@@ -24,8 +24,10 @@ __all__ = [
     "Finding",
     "InvalidPipeline",
     "Kafka",
+    "Mode",
     "Pipeline",
     "Registry",
+    "Rules",
     "Secret",
     "Security",
     "Size",

@@ -1,12 +1,101 @@
-"""What a change of schema does."""
+"""What a change of schema does, said once for all tables or by pattern for some."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from headgate.pipeline.declared import Declared
+from headgate.pipeline.finding import InvalidPipeline
+from headgate.pipeline.size import Size
+from headgate.pipeline.wording import did_you_mean, listed, shown
 
 
-class Contract(StrEnum):
-    """What a change of schema does to the table it lands in."""
+class Mode(StrEnum):
+    """What is done about something that a table does not have yet."""
 
     EVOLVE = "evolve"
-    """The table follows: new columns are added, types are widened, nothing is dropped."""
+    """The table follows."""
+    FREEZE = "freeze"
+    """The table stays, and every record of the schema that asked goes to the quarantine."""
+    DISCARD_ROW = "discard_row"
+    """The table stays, and records that carry such a value go to the quarantine."""
+    DISCARD_VALUE = "discard_value"
+    """The table stays, and records land without the value; the ledger counts them."""
+
+
+def _expand(written: object) -> object:
+    """`contract: freeze` is short for the same about tables, columns and types."""
+    if not isinstance(written, str):
+        return written
+    modes = [mode.value for mode in Mode]
+    if written not in modes:
+        hint = did_you_mean(written, modes) or f"it can be {listed(modes)}"
+        raise InvalidPipeline("bad-choice", f"cannot be {shown(written)}", hint)
+    return dict.fromkeys(("tables", "columns", "types"), written)
+
+
+class Rules(Declared):
+    """The contract of one table."""
+
+    tables: Mode = Mode.EVOLVE
+    """Whether a new route makes a table."""
+
+    columns: Mode = Mode.EVOLVE
+    """Whether a new field makes a column, or a field inside one."""
+
+    types: Mode = Mode.EVOLVE
+    """Whether a field of another type widens its column, or gets one of its own."""
+
+    @property
+    def strict(self) -> bool:
+        """Whether there is anything that the table does not follow."""
+        return (self.columns, self.types) != (Mode.EVOLVE, Mode.EVOLVE)
+
+
+class TableRules(Declared):
+    """What some tables have otherwise; what is left out is as for all."""
+
+    tables: Mode | None = None
+    """Whether a new route makes a table."""
+
+    columns: Mode | None = None
+    """Whether a new field makes a column, or a field inside one."""
+
+    types: Mode | None = None
+    """Whether a field of another type widens its column, or gets one of its own."""
+
+
+class Contract(Rules):
+    """What changes of schemas do.
+
+        Contract(columns="freeze", per_table={"silver_test_*": "evolve"})
+
+    A single word stands for tables, columns and types alike.
+    """
+
+    per_table: Mapping[str, Annotated[TableRules, BeforeValidator(_expand)]] = Field(
+        default_factory=dict, examples=[{"silver_chess*": "freeze"}]
+    )
+    """Other rules for the tables whose names match; of several patterns, the first that does."""
+
+    rewrite_up_to: Size = Size.parse("1 GB")
+    """The largest table that is rewritten to widen a column; beyond it, the larger values get a
+    column of their own."""
+
+    def for_table(self, table: str) -> Rules:
+        for pattern, own in self.per_table.items():
+            if fnmatchcase(table, pattern):
+                return Rules(
+                    tables=own.tables or self.tables,
+                    columns=own.columns or self.columns,
+                    types=own.types or self.types,
+                )
+        return Rules(tables=self.tables, columns=self.columns, types=self.types)
+
+
+ContractField = Annotated[Contract, BeforeValidator(_expand, json_schema_input_type=Contract | str)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import get_args
+from collections.abc import Iterator, Mapping
+from typing import get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -14,11 +14,15 @@ Path = tuple[str | int, ...]
 
 def models_at(path: Path, model: type[BaseModel]) -> list[type[BaseModel]]:
     """The models whose keys may stand under a path."""
-    models = [model]
+    models, any_key = [model], False
     for key in path:
+        if any_key:
+            any_key = False
+            continue
         fields = [each.model_fields[str(key)] for each in models if key in each.model_fields]
         models = [found for field in fields for found in _models_of(field)]
-    return models
+        any_key = any(get_origin(field.annotation) is Mapping for field in fields)
+    return [] if any_key else models
 
 
 def field_at(path: Path, model: type[BaseModel]) -> FieldInfo | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from headgate.pipeline.contract import Contract
+from headgate.pipeline.contract import Contract, ContractField
 from headgate.pipeline.declared import Declared
 from headgate.pipeline.duration import Duration
 from headgate.pipeline.envelope import Envelope
@@ -90,7 +90,7 @@ class Pipeline(Declared):
     ledger: TableName = "ledger"
     """The table that says what each batch did."""
 
-    contract: Contract = Contract.EVOLVE
+    contract: ContractField = Contract()
     """What a change of schema does."""
 
     max_tables: int = Field(default=2000, strict=True, gt=0)

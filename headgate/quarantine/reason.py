@@ -30,3 +30,6 @@ class Reason(StrEnum):
     SCHEMA_KIND_UNSUPPORTED = "schema_kind_unsupported", "The schema is neither Protobuf nor Avro."
     PAYLOAD_UNDECODABLE = "payload_undecodable", "The payload does not fit its own schema."
     TOO_MANY_TABLES = "too_many_tables", "A further table would pass `max_tables`."
+    CONTRACT_TABLES = "contract_tables", "The contract makes no table for the route."
+    CONTRACT_COLUMNS = "contract_columns", "The contract keeps a new column out of the table."
+    CONTRACT_TYPES = "contract_types", "The contract keeps a new type out of the table."

@@ -12,9 +12,10 @@ from headgate.land.checkpoint import Checkpoint
 from headgate.land.choose_committer import choose_committer
 from headgate.land.event import BatchLanded, Ended, Event, Idle, Listener, Started
 from headgate.land.land_batch import BatchLander, Extent, Stage
-from headgate.land.ledger import Ledger, Progress
+from headgate.land.ledger import Kind, Ledger, Progress
 from headgate.land.resume import CheckpointState, Resume, resume
 from headgate.land.run_lock import run_lock
+from headgate.land.schema_history import SchemaHistory
 from headgate.land.stage import STAGED_DDL, stage, staged_files
 from headgate.land.staged_batch import StagedBatch, StagedBatchNote
 from headgate.land.staged_file import StagedFile
@@ -144,6 +145,7 @@ class _Run:
             known_tables=frozenset(known),
             max_tables=self.pipeline.max_tables,
             max_record_bytes=int(self.pipeline.max_record_bytes),
+            contract=self.pipeline.contract,
         )
         return BatchLander(
             ledger=self.ledger,
@@ -155,6 +157,7 @@ class _Run:
             landed=progress.landed if progress else None,
             pending=progress.pending if progress else (),
             known_tables=known,
+            history=SchemaHistory.of(self.ledger.rows([Kind.SCHEMA])),
         )
 
     def _stream(self, spark: SparkSession, found: Resume) -> DataFrame:

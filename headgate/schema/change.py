@@ -2,27 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, ClassVar, Literal
+
+
+class Outcome(StrEnum):
+    """What became of a change that a schema asked for."""
+
+    APPLIED = "applied"
+    """The table has it."""
+    KEPT_APART = "kept apart"
+    """The values are in a column of their own; the one that was there is as it was."""
+    DISCARDED = "discarded"
+    """Rows land without the value; the ledger has how many."""
+    QUARANTINED = "quarantined"
+    """Records that carry such a value are in quarantine."""
+    REFUSED = "refused"
+    """All records of the schema are in quarantine."""
 
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """Something about a table's columns that a batch asked for."""
+    """Something that a schema asks of a table's columns."""
 
     column: str
     """Dotted path of the column."""
+    outcome: Outcome = field(default=Outcome.APPLIED, kw_only=True)
+    """By default, that where the contract says `evolve`."""
+
+    decided_by: ClassVar[Literal["tables", "columns", "types"] | None] = None
+    """The rule of the contract that decides; None for what asks nothing of the table."""
+    breaking: ClassVar[bool] = False
+    """Whether those who query the table should look at it, even where it is followed."""
 
     @property
     def kind(self) -> str:
         return type(self).__name__
 
-    @property
-    def outcome(self) -> str:
-        return "applied"
-
     def as_record(self) -> dict[str, Any]:
-        return {"change": self.kind, "outcome": self.outcome, **asdict(self)}
+        return {"change": self.kind, **asdict(self)}
 
     def __str__(self) -> str:
         return f"{self.kind} {self.column}"
@@ -34,6 +54,8 @@ class CreateTable(SchemaChange):
 
     columns: int
 
+    decided_by = "tables"
+
     def __str__(self) -> str:
         return f"new table with {self.columns} columns"
 
@@ -43,6 +65,8 @@ class AddColumn(SchemaChange):
     """A schema has a field that the table has no column for."""
 
     type: str
+
+    decided_by = "columns"
 
     def __str__(self) -> str:
         return f"+ {self.column} {self.type}"
@@ -54,19 +78,21 @@ class AddNestedField(AddColumn):
 
 
 @dataclass(frozen=True)
-class RetypeColumn(SchemaChange):
-    """A field has a type that the column cannot hold: its values go to a column of their own."""
+class RenameColumn(SchemaChange):
+    """A field has the number of another one, and a new name: its values go on in a new column.
+
+    Whether that is the same thing renamed or another thing with an old number, nobody can tell.
+    """
 
     was: str
     type: str
-    into: str
+    outcome: Outcome = field(default=Outcome.KEPT_APART, kw_only=True)
 
-    @property
-    def outcome(self) -> str:
-        return "kept apart"
+    decided_by = "columns"
+    breaking = True
 
     def __str__(self) -> str:
-        return f"{self.column} is {self.was}, {self.type} goes to {self.into}"
+        return f"{self.was} is called {self.column} from now on"
 
 
 @dataclass(frozen=True)
@@ -74,10 +100,97 @@ class CaseTwin(SchemaChange):
     """Two fields differ in upper and lower case only: the later one gets a name of its own."""
 
     into: str
+    outcome: Outcome = field(default=Outcome.KEPT_APART, kw_only=True)
 
-    @property
-    def outcome(self) -> str:
-        return "kept apart"
+    decided_by = "columns"
 
     def __str__(self) -> str:
         return f"{self.column} goes to {self.into}"
+
+
+@dataclass(frozen=True)
+class WidenType(SchemaChange):
+    """A field has a larger type of the same kind: the column gets it, and the table is rewritten.
+
+    Delta could note such a change without touching a file, but then delta-rs could no longer
+    write the table.
+    """
+
+    was: str
+    type: str
+
+    decided_by = "types"
+
+    def __str__(self) -> str:
+        return f"{self.column} grows from {self.was} to {self.type}"
+
+
+@dataclass(frozen=True)
+class NarrowType(SchemaChange):
+    """A field has a smaller type than its column, as older writers do: values are cast up."""
+
+    was: str
+    type: str
+
+    def __str__(self) -> str:
+        return f"{self.column} stays {self.was}, {self.type} values are cast up"
+
+
+@dataclass(frozen=True)
+class RetypeColumn(SchemaChange):
+    """A field has a type that the column cannot hold: its values go to a column of their own."""
+
+    was: str
+    type: str
+    into: str
+    outcome: Outcome = field(default=Outcome.KEPT_APART, kw_only=True)
+
+    decided_by = "types"
+    breaking = True
+
+    def __str__(self) -> str:
+        return f"{self.column} is {self.was}, {self.type} goes to {self.into}"
+
+
+@dataclass(frozen=True)
+class DropColumn(SchemaChange):
+    """The newest schema has no such field any more: the column stays, new rows have null."""
+
+    breaking = True
+
+    def __str__(self) -> str:
+        return f"{self.column} is no longer sent, and stays"
+
+
+@dataclass(frozen=True)
+class MakeOptional(SchemaChange):
+    """A field that was always there may be absent from now on: every column takes null."""
+
+    def __str__(self) -> str:
+        return f"{self.column} may be absent from now on"
+
+
+@dataclass(frozen=True)
+class SameColumns(SchemaChange):
+    """A schema that was not met before asks nothing of the table; `column` names the table."""
+
+    def __str__(self) -> str:
+        return "a schema with the same columns"
+
+
+def change_of(record: Mapping[str, Any]) -> SchemaChange | None:
+    """The change that a record tells of; None for a kind that a newer version wrote."""
+    for kind in kinds_of_change():
+        if kind.__name__ == record["change"]:
+            names = {one.name for one in fields(kind)}
+            if names <= record.keys():
+                told = {name: record[name] for name in names}
+                return kind(**{**told, "outcome": Outcome(record["outcome"])})
+    return None
+
+
+def kinds_of_change(kind: type[SchemaChange] = SchemaChange) -> Iterator[type[SchemaChange]]:
+    """Every kind that there is."""
+    for narrower in kind.__subclasses__():
+        yield narrower
+        yield from kinds_of_change(narrower)

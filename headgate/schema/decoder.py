@@ -27,6 +27,11 @@ class Decoder(Protocol):
     @property
     def record_name(self) -> str: ...
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, each with what is known of its field."""
+        ...
+
     def decode(self, payloads: pa.BinaryArray) -> Decoded: ...
 
 
@@ -36,3 +41,8 @@ class Refusal:
 
     reason: Reason
     detail: str
+
+
+def only_length(rows: int) -> pa.RecordBatch:
+    """A message without fields still is a record: no columns, but as many rows."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))

@@ -48,6 +48,9 @@ class FailingCommitter:
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return self.inner.schema_at(table, version)
 
+    def can_rewrite(self, table: str, up_to: int) -> bool:
+        return self.inner.can_rewrite(table, up_to)
+
     def commit(self, commit: Commit) -> int:
         table = commit.table
         if table in self.crashing_before:

@@ -15,12 +15,13 @@ from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.committer import Committer
 from headgate.land.event import Event
 from headgate.land.land_batch import BatchLander, Extent
-from headgate.land.ledger import Ledger
+from headgate.land.ledger import Kind, Ledger
+from headgate.land.schema_history import SchemaHistory
 from headgate.land.stage import stage, staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
-from headgate.pipeline import Registry
+from headgate.pipeline import Contract, Registry
 from headgate.route.table_names import TableNames
 from headgate.schema.origin import SOURCE_COLUMNS
 from headgate.schema.registry import SchemaText
@@ -91,6 +92,7 @@ class Pipeline:
         default_factory=lambda: TableNames("silver_{route}", "quarantine", "ledger")
     )
     max_tables: int = 100
+    contract: Contract = field(default_factory=Contract)
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -112,6 +114,7 @@ class Pipeline:
             known_tables=frozenset(),
             max_tables=self.max_tables,
             max_record_bytes=1 << 20,
+            contract=self.contract,
         )
 
     def run(self) -> BatchLander:
@@ -128,6 +131,7 @@ class Pipeline:
             landed=progress.landed if progress else None,
             pending=progress.pending if progress else (),
             known_tables={one for one in self.tables() if one.startswith("silver_")},
+            history=SchemaHistory.of(self.ledger.rows([Kind.SCHEMA])),
         )
         lander.land_pending()
         return lander

@@ -26,6 +26,9 @@ class OnlyToldOf:
     def schema_at(self, table: str, version: int) -> pa.Schema:
         raise AssertionError
 
+    def can_rewrite(self, table: str, up_to: int) -> bool:
+        raise AssertionError
+
     def commit(self, commit: Commit) -> int:
         self.asked.append(f"commit to {commit.table}")
         return 7

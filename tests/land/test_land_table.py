@@ -8,8 +8,10 @@ import pytest
 from headgate.errors import CheckpointError
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.committer import Mark
+from headgate.land.fit_files import Asked
 from headgate.land.land_table import TableLanded, TablePending, TableShape, land_table
 from headgate.land.ledger import Pending
+from headgate.land.schema_history import TableHistory
 from headgate.land.staged_file import StagedFile
 from headgate.schema.change import AddColumn, AddNestedField, CreateTable, RetypeColumn
 
@@ -29,6 +31,8 @@ class Chess:
     def __init__(self, lake: Path) -> None:
         self.lake = lake
         self.committer = FailingCommitter(DeltaRsCommitter(str(lake)))
+        self.history = TableHistory()
+        self.rewrite_up_to = 1 << 20
 
     def stage(self, rows: pa.Table, schema_id: int = 1) -> StagedFile:
         return staged(self.lake, "chess", rows, schema_ids=(schema_id,))
@@ -37,7 +41,17 @@ class Chess:
         self, version: int, *files: StagedFile, waiting: tuple[Pending, ...] = ()
     ) -> TableLanded | TablePending:
         mark = Mark("headgate:games", version)
-        return land_table(self.committer, str(self.lake), "chess", SHAPE, files, waiting, mark)
+        return land_table(
+            self.committer,
+            str(self.lake),
+            "chess",
+            SHAPE,
+            files,
+            waiting,
+            mark,
+            self.history,
+            self.rewrite_up_to,
+        )
 
     def landed(
         self, version: int, *files: StagedFile, waiting: tuple[Pending, ...] = ()
@@ -73,7 +87,9 @@ def test_new_table_has_its_first_columns(chess: Chess) -> None:
         files=1,
         route="chess",
         schema_ids=(1,),
-        changes=(CreateTable("chess", 2),),
+        changes=(Asked(CreateTable("chess", 2), (1,)),),
+        schema=pa.schema([("n", pa.int64()), ("_key", pa.binary())]),
+        refitted=False,
     )
     assert rows_in(chess.lake, "chess", "n") == [{"n": 1, "_key": None}, {"n": 2, "_key": None}]
 
@@ -88,7 +104,7 @@ def test_further_batch_is_appended(chess: Chess) -> None:
 def test_new_column_is_added(chess: Chess) -> None:
     chess.landed(0, chess.stage(numbers(1)))
     outcome = chess.landed(1, chess.stage(numbers(2).append_column("name", [["b"]]), 2))
-    assert outcome.changes == (AddColumn("name", "string"),)
+    assert outcome.changes == (Asked(AddColumn("name", "string"), (2,)),)
     assert outcome.schema_ids == (2,)
     assert [row["name"] for row in rows_in(chess.lake, "chess", "n")] == [None, "b"]
 
@@ -96,7 +112,7 @@ def test_new_column_is_added(chess: Chess) -> None:
 def test_new_field_inside_is_added(chess: Chess) -> None:
     chess.landed(0, chess.stage(numbers(1).append_column("p", [[{"x": 1}]])))
     outcome = chess.landed(1, chess.stage(numbers(2).append_column("p", [[{"x": 2, "y": 3}]]), 2))
-    assert outcome.changes == (AddNestedField("p.y", "long"),)
+    assert outcome.changes == (Asked(AddNestedField("p.y", "long"), (2,)),)
     assert [row["p"] for row in rows_in(chess.lake, "chess", "n")] == [
         {"x": 1, "y": None},
         {"x": 2, "y": 3},
@@ -115,8 +131,8 @@ def test_older_schema_of_a_batch_names_the_column(chess: Chess) -> None:
     older = chess.stage(numbers(1).append_column("c", [[5]]), schema_id=1)
     outcome = chess.landed(0, newer, older)
     assert outcome.changes == (
-        CreateTable("chess", 4),
-        RetypeColumn("c", "long", "string", "c__string"),
+        Asked(CreateTable("chess", 4), (1, 2)),
+        Asked(RetypeColumn("c", "long", "string", "c__string"), (2,)),
     )
     assert [(row["c"], row["c__string"]) for row in rows_in(chess.lake, "chess", "n")] == [
         (5, None),
@@ -247,7 +263,8 @@ def test_partitioned_table_is_partitioned(tmp_path: Path) -> None:
     for version, route in enumerate(["chess", "go"]):
         file = staged(tmp_path, "bronze", numbers(version), partition={"route": route})
         mark = Mark("headgate:games", version)
-        land_table(committer, str(tmp_path), "bronze", shape, [file], [], mark)
+        history = TableHistory()
+        land_table(committer, str(tmp_path), "bronze", shape, [file], [], mark, history, 0)
     assert rows_in(tmp_path, "bronze", "n") == [
         {"route": "chess", "n": 0},
         {"route": "go", "n": 1},

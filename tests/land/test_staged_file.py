@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headgate.land.committer import rows_of
 from headgate.land.staged_file import StagedFile
 
 from .staged import staged
@@ -39,7 +38,3 @@ def test_file_travels_as_json() -> None:
 def test_file_with_nothing_but_the_needed_travels_too(tmp_path: Path) -> None:
     file = staged(tmp_path, "chess", {"n": [1]}, schema_ids=())
     assert StagedFile.from_json(file.to_json()) == file
-
-
-def test_rows_are_counted_over_files(tmp_path: Path) -> None:
-    assert rows_of([staged(tmp_path, "chess", {"n": [1] * count}) for count in (1, 2)]) == 3

@@ -194,7 +194,21 @@ BROKEN = {
     "quarantine named as the ledger": (
         END, f"{END}quarantine: ledger\n", "bad-value", 10, "name of `ledger`",
     ),
-    "unknown contract": (END, f"{END}contract: freeze\n", "bad-choice", 10, "`evolve`"),
+    "unknown contract": (END, f"{END}contract: frozen\n", "bad-choice", 10, "`freeze`"),
+    "unknown rule": (
+        END,
+        f"{END}contract: {{columns: evlove}}\n",
+        "bad-choice",
+        10,
+        "`evolve`",
+    ),
+    "unknown rule for a table": (
+        END,
+        f"{END}contract:\n  per_table:\n    silver_a*: {{colums: freeze}}\n",
+        "unknown-key",
+        12,
+        "`columns`",
+    ),
     "mistyped commit": (END, f"{END}commit: deltars\n", "bad-choice", 10, "`delta-rs`?"),
     "trigger without a unit": (END, f"{END}trigger: 10\n", "wrong-type", 10, "`10s`"),
     "trigger with an unknown unit": (END, f"{END}trigger: 3 moons\n", "bad-value", 10, "duration"),

@@ -5,9 +5,24 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headgate.pipeline import Mode, Rules
 from headgate.route.safe_name import column_twin
-from headgate.schema.change import AddColumn, AddNestedField, CaseTwin, RetypeColumn, SchemaChange
-from headgate.schema.fit import Placed, fit, type_name, type_word
+from headgate.schema.change import (
+    AddColumn,
+    AddNestedField,
+    CaseTwin,
+    MakeOptional,
+    NarrowType,
+    Outcome,
+    RenameColumn,
+    RetypeColumn,
+    SchemaChange,
+    WidenType,
+)
+from headgate.schema.field_facts import apart_from, number_of, with_facts
+from headgate.schema.fit import Placed, fit
+from headgate.schema.type_names import type_name, type_word
+from headgate.schema.widening import widens
 
 EMPTY = pa.schema([])
 POINT = pa.struct([("x", pa.int32())])
@@ -80,8 +95,9 @@ def test_field_inside_is_added_inside(
     [
         (pa.int8(), pa.int64()),
         (pa.int32(), pa.int64()),
-        (pa.int32(), pa.float64()),
         (pa.float32(), pa.float64()),
+        (pa.decimal128(10, 2), pa.decimal128(14, 4)),
+        (pa.int64(), pa.decimal128(20, 0)),
         (pa.list_(pa.int32()), pa.list_(pa.int64())),
         (pa.map_(pa.int32(), pa.int32()), pa.map_(pa.int64(), pa.int64())),
         (pa.struct([("x", pa.int32())]), pa.struct([("x", pa.int64()), ("y", pa.string())])),
@@ -91,7 +107,7 @@ def test_field_inside_is_added_inside(
 def test_smaller_type_is_cast_up_to_the_tables(file: pa.DataType, table: pa.DataType) -> None:
     fitted = fit(schema(a=file), schema(a=table))
     assert fitted.schema == schema(a=table)
-    assert fitted.changes == ()
+    assert {type(change) for change in fitted.changes} == {NarrowType}
     assert fitted.placed == (Placed("a", "a", table),)
     assert not fitted.file_fits_as_it_is
 
@@ -100,12 +116,12 @@ def test_smaller_type_is_cast_up_to_the_tables(file: pa.DataType, table: pa.Data
     ("table", "file", "into"),
     [
         (pa.int32(), pa.string(), "a__string"),
-        (pa.int32(), pa.int64(), "a__long"),
         (pa.int64(), pa.float64(), "a__double"),
+        (pa.int32(), pa.float64(), "a__double"),
         (pa.string(), pa.binary(), "a__binary"),
         (pa.timestamp("us", "UTC"), pa.timestamp("us"), "a__timestamp_ntz"),
         (POINT, pa.int32(), "a__int"),
-        (pa.int32(), pa.decimal128(20, 0), f"a__{type_word(pa.decimal128(20, 0))}"),
+        (pa.int32(), pa.decimal128(9, 0), f"a__{type_word(pa.decimal128(9, 0))}"),
         (pa.int32(), POINT, f"a__{type_word(POINT)}"),
         (POINT, pa.struct([("X", pa.int32())]), f"a__{type_word(pa.struct([('X', pa.int32())]))}"),
         (pa.list_(pa.int32()), pa.list_(pa.string()), f"a__{type_word(pa.list_(pa.string()))}"),
@@ -127,7 +143,7 @@ def test_case_twin_of_a_column_gets_a_name_of_its_own() -> None:
     twin = column_twin("userid")
     fitted = fit(schema(userid=pa.int32()), schema(userId=pa.int32()))
     assert fitted.schema == pa.schema([("userId", pa.int32()), (twin, pa.int32())])
-    assert fitted.changes == (CaseTwin("userid", twin), AddColumn(twin, "int"))
+    assert fitted.changes == (CaseTwin("userid", twin),)
     again = fit(schema(userid=pa.int32()), fitted.schema)
     assert (again.changes, again.placed) == ((), (Placed("userid", twin),))
 
@@ -140,7 +156,7 @@ def test_twins_of_one_file_are_both_placed() -> None:
 def test_made_up_names_do_not_run_into_names_of_fields() -> None:
     table = schema(a=pa.int32(), a__string=pa.int32())
     fitted = fit(schema(a=pa.string()), table)
-    assert fitted.placed == (Placed("a", "a__string__string"),)
+    assert fitted.placed == (Placed("a", column_twin("a__string")),)
 
     both = fit(schema(a=pa.string(), a__string=pa.string()), schema(a=pa.int32()))
     assert [one.target for one in both.placed] == ["a__string", column_twin("a__string")]
@@ -199,7 +215,7 @@ def holds(larger: pa.DataType, smaller: pa.DataType) -> bool:
         return pa.types.is_map(larger) and holds(larger.item_type, smaller.item_type)
     if pa.types.is_list(smaller):
         return pa.types.is_list(larger) and holds(larger.value_type, smaller.value_type)
-    return bool(larger.equals(smaller))
+    return bool(larger.equals(smaller)) or widens(smaller, larger)
 
 
 @given(st.lists(files, max_size=6))
@@ -224,15 +240,131 @@ def test_every_column_has_a_place_and_the_table_only_grows(sequence: list[pa.Sch
             _takes(after.field(one.target).type, file.field(one.source).type, one)
             for one in fitted.placed
         )
-        assert (after != table) == bool(fitted.changes)
+        asked = [change for change in fitted.changes if change.decided_by]
+        assert (after != table) == bool(asked)
 
         again = fit(file, after)
-        assert (again.schema, again.changes, again.placed) == (after, (), fitted.placed)
+        assert not [change for change in again.changes if change.decided_by]
+        assert (again.schema, again.placed) == (after, fitted.placed)
         table = after
 
 
 def _takes(column: pa.DataType, field: pa.DataType, placed: Placed) -> bool:
-    return holds(column, field) if placed.type is None else placed.type.equals(column)
+    return holds(column, field) and (placed.type is None or placed.type.equals(column))
+
+
+def numbered(name: str, number: int, required: bool = False) -> pa.Field:
+    return with_facts(pa.field(name, pa.int32()), number, required)
+
+
+def test_larger_type_of_the_same_kind_widens_the_column() -> None:
+    fitted = fit(schema(a=pa.int64(), b=POINT), schema(a=pa.int32(), b=POINT))
+    assert fitted.schema == schema(a=pa.int64(), b=POINT)
+    assert fitted.changes == (WidenType("a", "int", "long"),)
+    assert fitted.file_fits_as_it_is
+
+
+def test_type_inside_is_widened_inside() -> None:
+    fitted = fit(schema(p=pa.list_(pa.struct([("x", pa.int64())]))), schema(p=pa.list_(POINT)))
+    assert fitted.changes == (WidenType("p.element.x", "int", "long"),)
+
+
+def test_column_that_may_not_be_widened_gets_a_companion() -> None:
+    fitted = fit(schema(a=pa.int64()), schema(a=pa.int32()), may_widen=False)
+    assert fitted.changes == (RetypeColumn("a", "int", "long", "a__long"),)
+    # Later on it might be widened; but the values have their place.
+    assert fit(schema(a=pa.int64()), fitted.schema).placed == (Placed("a", "a__long"),)
+
+
+def test_field_with_the_number_of_a_column_is_that_column_renamed() -> None:
+    table = pa.schema([numbered("points", 1), numbered("level", 2)])
+    file = pa.schema([numbered("score", 1), numbered("level", 2)])
+    fitted = fit(file, table)
+    assert fitted.changes == (RenameColumn("score", "points", "int"),)
+    assert fitted.changes[0].outcome is Outcome.KEPT_APART
+    assert fitted.schema.names == ["points", "level", "score"]
+
+
+def test_field_beside_the_column_of_its_number_is_new() -> None:
+    table = pa.schema([numbered("points", 1)])
+    fitted = fit(pa.schema([numbered("points", 3), numbered("score", 1)]), table)
+    assert fitted.changes == (AddColumn("score", "int"),)
+
+
+def test_required_field_that_may_now_be_absent_is_told() -> None:
+    table = pa.schema([numbered("points", 1, required=True)])
+    assert fit(pa.schema([numbered("points", 1)]), table).changes == (MakeOptional("points"),)
+    assert fit(pa.schema([numbered("points", 1, required=True)]), table).changes == ()
+
+
+def test_columns_remember_their_fields() -> None:
+    fitted = fit(pa.schema([numbered("a", 7, required=True)]), EMPTY)
+    again = fit(schema(a=pa.string()), fitted.schema).schema
+    assert number_of(again.field("a")) == 7
+    assert apart_from(again.field("a__string")) == "a"
+
+
+def test_struct_kept_apart_grows_in_its_place() -> None:
+    first = fit(schema(a=POINT), schema(a=pa.int32()))
+    second = fit(schema(a=POINT_Y), first.schema)
+    assert [one.target for one in second.placed] == [one.target for one in first.placed]
+    assert {type(change) for change in second.changes} == {AddNestedField}
+
+
+STRICT = {
+    Mode.FREEZE: Outcome.REFUSED,
+    Mode.DISCARD_ROW: Outcome.QUARANTINED,
+    Mode.DISCARD_VALUE: Outcome.DISCARDED,
+}
+
+
+@pytest.mark.parametrize("mode", STRICT, ids=str)
+def test_contract_about_columns_keeps_new_ones_out(mode: Mode) -> None:
+    table = schema(a=pa.int32(), p=POINT)
+    file = schema(a=pa.int64(), p=POINT_Y, A=pa.int32(), new=pa.string())
+    fitted = fit(file, table, Rules(columns=mode))
+    told = {type(change): change.outcome for change in fitted.changes}
+    assert told == {
+        WidenType: Outcome.APPLIED,
+        AddNestedField: STRICT[mode],
+        CaseTwin: STRICT[mode],
+        AddColumn: STRICT[mode],
+    }
+    assert fitted.schema == schema(a=pa.int64(), p=POINT)
+    assert fitted.placed == (Placed("a", "a"), Placed("p", "p", POINT))
+    assert len(fitted.withheld) == 3
+
+
+@pytest.mark.parametrize("mode", STRICT, ids=str)
+def test_contract_about_types_keeps_new_ones_out(mode: Mode) -> None:
+    table = schema(a=pa.int32(), b=pa.int32(), p=POINT)
+    file = schema(a=pa.int64(), b=pa.string(), p=pa.struct([("x", pa.string())]), c=pa.int32())
+    fitted = fit(file, table, Rules(types=mode))
+    assert fitted.schema == schema(a=pa.int32(), b=pa.int32(), p=POINT, c=pa.int32())
+    told = {change.column: change.outcome for change in fitted.changes}
+    assert told == {
+        "a": STRICT[mode],
+        "b": STRICT[mode],
+        "p.x": STRICT[mode],
+        "c": Outcome.APPLIED,
+    }
+
+
+def test_contract_is_kept_where_the_table_has_a_place_already() -> None:
+    grown = fit(schema(a=pa.string()), schema(a=pa.int32())).schema
+    fitted = fit(schema(a=pa.string()), grown, Rules(types=Mode.FREEZE))
+    assert (fitted.changes, fitted.placed) == ((), (Placed("a", "a__string"),))
+
+
+@given(st.lists(files, min_size=1, max_size=4), st.sampled_from(list(STRICT)))
+@settings(deadline=None)
+def test_frozen_table_never_changes(sequence: list[pa.Schema], mode: Mode) -> None:
+    first, *rest = sequence
+    table = fit(first, EMPTY).schema
+    for file in rest:
+        fitted = fit(file, table, Rules(columns=mode, types=mode))
+        assert fitted.schema == table
+        assert all(change.decided_by is None for change in fitted.changes) or fitted.withheld
 
 
 def test_change_is_a_value() -> None:

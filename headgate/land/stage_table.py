@@ -1,0 +1,112 @@
+"""The records of one table in a portion: decoded, admitted by the contract, written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from headgate.envelope.opened import Group, Rejected
+from headgate.land.admit import admit
+from headgate.land.origins import Origins, Part, joined
+from headgate.land.staged_file import StagedFile, written
+from headgate.land.staging_plan import StagingPlan
+from headgate.land.withheld import Withheld
+from headgate.land.write_parquet import write_parquet
+from headgate.quarantine.reason import Reason
+from headgate.schema.change import CreateTable, SchemaChange
+from headgate.schema.decoder import Decoder, Refusal
+from headgate.schema.decoders import Decoders
+from headgate.schema.fit import decided, fit
+from headgate.schema.registry import SchemaKey
+
+GroupOf = tuple[Group, Origins]
+"""Records of one schema, and where they came from."""
+
+
+def stage_table(
+    plan: StagingPlan,
+    table: str,
+    groups: Sequence[GroupOf],
+    decoders: Decoders,
+    rejected: list[Rejected],
+    withheld: list[Withheld],
+) -> Iterator[StagedFile]:
+    """One file for all schemas of a table, as long as they agree about types."""
+    rules = plan.contract.for_table(table)
+    shape = plan.shape(table)
+    parts: list[Part] = []
+    new_schemas: dict[str, str] = {}
+    stayed_out: list[Withheld] = []
+    for group, origin in sorted(groups, key=_age):
+        decoder, key = _decoder(decoders, group), group.message[0]
+        decoded = decoder.decode(group.payloads)
+        for position, detail in decoded.bad.items():
+            row = int(origin.rows[position])
+            rejected.append(Rejected(row, Reason.PAYLOAD_UNDECODABLE, detail, group.route, key))
+        landing, columns = origin.without(decoded.bad), decoded.columns
+        if shape is None and rules.strict:
+            shape = decoder.schema
+        if shape is not None:
+            admitted = admit(columns, fit(decoder.schema, shape, rules))
+            for position, change in admitted.kept_out.items():
+                reason, row = _reason(change), int(landing.rows[position])
+                rejected.append(Rejected(row, reason, str(change), group.route, key))
+            stayed_out += [
+                _withheld(table, key, change, rows) for change, rows in admitted.withheld
+            ]
+            landing, columns = landing.without(admitted.kept_out), admitted.columns
+        if len(landing.rows):
+            parts.append(Part(columns, landing, key))
+            if isinstance(key, int) and key not in plan.met.get(table, ()):
+                new_schemas[str(key)] = written(decoder.schema)
+    route, files = groups[0][0].route, joined(parts)
+    for number, (rows, ids) in enumerate(files):
+        new = {key: schema for key, schema in new_schemas.items() if int(key) in ids}
+        file = write_parquet(plan.lake, table, plan.new_file(), rows, route=route, schema_ids=ids)
+        yield replace(file, new_schemas=new or None, withheld=() if number else tuple(stayed_out))
+    if not files:
+        withheld += stayed_out
+
+
+def without_table(
+    plan: StagingPlan,
+    table: str,
+    groups: Sequence[GroupOf],
+    decoders: Decoders,
+    withheld: list[Withheld],
+) -> list[Rejected]:
+    """All records of a route that may not have a table."""
+    rules = plan.contract.for_table(table)
+    rejected: list[Rejected] = []
+    for group, origin in groups:
+        columns = len(_decoder(decoders, group).schema)
+        change = decided(CreateTable(table, columns), rules)
+        withheld.append(_withheld(table, group.message[0], change, len(origin.rows)))
+        rejected += reject(group, origin, Reason.CONTRACT_TABLES, f"for table {table}")
+    return rejected
+
+
+def reject(group: Group, origin: Origins, reason: Reason, detail: str) -> list[Rejected]:
+    key = group.message[0]
+    return [Rejected(int(row), reason, detail, group.route, key) for row in origin.rows]
+
+
+def _decoder(decoders: Decoders, group: Group) -> Decoder:
+    decoder = decoders.decoder(*group.message)
+    assert not isinstance(decoder, Refusal)
+    return decoder
+
+
+def _age(one: GroupOf) -> tuple[bool, int, str]:
+    """Registries count their ids up."""
+    key = one[0].message[0]
+    return (False, key, "") if isinstance(key, int) else (True, 0, key)
+
+
+def _reason(change: SchemaChange) -> Reason:
+    return Reason.CONTRACT_TYPES if change.decided_by == "types" else Reason.CONTRACT_COLUMNS
+
+
+def _withheld(table: str, key: SchemaKey, change: SchemaChange, rows: int) -> Withheld:
+    schema_id = key if isinstance(key, int) else None
+    return Withheld(table, schema_id, change.as_record(), rows)
