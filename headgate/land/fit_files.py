@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headgate.land.schema_history import TableHistory
 from headgate.land.staged_file import StagedFile
+from headgate.pipeline import Rules
 from headgate.schema.change import (
     CreateTable,
     DropColumn,
@@ -59,19 +60,26 @@ def fit_files(
     old: pa.Schema | None,
     first_columns: pa.Schema,
     history: TableHistory,
+    rules: Rules,
     may_widen: bool,
 ) -> Fitted:
-    """Older schemas first: where two of one batch disagree, the older one names the column."""
+    """Older schemas first: where two of one batch disagree, the older one names the column.
+
+    The rules say what new schemas may do. The files themselves have passed them already, and
+    whatever they have finds its place.
+    """
     ordered = tuple(sorted(files, key=lambda one: (one.schema_ids[:1], one.path)))
     schema = pa.schema([]) if old is None else old
     asked: list[Asked] = []
     new = {key: columns for file in ordered for key, columns in file.met.items()}
     for key in sorted(new.keys() - history.met):
-        fitted = fit(new[key], schema, may_widen=may_widen)
-        changes = list(fitted.changes)
+        fitted = fit(new[key], schema, rules, may_widen)
+        changes = [one for one in fitted.changes if one not in fitted.withheld]
         if old is not None and history.is_newest(key):
             changes += _dropped(new[key], old, first_columns, history, changes)
-        asked += [Asked(change, (key,)) for change in changes or [SameColumns(table)]]
+        if not fitted.changes and not changes:
+            changes = [SameColumns(table)]
+        asked += [Asked(change, (key,)) for change in changes]
         schema = fitted.schema
     schemas = [file.schema for file in ordered]
     for file, columns in zip(ordered, schemas, strict=True):

@@ -13,18 +13,19 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.errors import CheckpointError
+from headgate.land.batch_outcome import BatchOutcome
 from headgate.land.committer import Committer, Mark
 from headgate.land.contested_shapes import contested_shapes
-from headgate.land.event import BatchLanded, BatchSkipped, Listener, SchemaChanged, TableWaits
+from headgate.land.event import BatchLanded, BatchSkipped, Listener
 from headgate.land.land_table import Before, TableLanded, TablePending, TableShape, land_table
 from headgate.land.ledger import Entry, Kind, Ledger, Pending
 from headgate.land.schema_history import SchemaHistory
 from headgate.land.staged_batch import StagedBatch, StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
-from headgate.land.withheld import Withheld, added_up
+from headgate.land.withheld import added_up
 from headgate.quarantine.quarantined import QUARANTINE
-from headgate.schema.change import CreateTable, SameColumns
+from headgate.schema.change import CreateTable
 from headgate.schema.origin import ORIGIN
 
 _SIDE_BY_SIDE = 16
@@ -77,22 +78,25 @@ class BatchLander:
         else:
             versions_before = self.ledger.table_versions()
         staged = perf_counter()
-        outcomes = self._commit(files, version, versions_before)
+        tables = self._commit(files, version, versions_before)
         committed = perf_counter()
-        withheld = self._withheld(files)
-        self._complete(version, extent.batch, outcomes, extent, withheld)
-        event = _batch_landed(extent, outcomes, files, self.plan)
+        withheld = added_up(one for file in files for one in file.withheld)
+        outcome = BatchOutcome(tables, withheld)
+        events = list(outcome.events(extent.batch, self.history))
+        self._complete(version, extent.batch, outcome, extent)
+        event = _batch_landed(extent, outcome, files, self._own_tables)
         ended = perf_counter()
-        self._tell(extent, outcomes, withheld)
+        for told in events:
+            self.listener(told)
         self.listener(event(ended - began, staged - began, committed - staged))
 
     def land_pending(self) -> None:
         """Try again what waits, without a batch: at the start of a run."""
         if not self.pending or self.landed is None:
             return
-        outcomes = self._commit([], self.landed)
-        if any(isinstance(one, TableLanded) for one in outcomes):
-            self._complete(self.landed, self.landed - self.first_version, outcomes)
+        outcome = BatchOutcome(self._commit([], self.landed))
+        if outcome.landed:
+            self._complete(self.landed, self.landed - self.first_version, outcome)
 
     def _staged_before(self, version: int, extent: Extent) -> list[StagedFile] | None:
         """The files of this batch, where it was staged whole and then not completed."""
@@ -167,7 +171,7 @@ class BatchLander:
                 waiting.get(table, ()),
                 mark,
                 self.history.of_table(table),
-                int(self.plan.contract.rewrite_up_to),
+                self.plan.contract,
                 None if versions_before is None else Before(versions_before.get(table)),
             )
 
@@ -184,108 +188,33 @@ class BatchLander:
         return TableShape(ORIGIN)
 
     def _complete(
-        self,
-        version: int,
-        batch: int,
-        outcomes: Sequence[TableLanded | TablePending],
-        extent: Extent | None = None,
-        withheld: Sequence[Withheld] = (),
+        self, version: int, batch: int, outcome: BatchOutcome, extent: Extent | None = None
     ) -> None:
-        entries = list(_entries(outcomes, withheld))
+        entries = list(outcome.entries(self.history))
         if extent is not None:
             rows = sum(entry.rows or 0 for entry in entries if entry.kind is Kind.TABLE)
             place = {"from": extent.start, "to": extent.end}
             entries.append(Entry(Kind.BATCH, rows=rows, detail=place))
         self.ledger.complete(version, batch, entries)
         self.landed = version
-        self.pending = tuple(
-            file for one in outcomes if isinstance(one, TablePending) for file in one.files
-        )
+        self.pending = outcome.pending
+        self.known_tables |= {one.table for one in outcome.landed} - self._own_tables
         for entry in entries:
             if entry.kind is Kind.SCHEMA and entry.table is not None:
                 self.history.take(entry.table, entry.detail)
-        landed = [one for one in outcomes if isinstance(one, TableLanded)]
-        self.known_tables |= {one.table for one in landed} - self._own_tables
-        for one in landed:
+        for one in outcome.landed:
             if one.refitted or one.table in self._shapes:
                 self._shapes[one.table] = one.schema
 
-    def _withheld(self, files: Iterable[StagedFile]) -> list[Withheld]:
-        """What the contract kept out, as far as it was not told of before."""
-        every = added_up(one for file in files for one in file.withheld)
-        return [
-            one
-            for one in every
-            if one.schema_id is None or one.schema_id not in self.history.of_table(one.table).met
-        ]
-
-    def _tell(
-        self,
-        extent: Extent,
-        outcomes: Iterable[TableLanded | TablePending],
-        withheld: Iterable[Withheld],
-    ) -> None:
-        for kept in withheld:
-            ids = () if kept.schema_id is None else (kept.schema_id,)
-            self.listener(SchemaChanged(extent.batch, kept.table, kept.change, ids))
-        for one in outcomes:
-            if isinstance(one, TablePending):
-                rows = sum(waiting.file.rows for waiting in one.files)
-                self.listener(TableWaits(extent.batch, one.table, rows, one.error))
-                continue
-            for asked in one.changes:
-                if not isinstance(asked.change, SameColumns):
-                    self.listener(
-                        SchemaChanged(extent.batch, one.table, asked.change, asked.schema_ids)
-                    )
-
-
-def _entries(
-    outcomes: Iterable[TableLanded | TablePending], withheld: Iterable[Withheld]
-) -> Iterable[Entry]:
-    for kept in withheld:
-        ids = [] if kept.schema_id is None else [kept.schema_id]
-        detail = {**kept.record, "schema_ids": ids, "rows": kept.rows}
-        yield Entry(Kind.SCHEMA, table=kept.table, rows=kept.rows, detail=detail)
-    for one in outcomes:
-        if isinstance(one, TablePending):
-            for waiting in one.files:
-                detail = {
-                    "version": waiting.version,
-                    "file": waiting.file.to_json(),
-                    "error": one.error[:1000],
-                }
-                yield Entry(Kind.PENDING, table=one.table, rows=waiting.file.rows, detail=detail)
-            continue
-        yield Entry(
-            Kind.TABLE,
-            table=one.table,
-            route=one.route,
-            rows=one.rows,
-            bytes=one.bytes,
-            files=one.files,
-            table_version=one.version,
-            detail={"schema_ids": list(one.schema_ids)},
-        )
-        for asked in one.changes:
-            detail = {**asked.change.as_record(), "schema_ids": list(asked.schema_ids)}
-            yield Entry(Kind.SCHEMA, table=one.table, route=one.route, detail=detail)
-
 
 def _batch_landed(
-    extent: Extent,
-    outcomes: Sequence[TableLanded | TablePending],
-    files: Sequence[StagedFile],
-    plan: StagingPlan,
+    extent: Extent, outcome: BatchOutcome, files: Sequence[StagedFile], own: set[str | None]
 ) -> Callable[[float, float, float], BatchLanded]:
-    landed = [one for one in outcomes if isinstance(one, TableLanded)]
-    own = (plan.names.quarantine, plan.names.bronze)
-    silver = [one for one in landed if one.table not in own]
+    silver = [one for one in outcome.landed if one.table not in own]
+    changes = outcome.changes({one.table for one in silver})
     reasons: Counter[str] = Counter()
     for file in files:
         reasons.update(file.reasons or {})
-    asked = [one.change for table in silver for one in table.changes]
-    changes = [change for change in asked if not isinstance(change, SameColumns)]
     return lambda seconds, staging, committing: BatchLanded(
         batch=extent.batch,
         rows=sum(one.rows for one in silver),
@@ -293,7 +222,7 @@ def _batch_landed(
         tables=len(silver),
         new_tables=sum(isinstance(change, CreateTable) for change in changes),
         changes=sum(not isinstance(change, CreateTable) for change in changes),
-        bytes=sum(one.bytes for one in landed),
+        bytes=sum(one.bytes for one in outcome.landed),
         seconds=seconds,
         staging_seconds=staging,
         commit_seconds=committing,

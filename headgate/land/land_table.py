@@ -15,6 +15,7 @@ from headgate.land.ledger import Pending
 from headgate.land.refit_file import refit_file
 from headgate.land.schema_history import TableHistory
 from headgate.land.staged_file import StagedFile
+from headgate.pipeline import Contract
 
 _MOST_TRIES = 5
 
@@ -71,18 +72,20 @@ def land_table(
     waiting: Sequence[Pending],
     mark: Mark,
     history: TableHistory,
-    rewrite_up_to: int,
+    contract: Contract,
     before: Before | None = None,
 ) -> TableLanded | TablePending:
     """Exactly once, whatever happened before: the table itself says which batches it has."""
     error = "no try was made"
 
     def fitted(candidates: Sequence[StagedFile], columns: pa.Schema | None) -> Fitted:
-        first = shape.first_columns
-        one = fit_files(table, candidates, columns, first, history, may_widen=True)
-        if one.widened and columns is not None and not committer.can_rewrite(table, rewrite_up_to):
-            return fit_files(table, candidates, columns, first, history, may_widen=False)
-        return one
+        first, rules = shape.first_columns, contract.for_table(table)
+        one = fit_files(table, candidates, columns, first, history, rules, may_widen=True)
+        if not one.widened or columns is None:
+            return one
+        if committer.can_rewrite(table, int(contract.rewrite_up_to)):
+            return one
+        return fit_files(table, candidates, columns, first, history, rules, may_widen=False)
 
     # What changed is told from before the first try: a later one finds it half done.
     old: pa.Schema | None = None

@@ -108,5 +108,4 @@ def _reason(change: SchemaChange) -> Reason:
 
 
 def _withheld(table: str, key: SchemaKey, change: SchemaChange, rows: int) -> Withheld:
-    schema_id = key if isinstance(key, int) else None
-    return Withheld(table, schema_id, change.as_record(), rows)
+    return Withheld(table, (key,) if isinstance(key, int) else (), change.as_record(), rows)

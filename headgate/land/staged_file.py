@@ -55,7 +55,10 @@ class StagedFile:
         record: dict[str, Any] = json.loads(text)
         record["schema_bytes"] = base64.b64decode(record["schema_bytes"])
         record["schema_ids"] = tuple(record["schema_ids"])
-        record["withheld"] = tuple(Withheld(**one) for one in record.get("withheld", ()))
+        record["withheld"] = tuple(
+            Withheld(**{**one, "schema_ids": tuple(one["schema_ids"])})
+            for one in record.get("withheld", ())
+        )
         return cls(**record)
 
 

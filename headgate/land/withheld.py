@@ -14,7 +14,8 @@ class Withheld:
     """A change that a schema asked for in vain, and how many records had such a value."""
 
     table: str
-    schema_id: int | None
+    schema_ids: tuple[int, ...]
+    """The schema that asked, where it has a number."""
     record: Mapping[str, Any]
     """The change, as the ledger has it."""
     rows: int
@@ -28,9 +29,9 @@ class Withheld:
 
 def added_up(withheld: Iterable[Withheld]) -> list[Withheld]:
     """Each change once, with the records of all tasks."""
-    sums: dict[tuple[str, int | None, SchemaChange], Withheld] = {}
+    sums: dict[tuple[str, tuple[int, ...], SchemaChange], Withheld] = {}
     for one in withheld:
-        key = one.table, one.schema_id, one.change
+        key = one.table, one.schema_ids, one.change
         known = sums.get(key)
         sums[key] = replace(known, rows=known.rows + one.rows) if known else one
     return list(sums.values())

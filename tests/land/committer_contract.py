@@ -12,12 +12,42 @@ from deltalake import DeltaTable
 
 from headgate.land.committer import Commit, Committer, Mark
 from headgate.land.staged_file import StagedFile
+from headgate.schema.field_facts import (
+    apart_from,
+    is_required,
+    kept_apart,
+    number_of,
+    with_facts,
+)
 
 from .staged import rows_in, staged
 
 APP = "headgate:games"
 POINT = pa.struct([("x", pa.int32())])
 POINT_Y = pa.struct([("x", pa.int32()), ("y", pa.string())])
+
+
+WIDENED = {
+    "int": ((-(2**31), pa.int32()), (2**40, pa.int64())),
+    "float": ((0.5, pa.float32()), (1e300, pa.float64())),
+    "decimal": (
+        (Decimal("1.25"), pa.decimal128(5, 2)),
+        (Decimal("12345.6789"), pa.decimal128(9, 4)),
+    ),
+    "unsigned": ((2**63 - 1, pa.int64()), (Decimal(2**64 - 1), pa.decimal128(20, 0))),
+    "struct": (
+        ({"x": 1}, POINT),
+        ({"x": 2**40, "y": "b"}, pa.struct([("x", pa.int64()), ("y", pa.string())])),
+    ),
+    "list": (([1, None], pa.list_(pa.int32())), ([2**40], pa.list_(pa.int64()))),
+}
+"""Columns with a value and a type before and after they are widened."""
+
+
+def widened(number: int, after: bool) -> pa.Table:
+    chosen = {name: values[after] for name, values in WIDENED.items()}
+    columns = {name: pa.array([value], kind) for name, (value, kind) in chosen.items()}
+    return pa.table({"n": pa.array([number], pa.int64()), **columns})
 
 
 def commit(
@@ -197,3 +227,39 @@ class CommitterContract:
         state = committer.state("chess", APP)
         assert state is not None
         assert state.schema == rows.schema
+
+    def test_columns_are_widened_with_all_their_rows(
+        self, lake: Path, committer: Committer
+    ) -> None:
+        before, after = widened(1, after=False), widened(3, after=True)
+        commit(committer, 0, staged(lake, "chess", before))
+        commit(committer, 1, staged(lake, "chess", numbers(2)), schema=before.schema)
+        assert committer.can_rewrite("chess", 1 << 20)
+        larger = staged(lake, "chess", after)
+        committer.commit(Commit("chess", after.schema, (larger,), Mark(APP, 2), rewrite=True))
+        commit(committer, 3, staged(lake, "chess", numbers(4)), schema=after.schema)
+        state = committer.state("chess", APP)
+        assert state is not None
+        assert (state.marked, state.schema) == (3, after.schema)
+        first, second, third, fourth = rows_in(lake, "chess", "n")
+        assert first == {**before.to_pylist()[0], "struct": {"x": 1, "y": None}}
+        assert third == after.to_pylist()[0]
+        assert [second, fourth] == [{**dict.fromkeys(first), "n": number} for number in (2, 4)]
+
+    def test_large_table_is_not_rewritten(self, lake: Path, committer: Committer) -> None:
+        commit(committer, 0, staged(lake, "chess", numbers(1)))
+        assert not committer.can_rewrite("chess", 10)
+
+    def test_columns_remember_what_they_were_made_for(
+        self, lake: Path, committer: Committer
+    ) -> None:
+        number = with_facts(pa.field("n", pa.int64()), 7, required=True)
+        commit(committer, 0, staged(lake, "chess", numbers(1)), schema=pa.schema([number]))
+        apart = kept_apart(pa.field("n__string", pa.string()), "n")
+        both = pa.schema([number, apart])
+        commit(committer, 1, staged(lake, "chess", numbers(2)), schema=both)
+        state = committer.state("chess", APP)
+        assert state is not None
+        assert number_of(state.schema.field("n")) == 7
+        assert is_required(state.schema.field("n"))
+        assert apart_from(state.schema.field("n__string")) == "n"

@@ -35,9 +35,11 @@ SCHEMAS = [
     HEAD + "{ string n = 1; }",
     HEAD + "{ int32 n = 1; string Name = 2; }",
     "nonsense",
+    HEAD + "{ int64 n = 1; }",
 ]
-"""Ids 1 to 5: the first, a column more, another type, a case twin, one that does not compile."""
-PLAIN, WIDER, RETYPED, TWIN, BROKEN, UNKNOWN = 1, 2, 3, 4, 5, 6
+"""Ids 1 to 6: the first, a column more, another type, a case twin, one that does not compile, a
+larger type."""
+PLAIN, WIDER, RETYPED, TWIN, BROKEN, LARGER, UNKNOWN = 1, 2, 3, 4, 5, 6, 7
 
 
 def record(route: str | None, n: int, schema_id: int | None = PLAIN) -> bytes:

@@ -17,13 +17,24 @@ from headgate.route.table_names import TableNames
 from headgate.schema.registry import SchemaText
 
 from .failing_committer import Crash, CrashingLedger, FailingCommitter
-from .in_process import PLAIN, RETYPED, UNKNOWN, WIDER, Pipeline, extent, record, records, staged_by
+from .in_process import (
+    LARGER,
+    PLAIN,
+    RETYPED,
+    UNKNOWN,
+    WIDER,
+    Pipeline,
+    extent,
+    record,
+    records,
+    staged_by,
+)
 
 LEARNT = 'syntax = "proto3"; message event { int32 n = 1; double more = 9; }'
 NAMES = TableNames("silver_{route}", "quarantine", "ledger", "bronze")
 TABLES = ["silver_a", "silver_b", "quarantine", "bronze"]
 
-kinds = st.tuples(st.sampled_from("ab"), st.sampled_from([PLAIN, WIDER, RETYPED, UNKNOWN]))
+kinds = st.tuples(st.sampled_from("ab"), st.sampled_from([PLAIN, WIDER, RETYPED, LARGER, UNKNOWN]))
 tables = st.sets(st.sampled_from(TABLES), max_size=2)
 
 

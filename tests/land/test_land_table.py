@@ -13,6 +13,7 @@ from headgate.land.land_table import TableLanded, TablePending, TableShape, land
 from headgate.land.ledger import Pending
 from headgate.land.schema_history import TableHistory
 from headgate.land.staged_file import StagedFile
+from headgate.pipeline import Contract
 from headgate.schema.change import AddColumn, AddNestedField, CreateTable, RetypeColumn
 
 from .failing_committer import FailingCommitter
@@ -32,7 +33,7 @@ class Chess:
         self.lake = lake
         self.committer = FailingCommitter(DeltaRsCommitter(str(lake)))
         self.history = TableHistory()
-        self.rewrite_up_to = 1 << 20
+        self.contract = Contract()
 
     def stage(self, rows: pa.Table, schema_id: int = 1) -> StagedFile:
         return staged(self.lake, "chess", rows, schema_ids=(schema_id,))
@@ -50,7 +51,7 @@ class Chess:
             waiting,
             mark,
             self.history,
-            self.rewrite_up_to,
+            self.contract,
         )
 
     def landed(
@@ -264,7 +265,7 @@ def test_partitioned_table_is_partitioned(tmp_path: Path) -> None:
         file = staged(tmp_path, "bronze", numbers(version), partition={"route": route})
         mark = Mark("headgate:games", version)
         history = TableHistory()
-        land_table(committer, str(tmp_path), "bronze", shape, [file], [], mark, history, 0)
+        land_table(committer, str(tmp_path), "bronze", shape, [file], [], mark, history, Contract())
     assert rows_in(tmp_path, "bronze", "n") == [
         {"route": "chess", "n": 0},
         {"route": "go", "n": 1},

@@ -1,0 +1,99 @@
+"""What a batch did, for the ledger and for whoever listens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from headgate.land.event import Event, SchemaChanged, TableWaits
+from headgate.land.land_table import TableLanded, TablePending
+from headgate.land.ledger import Entry, Kind, Pending
+from headgate.land.schema_history import SchemaHistory
+from headgate.land.withheld import Withheld
+from headgate.schema.change import Outcome, SameColumns, SchemaChange
+
+
+@dataclass(frozen=True)
+class BatchOutcome:
+    """The tables of a batch, and what contracts kept out of them."""
+
+    tables: Sequence[TableLanded | TablePending]
+    withheld: Sequence[Withheld] = ()
+
+    @property
+    def landed(self) -> list[TableLanded]:
+        return [one for one in self.tables if isinstance(one, TableLanded)]
+
+    @property
+    def pending(self) -> tuple[Pending, ...]:
+        waiting = [one for one in self.tables if isinstance(one, TablePending)]
+        return tuple(file for one in waiting for file in one.files)
+
+    def changes(self, among: Collection[str]) -> list[SchemaChange]:
+        """What happened to the columns of these tables."""
+        mine = [table for table in self.landed if table.table in among]
+        asked = [one.change for table in mine for one in table.changes]
+        return [change for change in asked if not isinstance(change, SameColumns)]
+
+    def entries(self, history: SchemaHistory) -> Iterator[Entry]:
+        """Rows for the ledger: one a table, one a change, one a file that waits."""
+        for kept in self._news(history):
+            detail = {**kept.record, "schema_ids": list(kept.schema_ids), "rows": kept.rows}
+            yield Entry(Kind.SCHEMA, table=kept.table, rows=kept.rows, detail=detail)
+        for one in self.tables:
+            if isinstance(one, TablePending):
+                yield from _waiting(one)
+                continue
+            yield Entry(
+                Kind.TABLE,
+                table=one.table,
+                route=one.route,
+                rows=one.rows,
+                bytes=one.bytes,
+                files=one.files,
+                table_version=one.version,
+                detail={"schema_ids": list(one.schema_ids), **self._discarded(one.table)},
+            )
+            for asked in one.changes:
+                detail = {**asked.change.as_record(), "schema_ids": list(asked.schema_ids)}
+                yield Entry(Kind.SCHEMA, table=one.table, route=one.route, detail=detail)
+
+    def events(self, batch: int, history: SchemaHistory) -> Iterator[Event]:
+        """The same for listeners, but for what is not worth a word."""
+        for kept in self._news(history):
+            yield SchemaChanged(batch, kept.table, kept.change, kept.schema_ids)
+        for one in self.tables:
+            if isinstance(one, TablePending):
+                rows = sum(waiting.file.rows for waiting in one.files)
+                yield TableWaits(batch, one.table, rows, one.error)
+                continue
+            for asked in one.changes:
+                if not isinstance(asked.change, SameColumns):
+                    yield SchemaChanged(batch, one.table, asked.change, asked.schema_ids)
+
+    def _news(self, history: SchemaHistory) -> list[Withheld]:
+        """Each schema is told of once; how many records it cost is in the quarantine."""
+        return [
+            one
+            for one in self.withheld
+            if not history.of_table(one.table).met.issuperset(one.schema_ids or (-1,))
+        ]
+
+    def _discarded(self, table: str) -> dict[str, dict[str, int]]:
+        """Rows that landed without a value, by the value's column."""
+        counts: Counter[str] = Counter()
+        for one in self.withheld:
+            if one.table == table and one.change.outcome is Outcome.DISCARDED:
+                counts[one.change.column] += one.rows
+        return {"discarded": dict(counts)} if counts else {}
+
+
+def _waiting(table: TablePending) -> Iterator[Entry]:
+    for waiting in table.files:
+        detail = {
+            "version": waiting.version,
+            "file": waiting.file.to_json(),
+            "error": table.error[:1000],
+        }
+        yield Entry(Kind.PENDING, table=table.table, rows=waiting.file.rows, detail=detail)
