@@ -20,7 +20,7 @@ from headgate.schema.change import (
     WidenType,
 )
 from headgate.schema.field_facts import apart_from
-from headgate.schema.fit import Fit, fit
+from headgate.schema.fit import FOLLOW, Fit, fit
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,18 @@ def fit_files(
 ) -> Fitted:
     """Older schemas first: where two of one batch disagree, the older one names the column.
 
-    The rules say what new schemas may do. The files themselves have passed them already, and
-    whatever they have finds its place.
+    The rules say what schemas may do, but for the one that makes the table. The files themselves
+    have passed them already, and whatever they have finds its place.
     """
     ordered = tuple(sorted(files, key=lambda one: (one.schema_ids[:1], one.path)))
     schema = pa.schema([]) if old is None else old
     asked: list[Asked] = []
     new = {key: columns for file in ordered for key, columns in file.met.items()}
     for key in sorted(new.keys() - history.met):
-        fitted = fit(new[key], schema, rules, may_widen)
+        fitted = fit(new[key], schema, rules if len(schema) else FOLLOW, may_widen)
         changes = [one for one in fitted.changes if one not in fitted.withheld]
         if old is not None and history.is_newest(key):
-            changes += _dropped(new[key], old, first_columns, history, changes)
+            changes += _dropped(new[key], old, first_columns, history, fitted.changes)
         if not fitted.changes and not changes:
             changes = [SameColumns(table)]
         asked += [Asked(change, (key,)) for change in changes]

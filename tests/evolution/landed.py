@@ -1,0 +1,98 @@
+"""All cases landed in one lake: old records in the first batch, new ones in the second."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headgate.land.commit_with_delta_rs import DeltaRsCommitter
+from headgate.land.committer import Committer
+from headgate.land.ledger import Kind
+from headgate.pipeline import Contract, Mode
+from headgate.schema.change import Outcome
+from headgate.schema.origin import ORIGIN_COLUMNS
+from headgate.schema.registry import SchemaText
+from tests.evolution.cases import Case
+from tests.land.in_process import ENVELOPE, Pipeline, extent, records, staged_by
+
+_KEPT_APART = re.compile(r"(__(?:struct|array|map|decimal))_[a-z2-7]{10}$")
+_TWIN = re.compile(r"__[a-z2-7]{10}$")
+
+
+@dataclass
+class Landed:
+    """A lake with a table for each case."""
+
+    pipeline: Pipeline
+    cases: Sequence[Case]
+
+    @property
+    def lake(self) -> Path:
+        return self.pipeline.lake
+
+    def rows(self, case: Case) -> list[dict[str, Any]]:
+        return [row_of(row) for row in self.pipeline.rows(f"silver_{case.route}")]
+
+    def quarantined(self, case: Case) -> list[str]:
+        rows = self.pipeline.rows("quarantine")
+        return [row["reason"] for row in rows if row["route"] == case.route]
+
+    def told(self, case: Case) -> set[tuple[str, Outcome]]:
+        """What the ledger tells of the second batch."""
+        rows = self.pipeline.ledger.rows([Kind.SCHEMA], table=f"silver_{case.route}")
+        details = [json.loads(row["detail"]) for row in rows if row["batch"] == 1]
+        return {(one["change"], Outcome(one["outcome"])) for one in details}
+
+
+def land_cases(
+    folder: Path, cases: Sequence[Case], mode: Mode, committer: Committer | None = None
+) -> Landed:
+    rules = {"columns": mode, "types": mode}
+    new = [f"silver_{case.route}" for case in cases if case.before is None]
+    strict_tables = {table: {"tables": mode} for table in new}
+    pipeline = Pipeline(
+        folder, max_tables=1000, contract=Contract(**rules, per_table=strict_tables)
+    )
+    pipeline.committer = committer or DeltaRsCommitter(str(pipeline.lake))
+    schemas = pipeline.schemas
+
+    def wrapped(case: Case, which: Any, text: SchemaText) -> bytes:
+        schema_id = schemas.register(case.route, text)
+        message = ENVELOPE.decoder.message(
+            game_name=case.route, schema_id=schema_id, payload=case.payload(which)
+        )
+        return bytes(message.SerializeToString())
+
+    old = [wrapped(case, "old", case.before) for case in cases if case.before]
+    run = pipeline.run()
+    run.land(extent(0), staged_by(records(old)))
+    run.land(
+        extent(1),
+        staged_by(records([wrapped(case, "new", case.after) for case in cases], len(old))),
+    )
+    return Landed(pipeline, cases)
+
+
+def row_of(row: dict[str, Any]) -> dict[str, Any]:
+    """The message's own values, without nulls and without digests in names."""
+    named = {
+        _TWIN.sub("__", _KEPT_APART.sub(r"\1", name)): plain(value)
+        for name, value in row.items()
+        if name not in ORIGIN_COLUMNS
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def plain(value: Any) -> Any:
+    """A map as a dictionary, a struct without its nulls."""
+    if isinstance(value, list) and value and all(isinstance(one, tuple) for one in value):
+        return {key: plain(one) for key, one in value}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items() if one is not None}
+    return value
