@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.data import Data, produce
+from bench.decode import Decoding, decode_all
 from bench.landing import Landing, land
 from bench.peers import a_stream_per_game, a_write_per_game
-from headgate.local import down, up
+from headgate.local import down, fetch_jars, up
 from headgate.run.session import spark_session
 
 FAN_OUT = (1, 10, 50, 250, 1000)
@@ -31,7 +32,7 @@ def main() -> None:
     out = Console(width=120)
     services = up(folder / "services", say=out.print)
     try:
-        spark = spark_session("bench")
+        spark = _session(out)
         out.print("Warming up: the compiler of the JVM takes a while to know the code")
         land(produce(services, 20, 3, 2 * arguments.batch), folder, arguments.batch)
         data: dict[int, Data] = {}
@@ -45,9 +46,17 @@ def main() -> None:
         out.print(_landing_table(landed, data, arguments.batch))
         if not arguments.alone:
             out.print(_peer_table(spark, data, folder, out))
+            out.print(_decoding_table(decode_all(spark, out.print)))
     finally:
         down(folder / "services")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _session(out: Console) -> SparkSession:
+    """With Spark's own Avro reader, which only the comparison needs."""
+    jars = fetch_jars(["spark", "avro"], out.print)
+    paths = ",".join(str(path) for conf in jars.values() for path in conf)
+    return spark_session("bench", {"spark.jars": paths})
 
 
 def _arguments() -> argparse.Namespace:
@@ -117,6 +126,17 @@ def _peer_table(spark: SparkSession, data: dict[int, Data], folder: Path, out: C
             out.print(f"one stream per game, {streams} games")
             rate = a_stream_per_game(spark, data[source], folder, PEER_BATCH, streams)
             add("one stream per game", streams, source, rate * streams / source)
+    return table
+
+
+def _decoding_table(decoded: list[Decoding]) -> Table:
+    table = Table(title="Decoding alone: payloads to columns, on one core")
+    for heading in ("records", "way", "rows/s", "MB/s", "Headgate is"):
+        table.add_column(heading, justify="left" if heading in ("records", "way") else "right")
+    for one in decoded:
+        mine = next(each for each in decoded if each.records == one.records)
+        ratio = "" if one is mine else f"{mine.rate / one.rate:.1f} x"
+        table.add_row(one.records, one.way, f"{one.rate:,.0f}", f"{one.megabytes:,.0f}", ratio)
     return table
 
 
