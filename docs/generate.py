@@ -20,12 +20,14 @@ def pages() -> dict[str, str]:
         "errors.md": _errors(),
         "quarantine.md": _quarantine(),
         "tables.md": _tables(),
+        "evolution.md": _evolution(),
     }
 
 
 def _pipeline_file() -> str:
     from headgate.pipeline import (
         Confluent,
+        Contract,
         Delta,
         Kafka,
         Pipeline,
@@ -42,6 +44,7 @@ def _pipeline_file() -> str:
         ("`registry`", Registry),
         ("`envelope.wrapper`", Wrapper),
         ("`envelope.confluent`", Confluent),
+        ("`contract`", Contract),
     ]
     text = "# Pipeline file\n\nUnknown keys are errors. Relative paths are relative to the file.\n"
     for title, model in sections:
@@ -118,10 +121,94 @@ def _tables() -> str:
 
 
 def _columns(schema: pa.Schema) -> str:
-    from headgate.schema.fit import type_name
+    from headgate.schema.type_names import type_name
 
     rows = "".join(f"| `{field.name}` | {type_name(field.type)} |\n" for field in schema)
     return f"| column | type |\n|---|---|\n{rows}"
+
+
+def _evolution() -> str:
+    import yaml
+
+    cases = yaml.safe_load((Path(__file__).parent / "evolution" / "cases.yaml").read_text())
+    modes = ("evolve", "freeze", "discard_row", "discard_value")
+    head = ("a newer schema has", "Protobuf", "Avro", "asks", *(f"`{mode}`" for mode in modes))
+    text = (
+        "# The matrix of schema changes\n\n"
+        "What becomes of a record whose schema differs from its table, under each mode of the"
+        " [contract](pipeline-file.md). Written from [cases.yaml](../evolution/cases.yaml), which"
+        " the tests land record by record, with both committers; the stream is never restarted."
+        " [How schemas change](../concepts/evolution.md) says what the words mean.\n\n"
+        f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n"
+    )
+    for case in cases:
+        forms = {"Protobuf": case["protobuf"], "Avro": case["avro"]}
+        asked = {
+            form: list(dict.fromkeys(said.get("asks", case.get("asks"))))
+            for form, said in forms.items()
+        }
+        same = asked["Protobuf"] == asked["Avro"]
+        rows = ["Protobuf and Avro"] if same else list(forms)
+        for row in rows:
+            kinds = asked["Protobuf" if same else row]
+            carries = case.get("carries", True)
+            cells = [
+                case["change"] if row == rows[0] else "",
+                _change_of(case["protobuf"]) if row != "Avro" else "",
+                _change_of(case["avro"]) if row != "Protobuf" else "",
+                ", ".join(f"`{kind}`" for kind in kinds),
+                *(_outcome_under(mode, kinds, carries) for mode in modes),
+            ]
+            text += f"| {' | '.join(cells)} |\n"
+    return text
+
+
+def _change_of(said: dict[str, Any]) -> str:
+    after = _declared(said["after"])
+    if "before" not in said:
+        return f"`{after}`"
+    before = _declared(said["before"])
+    return f"`{before}` → `{after}`" if before != after else f"`{before}`"
+
+
+def _declared(schema: Any) -> str:
+    if isinstance(schema, str):
+        return schema.replace("|", "\\|")
+    return ", ".join(f"{name}: {_avro_type(kind)}" for name, kind in schema.items())
+
+
+def _avro_type(kind: Any) -> str:
+    if isinstance(kind, list):
+        return f"[{', '.join(map(_avro_type, kind))}]"
+    if not isinstance(kind, dict):
+        return str(kind)
+    match kind["type"]:
+        case "record":
+            fields = (f"{one['name']}: {_avro_type(one['type'])}" for one in kind["fields"])
+            return f"{kind['name']} {{{', '.join(fields)}}}"
+        case "array":
+            return f"array of {_avro_type(kind['items'])}"
+        case "map":
+            return f"map of {_avro_type(kind['values'])}"
+        case "enum":
+            return f"enum {'/'.join(kind['symbols'])}"
+    digits = f"({kind['precision']},{kind['scale']})" if "precision" in kind else ""
+    return f"{kind['logicalType']}{digits}"
+
+
+def _outcome_under(mode: str, kinds: list[str], carries: bool) -> str:
+    from headgate.pipeline import Mode, Rules
+    from headgate.schema.change import kinds_of_change
+    from headgate.schema.fit import outcome_of
+
+    rules = Rules(tables=Mode(mode), columns=Mode(mode), types=Mode(mode))
+    known = {kind.__name__: kind for kind in kinds_of_change()}
+    outcomes = [str(outcome_of(known[kind], rules)) for kind in kinds]
+    worst = max(dict.fromkeys(outcomes), key=_GRAVITY.index)
+    return f"{worst}; this one lands" if worst == "quarantined" and not carries else worst
+
+
+_GRAVITY = ["applied", "kept apart", "discarded", "quarantined", "refused"]
 
 
 def _one_line(text: str | None) -> str:

@@ -48,6 +48,8 @@ CODES: dict[str, str] = {
     "registry-unavailable": "The registry is down, slow or answers nonsense.",
     "registry-refused": "The registry refused the request.",
     "schema-unknown": "The registry does not know a schema id.",
+    "schema-refused": "A schema cannot be compiled or is too large.",
+    "schema-withheld": "A newest schema would not land as it is (`headgate plan --strict`).",
     # checkpoint and ledger
     "checkpoint-reset": "The ledger knows batches that the checkpoint does not know.",
     "checkpoint-foreign": "The checkpoint has progress that the lake's ledger knows nothing of.",
@@ -59,8 +61,11 @@ CODES: dict[str, str] = {
     "batch-failed": "A batch could not be landed; it is run again from the same place.",
     "table-pending": "A table could not be committed; its files wait for the next batch.",
     "table-unknown": "There is no such table in the lake.",
+    "name-unknown": "There is neither a table nor a subject of that name.",
     "lake-unreadable": "The lake or its ledger cannot be read.",
     "record-unknown": "There is no such record in quarantine.",
+    "quarantine-in-use": "Another replay or drop works on the same quarantine.",
+    "quarantine-unwritable": "Records could not be marked in the quarantine.",
 }
 
 

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 _GROUPS = {
     "Start": ("init", "demo", "up", "down"),
     "Land": ("simulate", "run"),
-    "Look": ("status", "tables", "schema", "quarantine"),
+    "Look": ("status", "tables", "schema", "plan", "quarantine"),
     "Mend": ("check", "doctor", "jars"),
 }
 

@@ -17,6 +17,7 @@ from headgate.cli.commands import (
     doctor,
     init,
     jars,
+    plan,
     quarantine,
     run,
     schema,
@@ -25,6 +26,7 @@ from headgate.cli.commands import (
     status,
     tables,
 )
+from headgate.cli.default_command import DefaultCommandGroup
 from headgate.cli.grouped_help import GroupedHelp, HelpfulGroup
 from headgate.cli.show_error import ShownError, show_errors, shown_errors
 from headgate.errors import HeadgateError
@@ -73,13 +75,14 @@ for command in (
     run.run,
     status.status,
     tables.tables,
-    schema.schema,
+    plan.plan,
     check.check,
     doctor.doctor,
     jars.jars,
 ):
     app.command()(command)
 app.add_typer(simulate.app, name="simulate", cls=HelpfulGroup, context_settings=_SETTINGS)
+app.add_typer(schema.app, name="schema", cls=DefaultCommandGroup, context_settings=_SETTINGS)
 app.add_typer(quarantine.app, name="quarantine", cls=HelpfulGroup, context_settings=_SETTINGS)
 
 

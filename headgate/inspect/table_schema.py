@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.errors import LandingError
 from headgate.inspect.ledger_rows import LedgerRows
+from headgate.inspect.own_tables import table_names
 from headgate.inspect.recorded_change import RecordedChange, recorded_changes
 from headgate.pipeline import Pipeline
 from headgate.pipeline.wording import nearest
-from headgate.route.table_names import TableNames
 from headgate.schema.origin import ORIGIN_COLUMNS
 from headgate.schema.type_names import type_name
 
@@ -50,8 +50,11 @@ def read_table_schema(pipeline: Pipeline, name: str) -> TableSchema:
         WHERE kind = 'table' GROUP BY "table"
         """
     )
-    table = _resolve(pipeline, name, [row["table"] for row in routes])
-    opened = _open(pipeline, table)
+    known = [row["table"] for row in routes]
+    table = find_table(pipeline, name, known)
+    if table is None:
+        raise _unknown(pipeline, name, known)
+    opened = open_table(pipeline, table)
     mine = next(row for row in routes if row["table"] == table)
     return TableSchema(
         table=table,
@@ -65,21 +68,20 @@ def read_table_schema(pipeline: Pipeline, name: str) -> TableSchema:
     )
 
 
-def _resolve(pipeline: Pipeline, name: str, known: Sequence[str]) -> str:
+def find_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str | None:
+    """The table of that name, or of that route."""
     if name in known:
         return name
-    names = TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
-    by_route = names.silver_for(name)
-    if by_route in known:
-        return by_route
-    meant = nearest(name, known) or nearest(by_route, known)
-    hint = f"did you mean `{meant}`?" if meant else "headgate tables lists them"
-    raise LandingError(
-        "table-unknown", f"nothing has landed in a table `{name}`", hint, where=pipeline.lake
-    )
+    by_route = table_names(pipeline).silver_for(name)
+    return by_route if by_route in known else None
 
 
-def _open(pipeline: Pipeline, table: str) -> DeltaTable:
+def nearest_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str | None:
+    """The table that a mistyped name or route may mean."""
+    return nearest(name, known) or nearest(table_names(pipeline).silver_for(name), known)
+
+
+def open_table(pipeline: Pipeline, table: str) -> DeltaTable:
     path = Path(pipeline.lake, table)
     try:
         return DeltaTable(str(path))
@@ -88,3 +90,10 @@ def _open(pipeline: Pipeline, table: str) -> DeltaTable:
     except (DeltaError, OSError) as error:
         message = f"table `{table}` cannot be read: {str(error).splitlines()[0]}"
     raise LandingError("lake-unreadable", message, "restore the table's folder", where=str(path))
+
+
+def _unknown(pipeline: Pipeline, name: str, known: Collection[str]) -> LandingError:
+    meant = nearest_table(pipeline, name, known)
+    hint = f"did you mean `{meant}`?" if meant else "headgate tables lists them"
+    message = f"nothing has landed in a table `{name}`"
+    return LandingError("table-unknown", message, hint, where=pipeline.lake)

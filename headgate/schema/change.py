@@ -105,7 +105,9 @@ class CaseTwin(SchemaChange):
     decided_by = "columns"
 
     def __str__(self) -> str:
-        return f"{self.column} goes to {self.into}"
+        if self.outcome is Outcome.KEPT_APART:
+            return f"{self.column} goes to {self.into}"
+        return f"{self.column} is there in other letters"
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,9 @@ class RetypeColumn(SchemaChange):
     breaking = True
 
     def __str__(self) -> str:
-        return f"{self.column} is {self.was}, {self.type} goes to {self.into}"
+        if self.outcome is Outcome.KEPT_APART:
+            return f"{self.column} is {self.was}, {self.type} goes to {self.into}"
+        return f"{self.column} is {self.was}, not {self.type}"
 
 
 @dataclass(frozen=True)

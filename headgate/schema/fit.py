@@ -73,12 +73,17 @@ class _Conflict(Exception):
     """A type inside a column that the column cannot hold."""
 
 
+def outcome_of(kind: type[SchemaChange], rules: Rules) -> Outcome:
+    """What the contract makes of a kind of change."""
+    if kind.decided_by is None:
+        return kind.outcome
+    mode: Mode = getattr(rules, kind.decided_by)
+    return _OUTCOMES.get(mode, kind.outcome)
+
+
 def decided(change: SchemaChange, rules: Rules) -> SchemaChange:
     """The change with the outcome that the contract gives it."""
-    if change.decided_by is None:
-        return change
-    mode: Mode = getattr(rules, change.decided_by)
-    return replace(change, outcome=_OUTCOMES.get(mode, type(change).outcome))
+    return replace(change, outcome=outcome_of(type(change), rules))
 
 
 def fit(file: pa.Schema, table: pa.Schema, rules: Rules = FOLLOW, may_widen: bool = True) -> Fit:

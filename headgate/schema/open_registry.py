@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import headgate.pipeline as declare
 from headgate.pipeline import Secret
-from headgate.schema.registry import Registry
+from headgate.schema.registry import Catalogue
 from headgate.schema.registry_folder import FolderRegistry
 from headgate.schema.registry_http import HttpRegistry, HttpRegistrySettings
 
 
-def open_registry(declared: declare.Registry) -> Registry:
+def open_registry(declared: declare.Registry) -> Catalogue:
     """Reads secrets here, on the machine that asks; a plan carries only where they are."""
     if declared.url is None:
         assert declared.folder is not None

@@ -1,4 +1,4 @@
-"""The seam to a schema registry: schema texts by id."""
+"""The seam to a schema registry: schema texts by id, and what is registered under which name."""
 
 from __future__ import annotations
 
@@ -27,8 +27,20 @@ class SchemaText:
     """(name, text) of each, the least dependent first."""
 
 
+@dataclass(frozen=True)
+class SubjectVersion:
+    """One version of a subject, and the schema that it stands for."""
+
+    subject: str
+    version: int
+    schema_id: int
+
+    def __str__(self) -> str:
+        return f"{self.subject}@{self.version}"
+
+
 class UnknownSchema(RegistryError):
-    """The registry answered, and has no schema of that id."""
+    """The registry answered, and has no such schema."""
 
 
 class RefusedSchema(Exception):
@@ -51,4 +63,28 @@ class Registry(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
+        ...
+
+
+class Catalogue(Registry, Protocol):
+    """A registry that is also asked what it has: all but landing itself wants to know that."""
+
+    def subjects(self) -> list[str]:
+        """All names under which there are schemas."""
+        ...
+
+    def newest(self, subject: str) -> SubjectVersion:
+        """What was registered last under a name; raises UnknownSchema."""
+        ...
+
+    def all_newest(self) -> list[SubjectVersion]:
+        """What was registered last under every name."""
+        ...
+
+    def version(self, subject: str, number: int) -> SubjectVersion:
+        """That version of a name; raises UnknownSchema."""
+        ...
+
+    def subjects_of(self, schema_id: int) -> list[str]:
+        """The names under which a schema is registered; none for one that is unknown."""
         ...

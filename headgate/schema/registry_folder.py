@@ -1,25 +1,18 @@
 """A folder as a registry: `<id>.proto` or `<id>.<subject>.avsc`, one file a schema.
 
-Imports of a .proto file are looked up in the same folder by their own path.
+The schemas of a subject are its versions, counted from 1 by their ids. Imports of a .proto file are
+looked up in the same folder by their own path.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from pathlib import Path
 
-from headgate.schema.registry import (
-    MOST_REFERENCES,
-    Kind,
-    RefusedSchema,
-    SchemaKey,
-    SchemaText,
-    UnknownSchema,
-)
-
-_KINDS: dict[str, Kind] = {".proto": "PROTOBUF", ".avsc": "AVRO"}
-_IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MULTILINE)
+from headgate.schema.registry import SchemaKey, SchemaText, SubjectVersion, UnknownSchema
+from headgate.schema.registry_file import KINDS, read_schema_file
 
 
 class FolderRegistry:
@@ -33,18 +26,13 @@ class FolderRegistry:
         path = self._path_of(key)
         if path is None:
             raise UnknownSchema("schema-unknown", f"no schema {key} in {self.folder}")
-        kind = _KINDS[path.suffix]
-        text = path.read_text("utf-8", "replace")
-        references: dict[str, str] = {}
-        if kind == "PROTOBUF":
-            self._collect_imports(text, references)
-        return SchemaText(kind, text, tuple(references.items()))
+        return read_schema_file(path)
 
     def register(self, subject: str, schema: SchemaText) -> int:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._look()
-        suffix = next(suffix for suffix, kind in _KINDS.items() if kind == schema.kind)
-        name = re.sub(r"[^A-Za-z0-9_-]", "_", subject)
+        suffix = next(suffix for suffix, kind in KINDS.items() if kind == schema.kind)
+        name = _in_a_file_name(subject)
         for number, path in self._paths.items():
             if path.name == f"{number}.{name}{suffix}" and path.read_text("utf-8") == schema.text:
                 return number
@@ -59,6 +47,46 @@ class FolderRegistry:
     def close(self) -> None:
         """Nothing is held open."""
 
+    def subjects(self) -> list[str]:
+        return sorted(self._versions())
+
+    def newest(self, subject: str) -> SubjectVersion:
+        return self._ids(subject)[-1]
+
+    def all_newest(self) -> list[SubjectVersion]:
+        return [
+            SubjectVersion(subject, len(ids), ids[-1])
+            for subject, ids in sorted(self._versions().items())
+        ]
+
+    def version(self, subject: str, number: int) -> SubjectVersion:
+        versions = self._ids(subject)
+        if not 1 <= number <= len(versions):
+            message = f"subject {subject} has no version {number} in {self.folder}"
+            raise UnknownSchema("schema-unknown", message)
+        return versions[number - 1]
+
+    def subjects_of(self, schema_id: int) -> list[str]:
+        path = self._path_of(schema_id)
+        subject = _subject(path) if path is not None else None
+        return [subject] if subject else []
+
+    def _ids(self, subject: str) -> list[SubjectVersion]:
+        known = self._versions()
+        found = known.get(subject) or known.get(_in_a_file_name(subject))
+        if found is None:
+            raise UnknownSchema("schema-unknown", f"no subject {subject} in {self.folder}")
+        return [SubjectVersion(subject, at, number) for at, number in enumerate(found, start=1)]
+
+    def _versions(self) -> dict[str, list[int]]:
+        """The ids of each subject, the oldest first."""
+        self._look()
+        found: dict[str, list[int]] = defaultdict(list)
+        for number, path in sorted(self._paths.items()):
+            if subject := _subject(path):
+                found[subject].append(number)
+        return found
+
     def _path_of(self, key: SchemaKey) -> Path | None:
         if not isinstance(key, int):
             return None
@@ -69,20 +97,15 @@ class FolderRegistry:
     def _look(self) -> None:
         for path in self.folder.glob("[0-9]*.*"):
             number = path.name.split(".")[0]
-            if path.suffix in _KINDS and number.isdecimal():
+            if path.suffix in KINDS and number.isdecimal():
                 self._paths[int(number)] = path
 
-    def _collect_imports(self, text: str, found: dict[str, str]) -> None:
-        for name in _IMPORT.findall(text):
-            if name in found or name.startswith("google/protobuf/"):
-                continue
-            path = (self.folder / name).resolve()
-            if not path.is_relative_to(self.folder.resolve()) or not path.is_file():
-                raise RefusedSchema(f'import "{name}" is not in the schema folder')
-            if len(found) >= MOST_REFERENCES:
-                raise RefusedSchema(f"more than {MOST_REFERENCES} imports")
-            found[name] = ""
-            imported = path.read_text("utf-8", "replace")
-            self._collect_imports(imported, found)
-            del found[name]
-            found[name] = imported
+
+def _in_a_file_name(subject: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", subject)
+
+
+def _subject(path: Path) -> str | None:
+    """`orders.v1` of `12.orders.v1.avsc`; none of `12.avsc`."""
+    _, _, subject = path.name.removesuffix(path.suffix).partition(".")
+    return subject or None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from headgate.errors import RegistryError, RegistryUnavailable
 from headgate.schema.registry import (
@@ -17,10 +18,12 @@ from headgate.schema.registry import (
     RefusedSchema,
     SchemaKey,
     SchemaText,
+    SubjectVersion,
     UnknownSchema,
 )
 
 T = TypeVar("T")
+_SIDE_BY_SIDE = 8
 _SCHEMA_NOT_FOUND = {40401, 40402, 40403}
 _REFUSALS = {401: "registry-refused", 403: "registry-refused", 409: "registry-refused"}
 
@@ -69,7 +72,45 @@ class HttpRegistry:
         self._client.close()
 
     def subjects(self) -> list[str]:
-        return self._patiently(lambda: list(self._client.get_subjects()), "subjects")
+        return self._patiently(lambda: _words(self._client.get_subjects()), "subjects")
+
+    def newest(self, subject: str) -> SubjectVersion:
+        return self._version(subject, "latest")
+
+    def all_newest(self) -> list[SubjectVersion]:
+        def newest(subject: str) -> SubjectVersion | None:
+            try:
+                return self.newest(subject)
+            except UnknownSchema:  # deleted meanwhile
+                return None
+
+        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+            found = list(pool.map(newest, sorted(self.subjects())))
+        return [one for one in found if one is not None]
+
+    def version(self, subject: str, number: int) -> SubjectVersion:
+        return self._version(subject, number)
+
+    def subjects_of(self, schema_id: int) -> list[str]:
+        def ask() -> list[str]:
+            return _words([one.subject for one in self._client.get_schema_versions(schema_id)])
+
+        try:
+            return list(dict.fromkeys(self._patiently(ask, f"schema {schema_id}")))
+        except UnknownSchema:
+            return []
+
+    def _version(self, subject: str, number: int | Literal["latest"]) -> SubjectVersion:
+        def ask() -> SubjectVersion:
+            found = self._client.get_version(subject, number)
+            self._usable(found.schema)
+            if isinstance(found.version, int) and isinstance(found.schema_id, int):
+                return SubjectVersion(subject, found.version, found.schema_id)
+            self._client.clear_caches()
+            raise ValueError("the answer has no version")
+
+        which = "" if number == "latest" else f" version {number}"
+        return self._patiently(ask, f"subject {subject}{which}")
 
     def _collect_references(self, schema: Any, found: dict[str, str], depth: int) -> None:
         if depth > DEEPEST_REFERENCE:
@@ -126,7 +167,7 @@ class HttpRegistry:
                     "registry-unavailable",
                     f"the registry gave no usable answer for {what} within "
                     f"{self._settings.patience:.0f} s ({trouble[:300]})",
-                    hint="mend the registry and run again: the batch goes on where it was",
+                    hint="mend the registry and run again: a pipeline goes on where it was",
                     where=self._settings.url,
                 )
             self._sleep(pause * random.uniform(0.8, 1.2))
@@ -136,3 +177,10 @@ class HttpRegistry:
 def _kind(schema: Any) -> Kind:
     kind: Kind = schema.schema_type or "AVRO"
     return kind
+
+
+def _words(answer: list[Any]) -> list[str]:
+    """Names, if that is what the answer has."""
+    if isinstance(answer, list) and all(isinstance(one, str) for one in answer):
+        return answer
+    raise ValueError("the answer is no list of names")

@@ -18,8 +18,13 @@ COMMANDS = [
     "status",
     "tables",
     "schema",
+    "schema show",
+    "schema diff",
+    "plan",
     "quarantine list",
     "quarantine show",
+    "quarantine replay",
+    "quarantine drop",
     "check",
     "doctor",
     "jars",
@@ -48,7 +53,7 @@ def test_help_of_headgate(headgate: Headgate, snapshot: Snapshot) -> None:
     snapshot.check(printed.out)
 
 
-@pytest.mark.parametrize("words", [[], ["simulate"], ["quarantine"]])
+@pytest.mark.parametrize("words", [[], ["simulate"], ["schema"], ["quarantine"]])
 def test_a_group_alone_shows_its_help(headgate: Headgate, words: list[str]) -> None:
     printed = headgate(*words)
     assert printed.code == 0

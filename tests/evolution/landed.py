@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.committer import Committer
 from headgate.land.ledger import Kind
 from headgate.pipeline import Contract, Mode
@@ -51,13 +50,13 @@ class Landed:
 def land_cases(
     folder: Path, cases: Sequence[Case], mode: Mode, committer: Committer | None = None
 ) -> Landed:
+    """The committer, if one is given, is that of the second batch."""
     rules = {"columns": mode, "types": mode}
     new = [f"silver_{case.route}" for case in cases if case.before is None]
     strict_tables = {table: {"tables": mode} for table in new}
     pipeline = Pipeline(
         folder, max_tables=1000, contract=Contract(**rules, per_table=strict_tables)
     )
-    pipeline.committer = committer or DeltaRsCommitter(str(pipeline.lake))
     schemas = pipeline.schemas
 
     def wrapped(case: Case, which: Any, text: SchemaText) -> bytes:
@@ -70,6 +69,7 @@ def land_cases(
     old = [wrapped(case, "old", case.before) for case in cases if case.before]
     run = pipeline.run()
     run.land(extent(0), staged_by(records(old)))
+    run.committer = committer or run.committer
     run.land(
         extent(1),
         staged_by(records([wrapped(case, "new", case.after) for case in cases], len(old))),

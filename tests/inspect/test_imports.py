@@ -14,6 +14,7 @@ pipeline = load_pipeline(sys.argv[1])
 read_status(pipeline), read_tables(pipeline), read_table_schema(pipeline, "chess")
 records, _ = read_quarantined(pipeline)
 find_quarantined(pipeline, records[0].position)
+read_plan(pipeline), read_schema_diff("chess", "chess-value", pipeline)
 print(json.dumps([name for name in ("pyspark", "pandas") if name in sys.modules]))
 """
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from headgate.schema.registry_folder import FolderRegistry
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -27,11 +29,14 @@ class Answer:
 UNKNOWN = Answer(404, {"error_code": 40403, "message": "Schema 7 not found"})
 
 
+Answers = dict[str, Answer | list[Answer] | Callable[[], Answer]]
+
+
 @dataclass
 class PlayingRegistry:
     """Answers by path; a list is given answer by answer, and its last one for ever."""
 
-    answers: dict[str, Answer | list[Answer] | Callable[[], Answer]]
+    answers: Answers
     url: str = ""
     asked: list[str] = field(default_factory=list)
     authorizations: set[str | None] = field(default_factory=set)
@@ -44,9 +49,28 @@ class PlayingRegistry:
         return found if isinstance(found, Answer) else found()
 
 
+def playing_the_folder(registry: FolderRegistry) -> Answers:
+    """What a registry with the same subjects and schemas answers, soon to be changed."""
+    subjects = registry.subjects()
+    answers: Answers = {"/subjects": Answer(body=subjects)}
+    for subject in subjects:
+        newest = registry.newest(subject)
+        for number in range(1, newest.version + 1):
+            found = registry.version(subject, number)
+            text = registry.fetch(found.schema_id)
+            schema = {"schema": text.text, "schemaType": text.kind}
+            version = {"subject": subject, "version": number}
+            answer = Answer(body={**schema, **version, "id": found.schema_id})
+            answers[f"/subjects/{subject}/versions/{number}"] = answer
+            answers[f"/subjects/{subject}/versions/latest"] = answer
+            answers[f"/schemas/ids/{found.schema_id}"] = Answer(body=schema)
+            answers[f"/schemas/ids/{found.schema_id}/versions"] = Answer(body=[version])
+    return answers
+
+
 @contextmanager
 def playing_registry(
-    answers: dict[str, Answer | list[Answer] | Callable[[], Answer]],
+    answers: Answers,
 ) -> Iterator[PlayingRegistry]:
     playing = PlayingRegistry(answers)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.schema.registry import RefusedSchema, SchemaText, UnknownSchema
+from headgate.schema.registry import RefusedSchema, SchemaText, SubjectVersion, UnknownSchema
 from headgate.schema.registry_folder import FolderRegistry
 
 EVENT = SchemaText("PROTOBUF", 'syntax = "proto3"; message Event {}')
@@ -70,6 +70,17 @@ def test_imports_are_read_from_the_folder_and_the_least_dependent_comes_first(
     assert dict(fetched.references)["shop/b.proto"] == "message B {}"
 
 
+def test_imports_may_stand_in_one_line(tmp_path: Path) -> None:
+    text = 'syntax = "proto3"; import "a.proto"; import "b.proto"; // import "c.proto";'
+    (tmp_path / "1.proto").write_text(text)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.proto").write_text("")
+    assert [name for name, _ in FolderRegistry(tmp_path).fetch(1).references] == [
+        "a.proto",
+        "b.proto",
+    ]
+
+
 def test_imports_in_a_circle_are_read_once(tmp_path: Path) -> None:
     (tmp_path / "1.proto").write_text('import "a.proto";')
     (tmp_path / "a.proto").write_text('import "b.proto";')
@@ -102,6 +113,47 @@ def test_too_many_imports_are_refused(tmp_path: Path) -> None:
     (tmp_path / "1.proto").write_text(imports)
     with pytest.raises(RefusedSchema, match="more than 256 imports"):
         FolderRegistry(tmp_path).fetch(1)
+
+
+def test_subjects_are_in_the_names_of_files(tmp_path: Path) -> None:
+    registry = FolderRegistry(tmp_path)
+    assert (registry.subjects(), registry.all_newest()) == ([], [])
+    for name in ("3.proto", "7.orders.v1.avsc", "12.orders.v1.avsc", "9.event-value.proto"):
+        (tmp_path / name).write_text("")
+    assert registry.subjects() == ["event-value", "orders.v1"]
+    assert registry.newest("orders.v1") == SubjectVersion("orders.v1", 2, 12)
+    assert registry.version("orders.v1", 1) == SubjectVersion("orders.v1", 1, 7)
+    assert [str(one) for one in registry.all_newest()] == ["event-value@1", "orders.v1@2"]
+    assert [registry.subjects_of(key) for key in (3, 7, 12, 99)] == [
+        [],
+        ["orders.v1"],
+        ["orders.v1"],
+        [],
+    ]
+
+
+def test_subject_is_found_by_the_name_under_which_it_was_registered(tmp_path: Path) -> None:
+    registry = FolderRegistry(tmp_path)
+    number = registry.register("shop.v1/Order", ORDER)
+    assert registry.newest("shop.v1/Order") == SubjectVersion("shop.v1/Order", 1, number)
+
+
+def test_newest_version_is_one_that_comes_later(tmp_path: Path) -> None:
+    registry = FolderRegistry(tmp_path)
+    registry.register("event-value", EVENT)
+    assert registry.newest("event-value").version == 1
+    FolderRegistry(tmp_path).register("event-value", SchemaText("PROTOBUF", "other"))
+    assert registry.newest("event-value") == SubjectVersion("event-value", 2, 2)
+
+
+def test_subject_and_version_that_are_not_there_are_unknown(tmp_path: Path) -> None:
+    registry = FolderRegistry(tmp_path)
+    registry.register("event-value", EVENT)
+    with pytest.raises(UnknownSchema, match="no subject order-value"):
+        registry.newest("order-value")
+    for number in (0, 2, -1):
+        with pytest.raises(UnknownSchema, match=f"no version {number}"):
+            registry.version("event-value", number)
 
 
 def test_subject_never_leaves_the_folder(tmp_path: Path) -> None:

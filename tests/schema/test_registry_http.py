@@ -4,12 +4,13 @@ import socket
 import threading
 from base64 import b64encode
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from headgate.errors import RegistryError, RegistryUnavailable
-from headgate.schema.registry import RefusedSchema, SchemaText, UnknownSchema
+from headgate.schema.registry import RefusedSchema, SchemaText, SubjectVersion, UnknownSchema
 from headgate.schema.registry_http import HttpRegistry, HttpRegistrySettings
 
 from .playing_registry import UNKNOWN, Answer, playing_registry
@@ -240,3 +241,98 @@ def test_registering_what_breaks_the_rules_is_refused() -> None:
 def test_subjects_are_listed() -> None:
     with playing_registry({"/subjects": Answer(body=["a", "b"])}) as playing:
         assert registry(playing.url).subjects() == ["a", "b"]
+
+
+CHESS = "/subjects/chess-value/versions"
+
+
+def test_newest_version_is_asked_for_each_time() -> None:
+    first, second = (
+        Answer(body={"schema": "a", "subject": "chess-value", "version": at, "id": 10 + at})
+        for at in (1, 2)
+    )
+    with playing_registry({f"{CHESS}/latest": [first, second]}) as playing:
+        mine = registry(playing.url)
+        assert mine.newest("chess-value") == SubjectVersion("chess-value", 1, 11)
+        assert mine.newest("chess-value") == SubjectVersion("chess-value", 2, 12)
+
+
+def test_version_is_asked_by_its_number() -> None:
+    with playing_registry({f"{CHESS}/1": version("chess-value", "a")}) as playing:
+        mine = registry(playing.url)
+        assert mine.version("chess-value", 1) == SubjectVersion("chess-value", 1, 1)
+        with pytest.raises(UnknownSchema, match="chess-value version 2 is not registered"):
+            mine.version("chess-value", 2)
+
+
+def test_subjects_of_a_schema_are_listed_once() -> None:
+    versions = [{"subject": name, "version": at} for at, name in enumerate(["a", "b", "a"], 1)]
+    with playing_registry({"/schemas/ids/7/versions": Answer(body=versions)}) as playing:
+        mine = registry(playing.url)
+        assert mine.subjects_of(7) == ["a", "b"]
+        assert mine.subjects_of(8) == []
+
+
+def test_newest_of_all_leaves_out_a_subject_that_is_gone_meanwhile() -> None:
+    answers: dict[str, Any] = {
+        "/subjects": Answer(body=["gone-value", "chess-value"]),
+        f"{CHESS}/latest": version("chess-value", "a"),
+    }
+    with playing_registry(answers) as playing:
+        assert registry(playing.url).all_newest() == [SubjectVersion("chess-value", 1, 1)]
+
+
+def test_newest_of_many_are_asked_side_by_side() -> None:
+    """None of eight is answered before all are asked; the others come after."""
+    together = threading.Barrier(8, timeout=20)
+
+    def answer(subject: str) -> Answer:
+        together.wait()
+        return version(subject, "a")
+
+    subjects = [f"s{at}" for at in range(16)]
+    answers: dict[str, Any] = {
+        f"/subjects/{one}/versions/latest": partial(answer, one) for one in subjects
+    }
+    with playing_registry({"/subjects": Answer(body=subjects), **answers}) as playing:
+        assert len(registry(playing.url, patience=60).all_newest()) == 16
+
+
+QUESTIONS: dict[str, tuple[str, Callable[[HttpRegistry], object]]] = {
+    "subjects": ("/subjects", lambda one: one.subjects()),
+    "newest": (f"{CHESS}/latest", lambda one: one.newest("chess-value")),
+    "version": (f"{CHESS}/1", lambda one: one.version("chess-value", 1)),
+    "subjects_of": ("/schemas/ids/7/versions", lambda one: one.subjects_of(7)),
+}
+
+
+@pytest.mark.parametrize(("path", "ask"), QUESTIONS.values(), ids=QUESTIONS.keys())
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(500),
+        Answer(200, b"<html>welcome</html>", "text/html"),
+        Answer(200, {"a": "b"}),
+        Answer(200, {"schema": "a", "version": "1", "id": None}),
+        Answer(200, [1, 2]),
+        Answer(200, [{"subject": 1}]),
+    ],
+    ids=["error", "no JSON", "another object", "no numbers", "numbers", "no names"],
+)
+def test_questions_about_subjects_are_asked_with_patience(
+    path: str, ask: Callable[[HttpRegistry], object], answer: Answer
+) -> None:
+    with playing_registry({path: answer}) as playing:
+        with pytest.raises(RegistryUnavailable):
+            ask(registry(playing.url, patience=1))
+        assert len(playing.asked) > 1
+
+
+@pytest.mark.parametrize(("path", "ask"), QUESTIONS.values(), ids=QUESTIONS.keys())
+def test_questions_about_subjects_may_be_refused(
+    path: str, ask: Callable[[HttpRegistry], object]
+) -> None:
+    with playing_registry({path: Answer(403, {"error_code": 403, "message": "no"})}) as playing:
+        with pytest.raises(RegistryError) as caught:
+            ask(registry(playing.url))
+        assert (caught.value.code, playing.asked) == ("registry-refused", [path])

@@ -1,4 +1,4 @@
-"""`headgate schema`: a table's columns and what they went through."""
+"""`headgate schema`: a table's columns and what they went through; and what sets two apart."""
 
 from __future__ import annotations
 
@@ -9,15 +9,33 @@ import typer
 from headgate.cli.amounts import ago, counted
 from headgate.cli.find_pipeline import load_named, split_arguments
 from headgate.cli.json_output import print_json
+from headgate.cli.show_changes import print_changes
 from headgate.cli.styled import printable, styled
 from headgate.cli.text_columns import print_columns
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from headgate.inspect import RecordedChange, TableSchema
+    from headgate.inspect import RecordedChange, SchemaDiff, TableSchema
+
+app = typer.Typer(rich_markup_mode=None, subcommand_metavar="[PIPELINE] TABLE | diff A B")
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def schema(
+@app.callback()
+def schema() -> None:
+    """Show a table's columns and what they went through, or compare two schemas.
+
+    \b
+      headgate schema games.yaml silver_chess            what it is, and how it came to that
+      headgate schema diff silver_chess chess-value      what the newest schema would change
+      headgate schema diff ./old.proto ./new.proto       the same before it is registered
+
+    Next: headgate plan PIPELINE does that for all tables
+    """
+
+
+@app.command("show")
+def show(
     first: Annotated[
         str | None,
         typer.Argument(
@@ -30,7 +48,7 @@ def schema(
         str | None,
         typer.Argument(metavar="TABLE", help="A table or a route.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: _Json = False,
 ) -> None:
     """Show a table's columns and what they went through.
 
@@ -39,6 +57,7 @@ def schema(
       headgate schema games.yaml chess
 
     The history comes from the ledger: what changed, in which batch, because of which schemas.
+    The word `show` may be left out.
 
     Next: headgate tables PIPELINE lists all tables
     """
@@ -52,6 +71,57 @@ def schema(
         print_json(found)
         return
     _print_schema(found)
+
+
+@app.command("diff")
+def diff(
+    first: Annotated[
+        str,
+        typer.Argument(metavar="A", help="A table, a subject, a schema id or a file."),
+    ],
+    second: Annotated[str, typer.Argument(metavar="B", help="What it is compared with.")],
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The pipeline file; not needed for two files, nor where a folder has only one.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Show what going from one schema to another changes.
+
+    \b
+      headgate schema diff silver_chess chess-value    a table, and a subject's newest version
+      headgate schema diff silver_chess@7 chess        a table at a version, and a route's table
+      headgate schema diff chess-value@1 12            a subject's version, and a schema id
+      headgate schema diff ./old.proto ./new.avsc      files; without a pipeline, all is followed
+
+    Each change has the outcome that the contract gives it. A table comes before a subject of the
+    same name; of several messages in a schema, the first is taken.
+
+    Marks: + is added, ~ is widened or cast, ! breaks something or is kept out.
+
+    Next: headgate plan PIPELINE
+    """
+    from headgate.inspect import is_schema_file, read_schema_diff
+
+    needed = pipeline is not None or not (is_schema_file(first) and is_schema_file(second))
+    found = read_schema_diff(first, second, load_named(pipeline) if needed else None)
+    if as_json:
+        print_json(found.as_record())
+        return
+    _print_diff(found)
+
+
+def _print_diff(found: SchemaDiff) -> None:
+    print(f"from {styled(printable(str(found.first)), 'bold')}")
+    print(f"to   {styled(printable(str(found.second)), 'bold')}\n")
+    if not found.changes:
+        print("Nothing changes")
+        return
+    print_changes([(change, "") for change in found.changes], headed=True)
 
 
 def _print_schema(found: TableSchema) -> None:

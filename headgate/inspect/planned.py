@@ -1,0 +1,127 @@
+"""What would happen, as values: tables, and schemas that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headgate.land.fit_files import Asked
+from headgate.schema.change import CreateTable, Outcome, SchemaChange
+from headgate.schema.registry import SubjectVersion
+
+
+@dataclass(frozen=True)
+class UnusableSchema:
+    """A schema that no record can be decoded with: all of them would be quarantined."""
+
+    schema: SubjectVersion
+    tables: tuple[str, ...]
+    """Where they would have gone, as far as that is known."""
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """One table, and what the newest schemas would do to it."""
+
+    table: str
+    route: str | None
+    exists: bool
+    schemas: tuple[SubjectVersion, ...]
+    """The newest of its subjects; none where the registry no longer knows them."""
+    changes: tuple[Asked, ...] = ()
+    as_before: tuple[Asked, ...] = ()
+    """What the contract would keep out of it once more; the ledger has it already."""
+    rewritten_bytes: int = 0
+    """How much would be written anew to widen columns."""
+
+    def as_record(self) -> dict[str, Any]:
+        return {
+            **vars(self),
+            "changes": [asked_record(one) for one in self.changes],
+            "as_before": [asked_record(one) for one in self.as_before],
+        }
+
+
+@dataclass(frozen=True)
+class PlanSummary:
+    """The plan in numbers."""
+
+    tables: int
+    created: int
+    changed: int
+    kept_apart: int
+    """Columns."""
+    discarded: int
+    """Fields whose values would be left out."""
+    quarantined: int
+    """Fields and tables whose records would be quarantined."""
+    refused: int
+    """Schemas of which no record would land."""
+    as_before: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the newest registered schemas would do if their records came now."""
+
+    pipeline: str
+    tables: tuple[TablePlan, ...]
+    unusable: tuple[UnusableSchema, ...]
+    without_table: tuple[SubjectVersion, ...]
+    """Schemas that no table has met, and whose table is named by the records alone."""
+
+    @property
+    def summary(self) -> PlanSummary:
+        outcomes = [one.change.outcome for one in self._asked()]
+        refused = {
+            key
+            for one in self._asked()
+            if one.change.outcome is Outcome.REFUSED
+            for key in one.schema_ids
+        } | {one.schema.schema_id for one in self.unusable}
+        return PlanSummary(
+            tables=sum(one.exists for one in self.tables),
+            created=sum(_is_created(one) for one in self.tables),
+            changed=sum(one.exists and _is_changed(one) for one in self.tables),
+            kept_apart=outcomes.count(Outcome.KEPT_APART),
+            discarded=outcomes.count(Outcome.DISCARDED),
+            quarantined=outcomes.count(Outcome.QUARANTINED),
+            refused=len(refused),
+            as_before=sum(len(one.as_before) for one in self.tables),
+        )
+
+    @property
+    def all_lands_as_it_is(self) -> bool:
+        """Whether nothing would be refused, quarantined, discarded or kept apart."""
+        applied = all(one.change.outcome is Outcome.APPLIED for one in self._asked())
+        return applied and not self.unusable
+
+    def as_record(self) -> dict[str, Any]:
+        tables = [one.as_record() for one in self.tables]
+        return {**vars(self), "summary": asdict(self.summary), "tables": tables}
+
+    def _asked(self) -> Iterator[Asked]:
+        for table in self.tables:
+            yield from table.changes
+
+
+def change_record(change: SchemaChange) -> dict[str, Any]:
+    return {**change.as_record(), "breaking": change.breaking, "text": str(change)}
+
+
+def asked_record(asked: Asked) -> dict[str, Any]:
+    return {**change_record(asked.change), "schema_ids": list(asked.schema_ids)}
+
+
+def _is_created(table: TablePlan) -> bool:
+    return any(
+        isinstance(one.change, CreateTable) and one.change.outcome is Outcome.APPLIED
+        for one in table.changes
+    )
+
+
+def _is_changed(table: TablePlan) -> bool:
+    return any(one.change.outcome in (Outcome.APPLIED, Outcome.KEPT_APART) for one in table.changes)

@@ -1,0 +1,88 @@
+"""The matrix with Spark's committer, in all readers; and types that change both ways mid-stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from headgate.land.commit_with_spark import SparkCommitter
+from headgate.pipeline import Delta, Mode, Pipeline
+from headgate.run.run_pipeline import RunOptions, run_pipeline
+from headgate.schema.registry import SchemaText
+from headgate.schema.registry_folder import FolderRegistry
+from headgate.simulate.destination import DeltaDestination
+from tests.evolution.cases import cases
+from tests.evolution.landed import land_cases, row_of
+from tests.land.in_process import ENVELOPE
+from tests.readers import by_deltalake, by_duckdb, by_spark, comparable
+
+CASES = [case for case in cases() if case.asks != ["SameColumns"]]
+"""Those that change something about a table."""
+
+
+def test_matrix_with_sparks_committer(spark: SparkSession, tmp_path: Path) -> None:
+    committer = SparkCommitter(spark, str(tmp_path / "lake"))
+    landed = land_cases(tmp_path, CASES, Mode.EVOLVE, committer)
+    for case in CASES:
+        assert landed.told(case) == case.outcomes(Mode.EVOLVE), case.change
+        assert landed.rows(case)[-1] == case.lands(Mode.EVOLVE), case.change
+        path = str(landed.lake / f"silver_{case.route}")
+        rows = by_deltalake(path)
+        assert comparable(by_duckdb(path), rows) == comparable(rows, rows), case.change
+
+
+def test_tables_of_the_matrix_open_in_all_readers(spark: SparkSession, tmp_path: Path) -> None:
+    landed = land_cases(tmp_path, CASES, Mode.EVOLVE)
+    for case in CASES:
+        path = str(landed.lake / f"silver_{case.route}")
+        rows = by_deltalake(path)
+        assert comparable(by_duckdb(path), rows) == comparable(rows, rows), case.change
+        assert comparable(by_spark(spark, path), rows) == comparable(rows, rows), case.change
+
+
+def test_types_change_both_ways_while_the_stream_runs(
+    spark: SparkSession, delta_pipeline: Pipeline, inbox: DeltaDestination, tmp_path: Path
+) -> None:
+    schemas = FolderRegistry(tmp_path / "schemas")
+    ids = {
+        kind: schemas.register(
+            "event",
+            SchemaText("PROTOBUF", f'syntax = "proto3"; message event {{ {kind} n = 1; }}'),
+        )
+        for kind in ("int32", "int64", "string")
+    }
+    sent: list[tuple[str, int | str]] = [
+        ("int32", -5),
+        ("int64", 2**40),
+        ("int32", 7),
+        ("string", "12"),
+        ("int64", -(2**63)),
+        ("int32", 2**31 - 1),
+        ("string", ""),
+    ]
+    for kind, value in sent:
+        inbox.send(pa.array([_record(ids[kind], kind, value)], pa.binary()))
+    one_file_a_batch = delta_pipeline.model_copy(
+        update={"source": Delta(path=str(tmp_path / "inbox"), batch="1 KB")}
+    )
+    ended = run_pipeline(one_file_a_batch, RunOptions(once=True))
+    assert ended.batches == len(sent)
+    path = f"{delta_pipeline.lake}/silver_chess"
+    rows = by_deltalake(path)
+    for other in (by_duckdb(path), by_spark(spark, path)):
+        assert comparable(other, rows) == comparable(rows, rows)
+    found = [row_of(row) for row in rows.sort_by("_timestamp").to_pylist()]
+    assert found == [{"n__string" if kind == "string" else "n": value} for kind, value in sent]
+
+
+def _record(schema_id: int, kind: str, value: int | str) -> bytes:
+    from headgate.schema.compile_proto import compile_proto
+    from headgate.schema.protobuf import ProtobufDecoder
+
+    text = f'syntax = "proto3"; message event {{ {kind} n = 1; }}'
+    files = compile_proto({"event.proto": text}, "event.proto")
+    payload = ProtobufDecoder.for_message(files, "event").message(n=value).SerializeToString()
+    message = ENVELOPE.decoder.message(game_name="chess", schema_id=schema_id, payload=payload)
+    return bytes(message.SerializeToString())
