@@ -33,6 +33,9 @@ _WRITABLE_FEATURES = {
 }
 """What a plain append by delta-rs leaves intact. Append-only tables need nothing else."""
 
+_READ_AS_IT_IS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+"""With these alone, a table's rows are those of its files."""
+
 _CONFIGURATION = {"delta.checkpointInterval": "10"}
 """Between checkpoints, every commit is a file more to read for whoever opens the table."""
 
@@ -63,7 +66,7 @@ class DeltaRsCommitter:
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
         opened = self._newest(table)
-        if opened is None or opened.protocol().reader_features:
+        if opened is None or set(opened.protocol().reader_features or ()) - _READ_AS_IT_IS:
             return False
         sizes = pa.table(opened.get_add_actions()).column("size_bytes")
         return sum(map(int, sizes.to_pylist())) <= up_to

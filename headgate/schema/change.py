@@ -41,6 +41,16 @@ class SchemaChange:
     def kind(self) -> str:
         return type(self).__name__
 
+    @property
+    def withheld(self) -> bool:
+        """Whether the contract keeps it out of the table."""
+        return self.outcome in (Outcome.DISCARDED, Outcome.QUARANTINED, Outcome.REFUSED)
+
+    @property
+    def told(self) -> str:
+        """In words, with the outcome where the words do not have it."""
+        return f"{self} ({self.outcome})" if self.withheld else str(self)
+
     def as_record(self) -> dict[str, Any]:
         return {"change": self.kind, **asdict(self)}
 

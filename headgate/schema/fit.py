@@ -66,7 +66,7 @@ class Fit:
     @property
     def withheld(self) -> tuple[SchemaChange, ...]:
         """What the contract keeps out of the table."""
-        return tuple(one for one in self.changes if one.outcome in _OUTCOMES.values())
+        return tuple(one for one in self.changes if one.withheld)
 
 
 class _Conflict(Exception):

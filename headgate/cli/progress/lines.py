@@ -42,7 +42,7 @@ class Lines:
 
     def __call__(self, event: Event) -> None:
         self.tally.take(event)
-        if isinstance(event, SchemaChanged) and isinstance(event.change, CreateTable):
+        if isinstance(event, SchemaChanged) and self._is_made(event):
             if self.tally.is_new_table(event):
                 self._new_tables.append(event.table)
             return
@@ -53,6 +53,9 @@ class Lines:
             if text:
                 _say(text)
         self._was_idle = isinstance(event, Idle)
+
+    def _is_made(self, event: SchemaChanged) -> bool:
+        return isinstance(event.change, CreateTable) and not event.change.withheld
 
     def _say_new_tables(self, batch: int) -> None:
         new, self._new_tables = self._new_tables, []
@@ -73,7 +76,7 @@ def _text(event: Event) -> str | None:
             return f"batch {event.batch}: landed before, skipped"
         case SchemaChanged():
             ids = f" (schema {', '.join(map(str, event.schema_ids))})" if event.schema_ids else ""
-            return f"batch {event.batch}: {event.table}: {event.change}{ids}"
+            return f"batch {event.batch}: {event.table}: {event.change.told}{ids}"
         case TableWaits():
             rows = counted(event.rows, "record")
             return f"batch {event.batch}: {event.table} waits with {rows}: {event.error}"

@@ -27,8 +27,9 @@ def print_summary(headline: str, tally: Tally) -> None:
 
 
 def _changes(tally: Tally) -> str:
-    more = tally.changes > len(tally.schema_changes)
-    return f"{number(tally.changes)}, the last ones:" if more else number(tally.changes)
+    withheld = f", {number(tally.withheld)} withheld by the contract" if tally.withheld else ""
+    more = tally.changes + tally.withheld > len(tally.schema_changes)
+    return f"{number(tally.changes)}{withheld}{', the last ones:' if more else ''}"
 
 
 def _rate(tally: Tally) -> str:

@@ -50,6 +50,8 @@ class Tally:
     quarantined: Counter[str] = field(default_factory=Counter)
     new_tables: int = 0
     changes: int = 0
+    withheld: int = 0
+    """Changes that the contract kept out of their tables."""
     busy_seconds: float = 0.0
     fastest: float = 0.0
     """Records a second in the fastest batch."""
@@ -111,13 +113,15 @@ class Tally:
 
     def is_new_table(self, event: SchemaChanged) -> bool:
         """Whether a route was seen for the first time."""
-        return isinstance(event.change, CreateTable) and event.table not in self.own_tables
+        is_made = isinstance(event.change, CreateTable) and not event.change.withheld
+        return is_made and event.table not in self.own_tables
 
     def _take_change(self, event: SchemaChanged) -> None:
         if self.is_new_table(event):
             self.tables.add(event.table)
             self._new.append(event)
         elif event.table not in self.own_tables:
+            self.withheld += event.change.withheld
             self._note_change(event)
 
     def _take_batch(self, event: BatchLanded) -> None:
@@ -147,5 +151,5 @@ class Tally:
             self._note_change(event)
 
     def _note_change(self, event: SchemaChanged) -> None:
-        self.note(event.table, str(event.change))
+        self.note(event.table, event.change.told)
         self.schema_changes.append(self.recent[-1])
