@@ -21,6 +21,7 @@ def pages() -> dict[str, str]:
         "quarantine.md": _quarantine(),
         "tables.md": _tables(),
         "evolution.md": _evolution(),
+        "types.md": _types(),
     }
 
 
@@ -160,6 +161,23 @@ def _evolution() -> str:
                 *(_outcome_under(mode, kinds, carries) for mode in modes),
             ]
             text += f"| {' | '.join(cells)} |\n"
+    return text
+
+
+def _types() -> str:
+    from headgate.schema.avro.outcomes import AVRO_OUTCOMES
+    from headgate.schema.protobuf.column_types import COLUMN_TYPES
+
+    protobuf = [(one.protobuf, one.column, one.note) for one in COLUMN_TYPES]
+    avro = [(one.avro, one.column, one.note) for one in AVRO_OUTCOMES]
+    text = (
+        "# Types\n\nWhich column a field of each type becomes; the tests hold both tables true. No"
+        " value changes, and what Delta has no type for goes into one that holds it whole.\n"
+    )
+    for title, rows in (("Protobuf", protobuf), ("Avro", avro)):
+        text += f"\n## {title}\n\n| {title} | column | |\n|---|---|---|\n"
+        for kind, column, note in rows:
+            text += f"| `{kind}` | `{column}` | {_one_line(note)} |\n"
     return text
 
 

@@ -16,17 +16,24 @@ if TYPE_CHECKING:
 _HEADERS = ("RECORD", "REASON", "ROUTE", "SCHEMA", "SIZE", "BATCH", "WHEN", "DETAIL")
 
 
-def print_record_list(records: Sequence[QuarantinedRecord], total: int) -> None:
-    print_columns(_HEADERS, [_row(each) for each in records], right=("SIZE", "BATCH"))
+def print_record_list(
+    records: Sequence[QuarantinedRecord], total: int, *, with_state: bool = False
+) -> None:
+    headers, rows = list(_HEADERS), [list(_row(each)) for each in records]
+    if with_state:
+        headers.insert(1, "STATE")
+        for row, record in zip(rows, records, strict=True):
+            row.insert(1, record.state)
+    print_columns(headers, rows, right=("SIZE", "BATCH"))
     print(f"\n{number(len(records))} of {counted(total, 'record')}")
 
 
 def print_records(records: Sequence[QuarantinedRecord]) -> None:
     from headgate.quarantine.reason import Reason
 
+    texts = {each.value: each.text for each in Reason}
     for record in records:
-        print(f"{styled(_name(record), 'bold')} in quarantine")
-        texts = {each.value: each.text for each in Reason}
+        print(f"{styled(_name(record), 'bold')} {_state(record)}")
         facts = [
             ("reason", f"{record.reason}: {texts.get(record.reason, '')}"),
             ("detail", printable(record.detail or "")),
@@ -37,6 +44,7 @@ def print_records(records: Sequence[QuarantinedRecord]) -> None:
             *((f"header {key}", repr(value)) for key, value in record.headers),
             ("key", "none" if record.key is None else repr(record.key)),
             ("value", "none" if record.value is None else size(len(record.value))),
+            ("way out", _way_out(record)),
         ]
         print_facts([fact for fact in facts if fact[1]])
         for line in hex_dump(record.value or b""):
@@ -45,6 +53,23 @@ def print_records(records: Sequence[QuarantinedRecord]) -> None:
 
 def _name(record: QuarantinedRecord) -> str:
     return str(record.position) if record.position else "-"
+
+
+def _state(record: QuarantinedRecord) -> str:
+    when = "" if record.settled_at is None else f" {ago(record.settled_at)}"
+    match record.state:
+        case "replayed":
+            return f"was replayed{when} and has landed"
+        case "dropped":
+            return f"was dropped{when}"
+        case _:
+            return "in quarantine"
+
+
+def _way_out(record: QuarantinedRecord) -> str:
+    from headgate.quarantine.remedy import remedy
+
+    return remedy(record.reason) if record.state == "open" else ""
 
 
 def _row(record: QuarantinedRecord) -> tuple[str, ...]:

@@ -13,10 +13,10 @@ from headgate.envelope.opened import Group, Opened, Rejected, split_by, take_eac
 from headgate.errors import PipelineFileError
 from headgate.quarantine.reason import Reason
 from headgate.route.safe_name import is_nameable
-from headgate.schema.compile_proto import compile_proto
 from headgate.schema.decoder import FIRST_MESSAGE
 from headgate.schema.decoders import Decoders
 from headgate.schema.protobuf import NoSuchMessage, ProtobufDecoder
+from headgate.schema.protobuf.compile_proto import compile_proto
 from headgate.schema.registry import RefusedSchema
 from headgate.schema.type_names import type_name
 

@@ -12,6 +12,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from headgate.errors import LandingError
 from headgate.inspect.query_table import query_table, quoted
 from headgate.pipeline import Pipeline
+from headgate.replay.replay_names import name_in_ledger
 
 
 class LedgerRows:
@@ -28,12 +29,19 @@ class LedgerRows:
             raise self._unreadable(error) from error
 
     def query(self, sql: str) -> list[dict[str, Any]]:
-        """What a query over the table `ledger` gives; nothing where the pipeline was never run."""
+        """What a query gives; nothing where the pipeline was never run.
+
+        `ledger` has what the stream did, `everything` what replays did as well.
+        """
         if self._table is None:
             return []
-        mine = f"SELECT * FROM stored WHERE pipeline = {quoted(self._pipeline.name)}"
+        name, replays = self._pipeline.name, name_in_ledger(self._pipeline.name)
+        both = f"SELECT * FROM stored WHERE pipeline IN ({quoted(name)}, {quoted(replays)})"
+        mine = f"SELECT * FROM everything WHERE pipeline = {quoted(name)}"
         try:
-            return query_table(self._table, f"WITH ledger AS ({mine}) {sql}")
+            return query_table(
+                self._table, f"WITH everything AS ({both}), ledger AS ({mine}) {sql}"
+            )
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._unreadable(error) from error
 

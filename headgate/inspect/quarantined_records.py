@@ -8,22 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from headgate.errors import LandingError
-from headgate.inspect.query_table import query_table, quoted
+from headgate.inspect.query_table import query_table
 from headgate.inspect.record_position import Position
 from headgate.pipeline import Pipeline
+from headgate.quarantine.quarantine_filter import OffsetRange, QuarantineFilter
+from headgate.quarantine.quarantine_state import QuarantineState
+from headgate.replay.quarantine_snapshot import QuarantineSnapshot, unreadable
 from headgate.route.table_names import TableNames
 
 
 @dataclass(frozen=True)
 class QuarantinedRecord:
-    """A record that could not land, and why."""
+    """A record that could not land, why, and what has become of it."""
 
+    id: str | None
     position: Position | None
     """None where the source does not number its records."""
+    state: QuarantineState
+    settled_at: datetime | None
+    """When it was replayed or dropped."""
     reason: str
     detail: str | None
     route: str | None
@@ -38,84 +44,99 @@ class QuarantinedRecord:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def count_by_reason(pipeline: Pipeline) -> dict[str, int]:
-    """Most frequent first."""
+@dataclass(frozen=True)
+class QuarantineCounts:
+    """How many records are in quarantine, and how many have been."""
+
+    open: dict[str, int]
+    """For which reason, the most frequent first."""
+    replayed: int
+    dropped: int
+
+
+def count_quarantined(pipeline: Pipeline) -> QuarantineCounts:
+    snapshot = _open(pipeline)
     rows = _query(
-        pipeline,
-        "SELECT reason, count(*) AS count FROM stored GROUP BY reason ORDER BY count DESC, reason",
+        snapshot,
+        """
+        SELECT coalesce(state, 'open') AS state, reason, count(*) AS count FROM quarantine
+        GROUP BY 1, reason ORDER BY count DESC, reason
+        """,
     )
-    return {row["reason"]: row["count"] for row in rows}
+
+    def counted(state: QuarantineState) -> dict[str, int]:
+        return {row["reason"]: row["count"] for row in rows if row["state"] == state}
+
+    return QuarantineCounts(
+        open=counted(QuarantineState.OPEN),
+        replayed=sum(counted(QuarantineState.REPLAYED).values()),
+        dropped=sum(counted(QuarantineState.DROPPED).values()),
+    )
 
 
 def read_quarantined(
-    pipeline: Pipeline, *, reason: str | None = None, route: str | None = None, limit: int = 20
+    pipeline: Pipeline, wanted: QuarantineFilter | None = None, limit: int = 20
 ) -> tuple[list[QuarantinedRecord], int]:
-    """Those of the newest batches, as many as asked for, and how many there are in all."""
-    conditions = ["true"]
-    if reason is not None:
-        conditions.append(f"reason = {quoted(reason)}")
-    if route is not None:
-        routes = [quoted(each) for each in _routes_of(pipeline, route)]
-        conditions.append(f"route IN ({', '.join(routes)})")
-    where = " AND ".join(conditions)
-    count = _query(pipeline, f"SELECT count(*) AS count FROM stored WHERE {where}")
+    """The newest that are wanted, as many as asked for, and how many there are in all."""
+    snapshot = _open(pipeline)
+    if snapshot is None:
+        return [], 0
+    where = _condition(snapshot, wanted or QuarantineFilter())
+    count = _query(snapshot, f"SELECT count(*) AS count FROM quarantine WHERE {where}")
     rows = _query(
-        pipeline,
+        snapshot,
         f"""
-        SELECT * FROM stored WHERE {where}
+        SELECT * FROM quarantine WHERE {where}
         ORDER BY _batch DESC, _topic, _partition, _offset LIMIT {limit}
         """,
     )
-    return [_record(row) for row in rows], count[0]["count"] if count else 0
+    return [_record(row) for row in rows], count[0]["count"]
 
 
 def find_quarantined(pipeline: Pipeline, position: Position) -> list[QuarantinedRecord]:
-    """All that is known of the record at a position; an error if it is not in quarantine."""
-    rows = _query(
-        pipeline,
-        f"""
-        SELECT * FROM stored WHERE _topic = {quoted(position.topic)}
-        AND _partition = {position.partition} AND _offset = {position.offset}
-        """,
-    )
-    if not rows:
+    """All that is known of the record at a position; an error if it never was in quarantine."""
+    offsets = OffsetRange(position.topic, position.partition, position.offset, position.offset)
+    records, _ = read_quarantined(pipeline, QuarantineFilter(offsets=offsets, state=None))
+    if not records:
         raise LandingError(
             "record-unknown",
             f"record {position} is not in quarantine",
             hint="headgate quarantine list shows those that are",
             where=str(Path(pipeline.lake, pipeline.quarantine)),
         )
-    return [_record(row) for row in rows]
+    return records
 
 
-def _routes_of(pipeline: Pipeline, wanted: str) -> list[str]:
-    """A route by its own name, or by that of the table it would have gone to."""
+def _open(pipeline: Pipeline) -> QuarantineSnapshot | None:
     names = TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
-    known = _query(pipeline, "SELECT DISTINCT route FROM stored WHERE route IS NOT NULL")
-    routes = [str(row["route"]) for row in known]
-    return [wanted, *(route for route in routes if names.silver_for(route) == wanted)]
+    return QuarantineSnapshot.open(pipeline.lake, names)
 
 
-def _query(pipeline: Pipeline, sql: str) -> list[dict[str, Any]]:
-    path = str(Path(pipeline.lake, pipeline.quarantine))
+def _condition(snapshot: QuarantineSnapshot, wanted: QuarantineFilter) -> str:
     try:
-        return query_table(DeltaTable(path), sql)
-    except TableNotFoundError:
-        return []
+        return snapshot.condition(wanted)
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise LandingError(
-            "lake-unreadable",
-            f"the quarantine cannot be read: {str(error).splitlines()[0]}",
-            where=path,
-        ) from error
+        raise unreadable(snapshot.path, error) from error
+
+
+def _query(snapshot: QuarantineSnapshot | None, sql: str) -> list[dict[str, Any]]:
+    if snapshot is None:
+        return []
+    try:
+        return query_table(snapshot.table, snapshot.sql(sql))
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise unreadable(snapshot.path, error) from error
 
 
 def _record(row: dict[str, Any]) -> QuarantinedRecord:
     numbered = row["_topic"] is not None and row["_offset"] is not None
     return QuarantinedRecord(
+        id=row["id"],
         position=Position(row["_topic"], row["_partition"] or 0, row["_offset"])
         if numbered
         else None,
+        state=QuarantineState(row["state"] or QuarantineState.OPEN),
+        settled_at=row["settled_at"],
         reason=row["reason"],
         detail=row["detail"],
         route=row["route"],

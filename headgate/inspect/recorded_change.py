@@ -33,8 +33,8 @@ def recorded_changes(ledger: LedgerRows, table: str | None = None) -> list[Recor
     of_table = f'AND "table" = {quoted(table)}' if table is not None else ""
     rows = ledger.query(
         f"""
-        SELECT "table", version, at, detail FROM ledger
-        WHERE kind = 'schema' {of_table} ORDER BY version, "table"
+        SELECT "table", version, at, detail FROM everything
+        WHERE kind = 'schema' {of_table} ORDER BY at, version, "table"
         """
     )
     return [_recorded_change(row) for row in rows]

@@ -12,8 +12,9 @@ from headgate.inspect.current_run import CurrentRun, find_current_run
 from headgate.inspect.ledger_rows import LedgerRows
 from headgate.inspect.own_tables import TableKind, kind_of
 from headgate.inspect.pending_tables import PendingTable, pending_tables
-from headgate.inspect.quarantined_records import count_by_reason
+from headgate.inspect.quarantined_records import count_quarantined
 from headgate.inspect.recorded_change import recorded_changes
+from headgate.inspect.replay_ledger_rows import ReplayLedgerRows
 from headgate.pipeline import Pipeline
 
 
@@ -42,7 +43,12 @@ class Status:
     rows: int
     """Records in silver tables."""
     quarantined: Mapping[str, int]
-    """How many for which reason."""
+    """How many are open, for which reason."""
+    replayed: int
+    """Records that were in quarantine and have landed since."""
+    dropped: int
+    replay_cut_short: bool
+    """Whether a replay or drop was begun and waits for the next one to complete it."""
     tables: int
     pending: tuple[PendingTable, ...]
     schema_changes: int
@@ -50,13 +56,14 @@ class Status:
 
 
 def read_status(pipeline: Pipeline) -> Status:
-    ledger = LedgerRows(pipeline)
+    ledger, replays = LedgerRows(pipeline), ReplayLedgerRows(pipeline)
     totals = ledger.query(
         f"""
-        SELECT sum("rows") AS "rows", count(DISTINCT "table") AS tables FROM ledger
+        SELECT sum("rows") AS "rows", count(DISTINCT "table") AS tables FROM everything
         WHERE kind = 'table' AND {ledger.silver_only}
         """
     )
+    quarantined = count_quarantined(pipeline)
     batches = ledger.query(
         "SELECT version, max(at) AS at FROM ledger WHERE kind = 'batch' GROUP BY version"
     )
@@ -70,9 +77,12 @@ def read_status(pipeline: Pipeline) -> Status:
         last_batch=_last_batch(ledger, newest) if newest else None,
         open_batch=batch_under_way(pipeline, newest["version"] if newest else None),
         rows=totals[0]["rows"] or 0 if totals else 0,
-        quarantined=count_by_reason(pipeline),
+        quarantined=quarantined.open,
+        replayed=quarantined.replayed,
+        dropped=quarantined.dropped,
+        replay_cut_short=replays.cut_short,
         tables=totals[0]["tables"] if totals else 0,
-        pending=pending_tables(ledger),
+        pending=(*pending_tables(ledger), *pending_tables(replays)),
         schema_changes=sum(
             change.change != "CreateTable" and kind_of(pipeline, change.table) == TableKind.SILVER
             for change in recorded_changes(ledger)

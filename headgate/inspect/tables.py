@@ -24,9 +24,10 @@ SELECT
     sum(files) AS files,
     sum(bytes) AS bytes,
     max(table_version) AS table_version,
-    max(version) AS version,
+    -- Replays count their versions apart.
+    coalesce(max(version) FILTER (WHERE pipeline NOT LIKE '%:replay'), max(version)) AS version,
     max(at) AS at
-FROM ledger WHERE kind = 'table' GROUP BY "table"
+FROM everything WHERE kind = 'table' GROUP BY "table"
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from headgate.land.event import Event, SchemaChanged, TableWaits
 from headgate.land.land_table import TableLanded, TablePending
@@ -53,7 +54,7 @@ class BatchOutcome:
                 bytes=one.bytes,
                 files=one.files,
                 table_version=one.version,
-                detail={"schema_ids": list(one.schema_ids), **self._discarded(one.table)},
+                detail={"schema_ids": list(one.schema_ids), **self._left_out(one)},
             )
             for asked in one.changes:
                 detail = {**asked.change.as_record(), "schema_ids": list(asked.schema_ids)}
@@ -80,13 +81,15 @@ class BatchOutcome:
             if not history.of_table(one.table).met.issuperset(one.schema_ids or (-1,))
         ]
 
-    def _discarded(self, table: str) -> dict[str, dict[str, int]]:
-        """Rows that landed without a value, by the value's column."""
+    def _left_out(self, table: TableLanded) -> dict[str, Any]:
+        """Rows that landed without something they carried: nothing is left out silently."""
         counts: Counter[str] = Counter()
         for one in self.withheld:
-            if one.table == table and one.change.outcome is Outcome.DISCARDED:
+            if one.table == table.table and one.change.outcome is Outcome.DISCARDED:
                 counts[one.change.column] += one.rows
-        return {"discarded": dict(counts)} if counts else {}
+        discarded = {"discarded": dict(counts)} if counts else {}
+        unknown = {"unknown_fields": table.unknown_fields} if table.unknown_fields else {}
+        return {**discarded, **unknown}
 
 
 def _waiting(table: TablePending) -> Iterator[Entry]:

@@ -74,7 +74,9 @@ class DeltaRsCommitter:
     def commit(self, commit: Commit) -> int:
         actions = [_add(file) for file in commit.files]
         properties = CommitProperties(
-            app_transactions=[Transaction(commit.mark.app, commit.mark.version)]
+            app_transactions=[Transaction(commit.mark.app, commit.mark.version)],
+            # Rows that others add while all are rewritten would be left as they were.
+            max_commit_retries=0 if commit.rewrite else None,
         )
         read = self._just_read.pop(commit.table, None)
         table, schema = self._read(commit.table) if read is None else read

@@ -36,6 +36,8 @@ class TableLanded:
     """Its columns now."""
     refitted: bool
     """Whether files had to be written again to fit."""
+    unknown_fields: int = 0
+    """Rows whose payloads had fields that their own schema does not have."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,7 @@ def _landed(table: str, version: int, fitted: Fitted) -> TableLanded:
         changes=fitted.asked,
         schema=fitted.schema,
         refitted=not all(one.file_fits_as_it_is for one in fitted.fits),
+        unknown_fields=sum(file.unknown_fields for file in files),
     )
 
 

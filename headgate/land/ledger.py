@@ -46,6 +46,7 @@ class Kind(StrEnum):
     SCHEMA = "schema"  # a table's columns changed
     PENDING = "pending"  # a table could not be committed; `detail` has one of its files
     BATCH = "batch"  # a batch is complete; `detail` has where in the source it starts and ends
+    SETTLED = "settled"  # records left the quarantine; `detail` says how, and which were meant
 
 
 @dataclass(frozen=True)

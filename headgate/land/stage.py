@@ -21,7 +21,7 @@ from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.land.withheld import Withheld
 from headgate.land.write_parquet import write_parquet
-from headgate.pipeline import Mode
+from headgate.pipeline import Mode, Registry
 from headgate.quarantine.quarantined import quarantined
 from headgate.quarantine.reason import Reason
 from headgate.schema.decoder import Refusal
@@ -36,6 +36,11 @@ _LARGEST_PORTION = 256 << 20
 
 _decoders: dict[str, Decoders] = {}
 """Kept as long as the worker process lives, so that each schema is asked for once."""
+
+
+def forget_schemas(registry: Registry) -> None:
+    """The registry may know by now what it did not know before."""
+    _decoders.pop(repr(registry), None)
 
 
 def stage(plan: StagingPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -89,6 +94,7 @@ def _stage_portion(
     for group, origin in zip(opened.groups, origins, strict=True):
         by_table[plan.names.silver_for(group.route)].append((group, origin))
     withheld: list[Withheld] = []
+    in_bronze: list[np.ndarray] = []
     for table, groups in by_table.items():
         known = table in plan.known_tables or table in made
         decodable = [one for one in groups if _has_decoder(decoders, *one, rejected)]
@@ -104,9 +110,10 @@ def _stage_portion(
                 rejected += reject(group, origin, Reason.TOO_MANY_TABLES, detail)
         # Routes that have no table are in quarantine only: they could be any number.
         if plan.names.bronze and known:
+            in_bronze += [origin.rows for _, origin in groups]
             yield _stage_bronze(plan, plan.names.bronze, groups)
     if rejected:
-        staged = _stage_quarantine(plan, records, rejected)
+        staged = _stage_quarantine(plan, records, rejected, in_bronze)
         yield replace(staged, withheld=tuple(withheld))
 
 
@@ -137,9 +144,12 @@ def _stage_bronze(plan: StagingPlan, bronze: str, groups: list[GroupOf]) -> Stag
     )
 
 
-def _stage_quarantine(plan: StagingPlan, records: pa.Table, rejected: list[Rejected]) -> StagedFile:
+def _stage_quarantine(
+    plan: StagingPlan, records: pa.Table, rejected: list[Rejected], in_bronze: list[np.ndarray]
+) -> StagedFile:
     at = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
-    rows = quarantined(records, rejected, plan.version, at)
+    there = np.concatenate(in_bronze) if in_bronze else np.empty(0, np.int64)
+    rows = quarantined(records, rejected, plan.version, at, there)
     reasons = Counter(one.reason.value for one in rejected)
     name = plan.new_file()
     return write_parquet(plan.lake, plan.names.quarantine, name, rows, reasons=dict(reasons))

@@ -37,6 +37,7 @@ def stage_table(
     parts: list[Part] = []
     new_schemas: dict[str, str] = {}
     stayed_out: list[Withheld] = []
+    unknown = 0
     for group, origin in sorted(groups, key=_age):
         decoder, key = _decoder(decoders, group), group.message[0]
         decoded = decoder.decode(group.payloads)
@@ -44,6 +45,7 @@ def stage_table(
             row = int(origin.rows[position])
             rejected.append(Rejected(row, Reason.PAYLOAD_UNDECODABLE, detail, group.route, key))
         landing, columns = origin.without(decoded.bad), decoded.columns
+        unknown += len(decoded.unknown)
         if shape is None and rules.strict:
             shape = decoder.schema
         if shape is not None:
@@ -63,7 +65,12 @@ def stage_table(
     for number, (rows, ids) in enumerate(files):
         new = {key: schema for key, schema in new_schemas.items() if int(key) in ids}
         file = write_parquet(plan.lake, table, plan.new_file(), rows, route=route, schema_ids=ids)
-        yield replace(file, new_schemas=new or None, withheld=() if number else tuple(stayed_out))
+        yield replace(
+            file,
+            new_schemas=new or None,
+            unknown_fields=0 if number else unknown,
+            withheld=() if number else tuple(stayed_out),
+        )
     if not files:
         withheld += stayed_out
 

@@ -32,6 +32,8 @@ class StagedFile:
     """In quarantine: how many records for which reason."""
     new_schemas: Mapping[str, str] | None = None
     """Columns of the schemas that the table has not met before, by id."""
+    unknown_fields: int = 0
+    """Rows whose payloads had fields that their own schema does not have."""
     withheld: tuple[Withheld, ...] = ()
     """What the contract kept out of this table, or of those whose records are in quarantine."""
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from headgate.envelope.open_envelope import open_envelope
 from headgate.envelope.opened import Envelope
-from headgate.pipeline import Contract, Registry
+from headgate.pipeline import Contract, Pipeline, Registry
 from headgate.route.table_names import TableNames
 
 
@@ -37,6 +38,22 @@ class StagingPlan:
     def room(self) -> int:
         """How many tables may still be made."""
         return max(0, self.max_tables - len(self.known_tables))
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, known_tables: frozenset[str] = frozenset()) -> StagingPlan:
+        return cls(
+            lake=pipeline.lake,
+            names=TableNames(
+                pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze
+            ),
+            envelope=open_envelope(pipeline.envelope),
+            registry=pipeline.registry,
+            version=0,
+            known_tables=known_tables,
+            max_tables=pipeline.max_tables,
+            max_record_bytes=int(pipeline.max_record_bytes),
+            contract=pipeline.contract,
+        )
 
     def shape(self, table: str) -> pa.Schema | None:
         columns = self.shapes.get(table)

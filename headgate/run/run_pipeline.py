@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headgate.envelope.open_envelope import open_envelope
 from headgate.errors import CheckpointError
 from headgate.land.checkpoint import Checkpoint
 from headgate.land.choose_committer import choose_committer
@@ -21,6 +20,7 @@ from headgate.land.staged_batch import StagedBatch, StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.pipeline import Kafka, Pipeline
+from headgate.replay.replay_names import name_in_ledger
 from headgate.route.table_names import TableNames
 from headgate.run.explain_failure import explain_failure
 from headgate.run.session import spark_session
@@ -77,7 +77,6 @@ class _Run:
         self.names = TableNames(
             pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze
         )
-        self.envelope = open_envelope(pipeline.envelope)
         self.behind: Behind | None = None
         self.landed: list[BatchLanded] = []
         self.failure: BaseException | None = None
@@ -136,17 +135,7 @@ class _Run:
 
     def _lander(self, spark: SparkSession, progress: Progress | None, found: Resume) -> BatchLander:
         known = set(self.names.silver_in(self.pipeline.lake))
-        plan = StagingPlan(
-            lake=self.pipeline.lake,
-            names=self.names,
-            envelope=self.envelope,
-            registry=self.pipeline.registry,
-            version=found.first_version,
-            known_tables=frozenset(known),
-            max_tables=self.pipeline.max_tables,
-            max_record_bytes=int(self.pipeline.max_record_bytes),
-            contract=self.pipeline.contract,
-        )
+        plan = StagingPlan.of(self.pipeline, frozenset(known))
         return BatchLander(
             ledger=self.ledger,
             note=self.note,
@@ -157,8 +146,14 @@ class _Run:
             landed=progress.landed if progress else None,
             pending=progress.pending if progress else (),
             known_tables=known,
-            history=SchemaHistory.of(self.ledger.rows([Kind.SCHEMA])),
+            history=self._history(),
         )
+
+    def _history(self) -> SchemaHistory:
+        """The schemas that tables have met, in the stream or in a replay of the quarantine."""
+        name = name_in_ledger(self.pipeline.name)
+        replays = Ledger(self.pipeline.lake, self.pipeline.ledger, name)
+        return SchemaHistory.of([*self.ledger.rows([Kind.SCHEMA]), *replays.rows([Kind.SCHEMA])])
 
     def _stream(self, spark: SparkSession, found: Resume) -> DataFrame:
         """The source from where the pipeline says, or from where the ledger ends."""

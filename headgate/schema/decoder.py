@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +20,8 @@ class Decoded:
     columns: pa.RecordBatch
     bad: dict[int, str]
     """Position in the payloads to what is wrong with it."""
+    unknown: Sequence[int] = ()
+    """Positions of payloads that are decoded, but have fields that the schema does not have."""
 
 
 class Decoder(Protocol):

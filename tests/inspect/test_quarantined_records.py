@@ -1,12 +1,26 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deltalake import write_deltalake
 
 from headgate.errors import LandingError, UsageError
-from headgate.inspect import Position, find_quarantined, read_quarantined, read_status
+from headgate.inspect import (
+    Position,
+    count_quarantined,
+    find_quarantined,
+    read_quarantined,
+    read_status,
+)
+from headgate.quarantine.quarantine_filter import QuarantineFilter
+from headgate.quarantine.quarantine_state import QuarantineState
+from headgate.quarantine.quarantined import QUARANTINE
+from headgate.run.settle_quarantine import drop_quarantine, replay_quarantine
+from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
 from tests.inspect.small_lake import SmallLake
+from tests.readers import by_deltalake
 
 
 def test_quarantined_records_come_newest_batch_first(lake: SmallLake) -> None:
@@ -24,7 +38,7 @@ def test_quarantined_records_are_limited_but_counted(lake: SmallLake) -> None:
 
 def test_quarantined_records_by_reason(lake: SmallLake) -> None:
     for reason, count in read_status(lake.pipeline).quarantined.items():
-        records, total = read_quarantined(lake.pipeline, reason=reason, limit=100)
+        records, total = read_quarantined(lake.pipeline, QuarantineFilter(reason=reason), 100)
         assert total == count
         assert {each.reason for each in records} == {reason}
 
@@ -32,8 +46,9 @@ def test_quarantined_records_by_reason(lake: SmallLake) -> None:
 def test_quarantined_records_by_route_and_by_table(lake: SmallLake) -> None:
     all_records, _ = read_quarantined(lake.pipeline, limit=100)
     route = next(each.route for each in all_records if each.route and each.route.isalpha())
-    by_route = read_quarantined(lake.pipeline, route=route)
-    assert by_route == read_quarantined(lake.pipeline, route=f"silver_{route}")
+    by_route = read_quarantined(lake.pipeline, QuarantineFilter(route=route))
+    by_table = read_quarantined(lake.pipeline, QuarantineFilter(route=f"silver_{route}"))
+    assert by_route == by_table
     assert {each.route for each in by_route[0]} == {route}
 
 
@@ -62,3 +77,33 @@ def test_a_position_reads_as_it_is_written(text: str) -> None:
 def test_what_is_no_position_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="topic:partition:offset"):
         Position.parse(text)
+
+
+def test_records_that_were_settled_are_still_to_be_seen(tmp_path: Path) -> None:
+    pipeline = make_quarantined_lake(tmp_path).pipeline
+    replay_quarantine(pipeline, QuarantineFilter(reason="schema_unknown"))
+    drop_quarantine(pipeline, QuarantineFilter())
+    assert read_quarantined(pipeline) == ([], 0)
+    (record, *_), replayed = read_quarantined(
+        pipeline, QuarantineFilter(state=QuarantineState.REPLAYED)
+    )
+    assert replayed == UNKNOWN
+    assert record.settled_at is not None
+    assert record.position is not None
+    assert find_quarantined(pipeline, record.position) == [record]
+    _, dropped = read_quarantined(pipeline, QuarantineFilter(state=QuarantineState.DROPPED))
+    assert dropped == RUBBISH
+    counts = count_quarantined(pipeline)
+    assert (counts.open, counts.replayed, counts.dropped) == ({}, UNKNOWN, RUBBISH)
+
+
+def test_quarantine_of_an_older_version_is_readable(tmp_path: Path) -> None:
+    pipeline = make_quarantined_lake(tmp_path).pipeline
+    before = read_quarantined(pipeline, limit=3)
+    path = str(Path(pipeline.lake, pipeline.quarantine))
+    new = {"id", "state", "settled_at", "in_bronze"}
+    old = by_deltalake(path).select([name for name in QUARANTINE.names if name not in new])
+    write_deltalake(path, old, mode="overwrite", schema_mode="overwrite")
+    records, total = read_quarantined(pipeline, QuarantineFilter(state=None), limit=3)
+    assert ([replace(each, id=None) for each in before[0]], before[1]) == (records, total)
+    assert sum(count_quarantined(pipeline).open.values()) == total

@@ -10,7 +10,11 @@ from headgate.errors import LandingError
 from headgate.inspect import read_status
 from headgate.land.run_lock import run_lock
 from headgate.land.staged_batch import StagedBatch
+from headgate.run.settle_quarantine import replay_quarantine
+from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
 from tests.inspect.small_lake import SmallLake
+from tests.land.failing_committer import Crash
+from tests.replay.replaying import Step, crash_at
 
 
 def test_status_accounts_for_every_record(lake: SmallLake) -> None:
@@ -91,3 +95,25 @@ def test_status_of_an_unreadable_ledger_is_an_error(empty_lake: SmallLake) -> No
     with pytest.raises(LandingError) as caught:
         read_status(empty_lake.pipeline)
     assert caught.value.code == "lake-unreadable"
+
+
+def test_status_counts_what_was_replayed_as_landed(tmp_path: Path) -> None:
+    lake = make_quarantined_lake(tmp_path)
+    before = read_status(lake.pipeline)
+    assert (before.rows, sum(before.quarantined.values())) == (20, UNKNOWN + RUBBISH)
+    replay_quarantine(lake.pipeline)
+    status = read_status(lake.pipeline)
+    assert (status.rows, status.tables) == (20 + UNKNOWN, 2)
+    assert (sum(status.quarantined.values()), status.replayed) == (RUBBISH, UNKNOWN)
+    assert status.schema_changes > before.schema_changes
+    assert status.batches == before.batches
+    assert not status.replay_cut_short
+
+
+def test_status_tells_of_a_replay_that_was_cut_short(tmp_path: Path) -> None:
+    lake = make_quarantined_lake(tmp_path)
+    with crash_at(Step.BEFORE_MARKING), pytest.raises(Crash):
+        replay_quarantine(lake.pipeline)
+    assert read_status(lake.pipeline).replay_cut_short
+    replay_quarantine(lake.pipeline)
+    assert not read_status(lake.pipeline).replay_cut_short

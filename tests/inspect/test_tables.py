@@ -6,6 +6,8 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from headgate.inspect import read_status, read_tables
+from headgate.run.settle_quarantine import replay_quarantine
+from tests.inspect.quarantined_lake import make_quarantined_lake
 from tests.inspect.small_lake import SmallLake
 
 
@@ -56,3 +58,14 @@ def test_a_table_that_is_gone_has_no_columns(empty_lake: SmallLake) -> None:
     shutil.rmtree(Path(empty_lake.pipeline.lake, "silver_chess"))
     columns = {each.table: each.columns for each in read_tables(empty_lake.pipeline)}
     assert columns["silver_chess"] is None
+
+
+def test_tables_count_what_was_replayed(tmp_path: Path) -> None:
+    lake = make_quarantined_lake(tmp_path)
+    before = {each.table: each for each in read_tables(lake.pipeline)}
+    done = replay_quarantine(lake.pipeline)
+    after = {each.table: each for each in read_tables(lake.pipeline)}
+    for table, rows in done.landed.items():
+        assert after[table].rows == before[table].rows + rows
+        assert after[table].last_batch == before[table].last_batch
+        assert after[table].version > before[table].version

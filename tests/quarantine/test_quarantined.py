@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.envelope.opened import Rejected
@@ -26,14 +27,17 @@ RECORDS = pa.table(
 
 
 def rows(*rejected: Rejected) -> list[dict[str, Any]]:
-    table = quarantined(RECORDS, rejected, 4, pa.scalar(AT, pa.timestamp("us", "UTC")))
+    at = pa.scalar(AT, pa.timestamp("us", "UTC"))
+    table = quarantined(RECORDS, rejected, 4, at, np.array([2]))
     assert table.schema == QUARANTINE
     return list(table.to_pylist())
 
 
 def test_row_has_the_raw_bytes_the_origin_and_the_reason() -> None:
     [row] = rows(Rejected(2, Reason.PAYLOAD_UNDECODABLE, "truncated", "chess", 7))
+    assert len(row.pop("id")) == 32
     assert row == {
+        "state": "open",
         "reason": "payload_undecodable",
         "detail": "truncated",
         "route": "chess",
@@ -47,6 +51,8 @@ def test_row_has_the_raw_bytes_the_origin_and_the_reason() -> None:
         "_headers": [],
         "_batch": 4,
         "_at": AT,
+        "settled_at": None,
+        "in_bronze": True,
     }
 
 
@@ -70,3 +76,15 @@ def test_rows_come_in_the_order_of_the_rejections() -> None:
 def test_route_and_detail_that_are_endless_or_no_unicode_are_kept_readable() -> None:
     [row] = rows(Rejected(0, Reason.ROUTE_UNUSABLE, "\ud800" + "x" * 9999, "\ud800" + "x" * 9999))
     assert row["route"] == row["detail"] == "?" + "x" * 511
+
+
+def test_every_row_has_a_name_of_its_own() -> None:
+    found = rows(*[Rejected(0, Reason.TOO_LARGE)] * 100)
+    assert len({row["id"] for row in found}) == 100
+
+
+def test_row_says_whether_bronze_has_the_record() -> None:
+    found = rows(Rejected(2, Reason.TOO_LARGE), Rejected(0, Reason.TOO_LARGE))
+    assert [row["in_bronze"] for row in found] == [True, False]
+    unknown = quarantined(RECORDS, [Rejected(0, Reason.TOO_LARGE)], 4, pa.scalar(AT))
+    assert unknown["in_bronze"].to_pylist() == [None]

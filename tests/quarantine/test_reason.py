@@ -17,6 +17,9 @@ def test_reason_is_its_code() -> None:
 
 def test_codes_stay_what_they_are() -> None:
     assert sorted(Reason) == [
+        "contract_columns",
+        "contract_tables",
+        "contract_types",
         "envelope_undecodable",
         "magic_byte_wrong",
         "message_index_wrong",

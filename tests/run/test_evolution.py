@@ -78,8 +78,8 @@ def test_types_change_both_ways_while_the_stream_runs(
 
 
 def _record(schema_id: int, kind: str, value: int | str) -> bytes:
-    from headgate.schema.compile_proto import compile_proto
     from headgate.schema.protobuf import ProtobufDecoder
+    from headgate.schema.protobuf.compile_proto import compile_proto
 
     text = f'syntax = "proto3"; message event {{ {kind} n = 1; }}'
     files = compile_proto({"event.proto": text}, "event.proto")

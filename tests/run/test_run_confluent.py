@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from headgate.local import Services
 from headgate.pipeline import Confluent, Kafka, Pipeline, Registry
 from headgate.run.run_pipeline import RunOptions, run_pipeline
-from headgate.schema.compile_proto import compile_proto
+from headgate.schema.protobuf.compile_proto import compile_proto
 from tests.readers import by_deltalake
 
 ORDER = """{"type": "record", "name": "Order", "fields": [

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headgate.cli.amounts import counted
 from headgate.cli.find_pipeline import (
     PipelineArgument,
     find_pipeline,
@@ -14,12 +17,23 @@ from headgate.cli.find_pipeline import (
 )
 from headgate.cli.json_output import print_json
 from headgate.cli.next_steps import print_next_steps
+from headgate.cli.quarantine_options import (
+    OffsetOption,
+    ReasonOption,
+    RouteOption,
+    SinceOption,
+    UntilOption,
+    wanted_records,
+)
 from headgate.cli.show_quarantined import print_record_list, print_records
 from headgate.errors import UsageError
 
+if TYPE_CHECKING:
+    from headgate.quarantine.quarantine_state import QuarantineState
+
 app = typer.Typer(
     rich_markup_mode=None,
-    help="Look at records that could not land, and why.",
+    help="Look at records that could not land; replay or drop them.",
 )
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -27,10 +41,18 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command("list")
 def list_records(
     pipeline: PipelineArgument = None,
-    reason: Annotated[str | None, typer.Option(help="Only those with this reason.")] = None,
-    route: Annotated[
-        str | None, typer.Option("--route", "--table", help="Only those of this route or table.")
+    reason: ReasonOption = None,
+    route: RouteOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    offset: OffsetOption = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="open|replayed|dropped|all", help="What has become of them: open, if not said."
+        ),
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="The same as --state all.")] = False,
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, help="At most so many, newest batch first.")
     ] = 20,
@@ -41,26 +63,35 @@ def list_records(
     \b
       headgate quarantine list games.yaml
       headgate quarantine list games.yaml --reason schema_unknown --limit 100
+      headgate quarantine list games.yaml --state replayed --since 2026-11-01
 
     Next: headgate quarantine show PIPELINE RECORD
     """
-    if reason is not None:
-        _require_reason(reason)
+    from dataclasses import replace
+
     from headgate.inspect import read_quarantined
     from headgate.pipeline import load_pipeline
 
+    chosen = _state("all" if every else state)
+    wanted = replace(wanted_records(reason, route, since, until, offset), state=chosen)
     file = find_pipeline(pipeline)
-    records, total = read_quarantined(load_pipeline(file), reason=reason, route=route, limit=limit)
+    records, total = read_quarantined(load_pipeline(file), wanted, limit)
     if as_json:
         print_json({"total": total, "records": records})
         return
     if not records:
-        print("No record is in quarantine" + (" for that" if reason or route else ""))
+        which = "" if chosen is None else f"{chosen} " if chosen != "open" else ""
+        print(f"No {which}record is in quarantine" + (" for that" if wanted.is_narrow else ""))
         return
-    print_record_list(records, total)
+    print_record_list(records, total, with_state=chosen is None)
+    steps = []
     if records[0].position:
         show_one = f"headgate quarantine show {file} {records[0].position}"
-        print_next_steps([(show_one, "all about one")])
+        steps.append((show_one, "all about one"))
+    if any(each.state == "open" for each in records):
+        steps.append((f"headgate quarantine replay {file}", "land them, once the cause is gone"))
+    if steps:
+        print_next_steps(steps)
 
 
 @app.command()
@@ -84,7 +115,7 @@ def show(
     \b
       headgate quarantine show games.yaml games:0:12
 
-    Next: headgate quarantine list PIPELINE --reason …
+    Next: headgate quarantine replay PIPELINE --offset RECORD
     """
     from headgate.inspect import Position, find_quarantined
 
@@ -101,11 +132,127 @@ def show(
     print_records(found)
 
 
-def _require_reason(reason: str) -> None:
-    from headgate.pipeline.wording import did_you_mean, listed
-    from headgate.quarantine.reason import Reason
+@app.command()
+def replay(
+    pipeline: PipelineArgument = None,
+    reason: ReasonOption = None,
+    route: RouteOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    offset: OffsetOption = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="At most so many, the oldest first.")
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Land open records, once what kept them out is gone.
 
-    known = [each.value for each in Reason]
-    if reason not in known:
-        hint = did_you_mean(reason, known) or f"there are {listed(known)}"
-        raise UsageError("bad-argument", f"there is no reason `{reason}`", hint=hint)
+    \b
+      headgate quarantine replay games.yaml --reason schema_unknown
+      headgate quarantine replay games.yaml --table silver_chess --limit 10
+
+    Each lands exactly once, also if this is cut short and run again. Those that still cannot
+    land stay, with the reason of today. The stream may run meanwhile.
+
+    Next: headgate quarantine list PIPELINE
+    """
+    from contextlib import nullcontext
+
+    from headgate.cli.quiet_spark import quiet_spark
+    from headgate.cli.show_replayed import print_replayed, tell_progress
+    from headgate.pipeline import load_pipeline
+
+    wanted = wanted_records(reason, route, since, until, offset)
+    file = find_pipeline(pipeline)
+    declared = load_pipeline(file)
+    from headgate.run.settle_quarantine import replay_quarantine
+
+    listener = (lambda _: None) if as_json else tell_progress
+    with quiet_spark() if declared.commit == "spark" else nullcontext():
+        done = replay_quarantine(declared, wanted, listener, limit)
+    if as_json:
+        print_json(done)
+    elif not (done.taken or done.landed or done.waiting or done.completed):
+        print("No record is in quarantine" + (" for that" if wanted.is_narrow else ""))
+    else:
+        print_replayed(file, done)
+    if done.waiting:
+        raise typer.Exit(1)
+
+
+@app.command()
+def drop(
+    pipeline: PipelineArgument = None,
+    reason: ReasonOption = None,
+    route: RouteOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    offset: OffsetOption = None,
+    every: Annotated[bool, typer.Option("--all", help="Every open record.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Give up open records: their bytes go for good.
+
+    \b
+      headgate quarantine drop games.yaml --reason envelope_undecodable
+      headgate quarantine drop games.yaml --offset games:0:12-40 --yes
+
+    Where each came from, when and why it was here stay in the table. The bytes are in its old
+    files until Delta's VACUUM removes those.
+
+    Next: headgate quarantine list PIPELINE --state dropped
+    """
+    from headgate.cli.show_replayed import print_dropped
+    from headgate.pipeline import load_pipeline
+
+    wanted = wanted_records(reason, route, since, until, offset)
+    if wanted.is_narrow == every:
+        raise UsageError(
+            "bad-argument",
+            "say which records" if not every else "--all goes with no other choice",
+            hint="--reason, --route, --since, --until or --offset; or --all for every open one",
+        )
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise UsageError("bad-argument", "nobody is here to ask", hint="--yes drops without asking")
+    file = find_pipeline(pipeline)
+    declared = load_pipeline(file)
+    from headgate.run.settle_quarantine import drop_quarantine
+
+    refused = False
+
+    def confirm(counts: Mapping[str, int]) -> bool:
+        nonlocal refused
+        refused = not (yes or _confirmed(counts))
+        return not refused
+
+    dropped = drop_quarantine(declared, wanted, confirm)
+    if as_json:
+        print_json({"dropped": dropped})
+    elif dropped:
+        print_dropped(file, dropped)
+    elif refused:
+        print("Nothing was dropped")
+    else:
+        print("No record is in quarantine" + (" for that" if wanted.is_narrow else ""))
+
+
+def _confirmed(counts: Mapping[str, int]) -> bool:
+    from headgate.cli.show_replayed import print_reasons
+
+    print_reasons(counts)
+    what = counted(sum(counts.values()), "record")
+    return bool(typer.confirm(f"Drop {what} for good?"))
+
+
+def _state(state: str | None) -> QuarantineState | None:
+    from headgate.pipeline.wording import did_you_mean, listed
+    from headgate.quarantine.quarantine_state import QuarantineState
+
+    if state == "all":
+        return None
+    known = [each.value for each in QuarantineState]
+    if state is not None and state not in known:
+        hint = did_you_mean(state, [*known, "all"]) or f"there are {listed([*known, 'all'])}"
+        raise UsageError("bad-argument", f"there is no state `{state}`", hint=hint)
+    return QuarantineState.OPEN if state is None else QuarantineState(state)

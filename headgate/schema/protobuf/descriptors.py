@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections import Counter
 from pathlib import PurePosixPath
 from typing import Any
 
-from headgate.schema.compile_proto import compile_proto
+from headgate.schema.protobuf.compile_proto import compile_proto
 from headgate.schema.registry import RefusedSchema, SchemaText
 
 _ROOT = "__root__.proto"
@@ -31,6 +32,32 @@ def descriptors(schema: SchemaText) -> Any:
     if root is None:
         return compile_proto({**references, _ROOT: schema.text}, _ROOT)
     return _with_imports(root, references)
+
+
+def for_reading(files: Any) -> Any:
+    """The same files without what stands in the way of reading.
+
+    Names such as `foo_bar` and `fooBar` are no trouble outside of JSON, but protobuf refuses two
+    fields of one name in JSON. Extensions have no columns: they shall be unknown fields.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    readable = FileDescriptorSet.FromString(files.SerializeToString())
+    for file in readable.file:
+        del file.extension[:]
+        for message in file.message_type:
+            _make_readable(message)
+    return readable
+
+
+def _make_readable(message: Any) -> None:
+    del message.extension[:]
+    times = Counter(field.json_name for field in message.field)
+    for field in message.field:
+        if field.json_name and times[field.json_name] > 1:
+            field.json_name = f"#{field.number}"
+    for inside in message.nested_type:
+        _make_readable(inside)
 
 
 def _compiled_already(text: str) -> Any | None:

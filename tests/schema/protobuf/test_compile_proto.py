@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.schema.compile_proto import compile_proto
+from headgate.schema.protobuf.compile_proto import compile_proto
 from headgate.schema.registry import RefusedSchema
 
 HEAD = 'syntax = "proto3";\n'

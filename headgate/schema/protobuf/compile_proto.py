@@ -17,12 +17,33 @@ _DEEPEST_NESTING = 64
 _COMMENT_OR_STRING = re.compile(
     r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
 )
+_COMMENT_STRING_OR_MESSAGE = re.compile(
+    rf"{_COMMENT_OR_STRING.pattern}|(?P<message>\bmessage\s+\w+\s*{{)", re.DOTALL
+)
+_JSON_CONFLICT = re.compile(r"JSON name of field .* conflicts with")
+_ALLOW_CONFLICTS = " option deprecated_legacy_json_field_conflicts = true;"
 _LOG_LINE = re.compile(r"WARNING: All log messages|[IWEF]\d{4} \d\d:\d\d:")
 _one_at_a_time = threading.Lock()
 
 
 def compile_proto(files: Mapping[str, str], root: str) -> Any:
     """The FileDescriptorSet of `root` and all it imports, the root last."""
+    try:
+        return _compile(files, root)
+    except RefusedSchema as refusal:
+        if not _JSON_CONFLICT.search(str(refusal)):
+            raise
+        return _compile({name: _allow_conflicts(text) for name, text in files.items()}, root)
+
+
+def _allow_conflicts(text: str) -> str:
+    """Let fields have one name in JSON: an error to the compiler, but not to registries."""
+    return _COMMENT_STRING_OR_MESSAGE.sub(
+        lambda found: found[0] + _ALLOW_CONFLICTS if found["message"] else found[0], text
+    )
+
+
+def _compile(files: Mapping[str, str], root: str) -> Any:
     import grpc_tools
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from grpc_tools import protoc

@@ -1,0 +1,85 @@
+"""The quarantine as it was at one moment: what is put in later is not seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from headgate.errors import LandingError
+from headgate.quarantine.quarantine_filter import QuarantineFilter
+from headgate.quarantine.quarantined import QUARANTINE
+from headgate.route.table_names import TableNames
+
+_ONE_FILE_AT_A_TIME = {
+    "datafusion.execution.batch_size": "512",
+    "datafusion.execution.target_partitions": "1",
+}
+"""Records can be large: memory should hold few of them more than are asked for. And those that are
+read one after the other should be in the same files, as a file is written anew to mark its rows."""
+
+
+class QuarantineSnapshot:
+    """Answers queries over `quarantine`, with columns that an older table may not have yet."""
+
+    def __init__(self, path: str, names: TableNames) -> None:
+        self.path = path
+        self.table = DeltaTable(path)
+        self._names = names
+
+    @classmethod
+    def open(cls, lake: str, names: TableNames) -> Self | None:
+        """None where nothing was ever put in quarantine."""
+        path = str(Path(lake, names.quarantine))
+        try:
+            return cls(path, names)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise unreadable(path, error) from error
+
+    def sql(self, query: str) -> str:
+        """The query as it can be asked of the table itself, known as `stored`."""
+        missing = set(QUARANTINE.names) - {field.name for field in self.table.schema().fields}
+        nothing = "".join(f", NULL AS {name}" for name in sorted(missing))
+        return f"WITH quarantine AS (SELECT *{nothing} FROM stored) {query}"
+
+    def rows(self, query: str) -> pa.RecordBatchReader:
+        """A few at a time."""
+        try:
+            found = (
+                QueryBuilder(_ONE_FILE_AT_A_TIME)
+                .register("stored", self.table)
+                .execute(self.sql(query))
+            )
+        except (DeltaError, OSError) as error:
+            raise unreadable(self.path, error) from error
+        return pa.RecordBatchReader.from_stream(found)
+
+    def condition(self, wanted: QuarantineFilter) -> str:
+        if wanted.route is None:
+            return wanted.condition()
+        known = self.rows("SELECT DISTINCT route FROM quarantine WHERE route IS NOT NULL")
+        routes = known.read_all().column("route").to_pylist()
+        return wanted.condition(
+            [route for route in routes if self._names.silver_for(route) == wanted.route]
+        )
+
+    def counts(self, wanted: QuarantineFilter) -> dict[str, int]:
+        """How many for which reason, the most frequent first."""
+        found = self.rows(
+            f"""
+            SELECT reason, count(*) AS count FROM quarantine WHERE {self.condition(wanted)}
+            GROUP BY reason ORDER BY count DESC, reason
+            """
+        ).read_all()
+        reasons, counts = found.column("reason").to_pylist(), found.column("count").to_pylist()
+        return dict(zip(reasons, counts, strict=True))
+
+
+def unreadable(path: str, error: Exception) -> LandingError:
+    message = f"the quarantine cannot be read: {str(error).splitlines()[0]}"
+    return LandingError("lake-unreadable", message, where=path)

@@ -1,0 +1,138 @@
+"""Lands portions of the quarantine as batches of a stream are landed.
+
+The files of a portion are noted, every table is committed once with a mark, and only then are the
+portion's rows marked in the quarantine, and in the ledger last. The marks are a sequence of their
+own, so that the stream may land meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from headgate.errors import LandingError
+from headgate.land.committer import Committer
+from headgate.land.event import BatchLanded, Event, Listener
+from headgate.land.land_batch import BatchLander, Extent
+from headgate.land.ledger import Kind
+from headgate.land.staged_batch import StagedBatchNote
+from headgate.land.staged_file import StagedFile
+from headgate.land.staging_plan import StagingPlan
+from headgate.quarantine.quarantine_filter import QuarantineFilter
+from headgate.quarantine.quarantine_state import QuarantineState
+from headgate.replay.quarantine_snapshot import QuarantineSnapshot
+from headgate.replay.replay_names import name_of_files
+from headgate.replay.settle import name_rows
+from headgate.replay.settlement import Settlement, SettlementNote
+from headgate.replay.settling_ledger import SettlingLedger
+
+StageAndSettle = Callable[[StagingPlan], tuple[list[StagedFile], Settlement]]
+"""Stages a portion and says what becomes of its rows once its files are committed."""
+
+
+class SettlingLander:
+    """Works on the quarantine of one pipeline; what it remembers can all be told from the lake."""
+
+    def __init__(
+        self, plan: StagingPlan, committer: Committer, pipeline: str, listener: Listener
+    ) -> None:
+        self.plan = plan
+        self.listener = listener
+        self.taken = 0
+        self.landed: Counter[str] = Counter()
+        """Rows by silver table."""
+        self.remaining: Counter[str] = Counter()
+        self._note = StagedBatchNote(plan.lake, name_of_files(pipeline))
+        self._settlements = SettlementNote(plan.lake, name_of_files(pipeline))
+        self._ledger = SettlingLedger(plan.lake, plan.names, pipeline, self._settlements)
+        known = set(plan.names.silver_in(plan.lake))
+        progress = self._ledger.progress()
+        self._lander = BatchLander(
+            ledger=self._ledger,
+            note=self._note,
+            committer=committer,
+            plan=plan,
+            listener=self._tell,
+            landed=progress.landed if progress else None,
+            pending=progress.pending if progress else (),
+            known_tables=known,
+            history=self._ledger.history(),
+        )
+        self._begun = progress is not None
+
+    def complete(self) -> bool:
+        """Land what waits and what was cut short; whether there was such a portion."""
+        if not self._begun:
+            return False
+        self._lander.land_pending()
+        self._count()
+        staged = self._note.under_way(self._lander.landed)
+        if staged is None:
+            return False
+        if self._settlements.read(staged.version) is None:
+            raise LandingError(
+                "lake-unreadable",
+                "a replay was cut short, and the note of its records is gone",
+                hint="restore the folder `_staged` of the lake",
+                where=str(Path(self.plan.lake, "_staged")),
+            )
+        self._lander.land(Extent(staged.batch, staged.start, staged.end), _nothing_to_stage)
+        self._count()
+        return True
+
+    def snapshot(self) -> QuarantineSnapshot | None:
+        """The quarantine with all its rows named; None where there is none."""
+        lake, names = self.plan.lake, self.plan.names
+        if QuarantineSnapshot.open(lake, names) is None:
+            return None
+        name_rows(str(Path(lake, names.quarantine)))
+        return QuarantineSnapshot.open(lake, names)
+
+    def land(
+        self, wanted: QuarantineFilter, snapshot: QuarantineSnapshot, stage: StageAndSettle
+    ) -> None:
+        """One portion of a snapshot."""
+        if not self._begun:
+            self._ledger.start("replay", 0)
+            self._begun = True
+
+        def run(plan: StagingPlan) -> list[StagedFile]:
+            files, settlement = stage(plan)
+            self._settlements.write(settlement)
+            return files
+
+        landed = self._lander.landed
+        version = 0 if landed is None else landed + 1
+        taken_from = {"quarantine_version": snapshot.table.version()}
+        self._lander.land(Extent(version, wanted.as_record(), taken_from), run)
+        self._count()
+
+    @property
+    def waiting(self) -> Counter[str]:
+        """Rows by table that could not be committed yet."""
+        rows: Counter[str] = Counter()
+        for one in self._lander.pending:
+            rows[one.file.table] += one.file.rows
+        return rows
+
+    def _count(self) -> None:
+        settlement = self._ledger.settlement
+        if settlement is not None and settlement.state is QuarantineState.REPLAYED:
+            self.taken += settlement.taken
+            self.remaining.update(settlement.remaining)
+        own = (self.plan.names.quarantine, self.plan.names.bronze)
+        for entry in self._ledger.entries:
+            if entry.kind is Kind.TABLE and entry.table is not None and entry.table not in own:
+                self.landed[entry.table] += entry.rows or 0
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, BatchLanded) and self._ledger.settlement is not None:
+            still = {**event.quarantined, **self._ledger.settlement.remaining}
+            event = replace(event, quarantined=still)
+        self.listener(event)
+
+
+def _nothing_to_stage(plan: StagingPlan) -> list[StagedFile]:
+    raise AssertionError(f"version {plan.version} is staged already")

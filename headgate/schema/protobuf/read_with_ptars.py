@@ -1,0 +1,159 @@
+"""Payloads read by ptars, in Rust and straight into columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.schema.protobuf.judge import Judge, Judged
+from headgate.schema.protobuf.message import Message
+from headgate.schema.protobuf.plan import Plan
+from headgate.schema.protobuf.wire import Wire, lengths_of, odd_slots
+
+_SAFE_LENGTH = 16 << 10
+"""A payload nests groups no deeper than it is long, and ptars recurses into them unbounded."""
+_FEW = 50
+"""So few payloads are judged faster one by one than measured all together."""
+_MOST_NUMBERS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What became of payloads."""
+
+    arrays: list[pa.Array]
+    rows: np.ndarray
+    """Positions of the payloads whose values are in the arrays."""
+    odd: np.ndarray
+    """Positions of those, or of others, that python-protobuf must read."""
+    judged: Judged
+
+    @classmethod
+    def of_none(cls, message: Message, rows: np.ndarray, judged: Judged) -> Reading:
+        """All that is to be read, python-protobuf must read."""
+        return cls([pa.array([], one.type) for one in message.fields], rows[:0], rows, judged)
+
+
+@dataclass(frozen=True)
+class PtarsReader:
+    """Reads payloads of one message.
+
+    ptars lets pass some of what protobuf refuses, and takes no notice of what it does not know.
+    But a payload is exact if it is just as long as its values are as they are declared: there is
+    nothing else in it. Of all others python-protobuf is asked.
+
+    Lists of numbers can be sent otherwise than declared, and a byte shorter. Whoever fills that
+    byte with another one makes an exact payload that protobuf refuses: it is decoded.
+    """
+
+    message: Message
+    handler: Any
+    judge: Judge
+    has_maps: bool
+    has_lists_of_numbers: bool
+
+    @classmethod
+    def of(cls, message: Message, judge: Judge, plan: Plan) -> PtarsReader | None:
+        """None where the field numbers are so high that ptars would take gigabytes for them."""
+        wire = Wire.empty()
+        name = wire.message(message.fields)
+        if sum(wire.highest) > _MOST_NUMBERS:
+            return None
+        return cls(message, wire.handler(name), judge, plan.has_maps, plan.has_lists_of_numbers)
+
+    def read(self, payloads: pa.BinaryArray, rows: np.ndarray) -> Reading:
+        """Those of the payloads that are in these rows."""
+        long = rows[_lengths(payloads, rows) > _SAFE_LENGTH]
+        judged = self.judge.judged(payloads, long)
+        rows = _without(rows, judged)
+        batches, failed = None, list[int]()
+        if len(rows) > _FEW:
+            batches = self._batches(_taken(payloads, rows))
+        all_are_judged = batches is None
+        if batches is None:
+            judged |= self._judged(payloads, np.setdiff1d(rows, long))
+            rows = _without(rows, judged)
+            batches, failed = self._all_batches(_taken(payloads, rows))
+        if not batches:
+            return Reading.of_none(self.message, rows, judged)
+        read = np.delete(rows, failed) if failed else rows
+        raws = self._raws(batches)
+        arrays, odd = self.message.read_fields(raws)
+        if not all_are_judged:
+            inexact = read[self._are_inexact(raws, payloads, read)]
+            judged |= self.judge.judged(payloads, np.setdiff1d(inexact, long))
+        # Of a map's entry with an unknown field, protobuf takes nothing.
+        suspect = judged.unknown if self.has_maps else []
+        strange = odd_slots(rows[failed], None if odd is None else read[odd], np.array(suspect))
+        return Reading(arrays, read, rows[:0] if strange is None else strange, judged)
+
+    def _judged(self, payloads: pa.BinaryArray, rows: np.ndarray) -> Judged:
+        """What is exact is not judged here either: the outcome is that among many others."""
+        judged = self.judge.judged(payloads, rows)
+        suspects = np.array(sorted([*judged.refused, *judged.unknown]), np.int64)
+        if not len(suspects) or not self.has_lists_of_numbers:
+            return judged
+        batches, failed = self._all_batches(_taken(payloads, suspects))
+        if not batches:
+            return judged
+        read = np.delete(suspects, failed)
+        exact = read[~self._are_inexact(self._raws(batches), payloads, read)]
+        return judged.without(exact.tolist())
+
+    def _are_inexact(
+        self, raws: list[pa.Array], payloads: pa.BinaryArray, rows: np.ndarray
+    ) -> np.ndarray:
+        sizes = self.message.sizes_of_fields(raws, len(rows))
+        return np.asarray(_lengths(payloads, rows) != sizes)
+
+    def _raws(self, batches: list[pa.RecordBatch]) -> list[pa.Array]:
+        if len(batches) == 1:
+            return list(batches[0].columns)
+        return [
+            pa.concat_arrays([batch.column(place) for batch in batches])
+            for place in range(len(self.message.fields))
+        ]
+
+    def _batches(self, payloads: pa.BinaryArray) -> list[pa.RecordBatch] | None:
+        """All in one, or None: one bad record fails a whole array."""
+        try:
+            return [self.handler.array_to_record_batch(payloads)]
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # a panic in Rust is no Exception
+            return None
+
+    def _all_batches(self, payloads: pa.BinaryArray) -> tuple[list[pa.RecordBatch], list[int]]:
+        """In as few as can be, and the places of those that ptars cannot read."""
+        batches: list[pa.RecordBatch] = []
+        failed: list[int] = []
+
+        def halve(start: int, stop: int) -> None:
+            made = self._batches(payloads[start:stop]) if start < stop else []
+            if made is not None:
+                batches.extend(made)
+            elif stop - start == 1:
+                failed.append(start)
+            else:
+                middle = (start + stop) // 2
+                halve(start, middle)
+                halve(middle, stop)
+
+        halve(0, len(payloads))
+        return batches, failed
+
+
+def _without(rows: np.ndarray, judged: Judged) -> np.ndarray:
+    return np.setdiff1d(rows, list(judged.refused)) if judged.refused else rows
+
+
+def _lengths(payloads: pa.BinaryArray, rows: np.ndarray) -> np.ndarray:
+    lengths = lengths_of(payloads)
+    return lengths if len(rows) == len(lengths) else lengths[rows]
+
+
+def _taken(payloads: pa.BinaryArray, rows: np.ndarray) -> pa.BinaryArray:
+    return payloads if len(rows) == len(payloads) else payloads.take(pa.array(rows))

@@ -1,0 +1,168 @@
+"""Protobuf's numbers, strings and enums as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.schema.protobuf.wire import (
+    Read,
+    Unstorable,
+    Wire,
+    bits_of,
+    delimited,
+    lengths_of,
+    numbers_of,
+    present_in,
+    varint_sizes,
+    with_numbers,
+)
+from headgate.schema.storable import storable_array
+
+_SAME_BITS: dict[type[np.generic], type[np.generic]] = {
+    np.float32: np.uint32,
+    np.float64: np.uint64,
+}
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number, a truth, a string or bytes."""
+
+    name: str
+    """As .proto files have it."""
+    number: int
+    """Protobuf's own number for the type."""
+    type: pa.DataType
+    zero: Any
+    dtype: type[np.generic] | None = None
+    """Of what ptars gives; None where that are no numbers."""
+    read_as: int | None = None
+    """The type that ptars reads instead, of which no bits are cut off."""
+    is_varint: bool = True
+    is_zigzag: bool = False
+    width = 1
+    absent = None
+
+    @cached_property
+    def _is_text(self) -> bool:
+        return bool(pa.types.is_string(self.type) or pa.types.is_binary(self.type))
+
+    def declare(self, declared: Any, wire: Wire) -> None:
+        declared.type = self.read_as or self.number
+
+    def read(self, raw: pa.Array) -> Read:
+        if self.read_as is None:
+            return Read(storable_array(raw, self.type))
+        # Protobuf takes the lower half, too, of a number that is too large.
+        return Read(with_numbers(numbers_of(raw, np.int64).astype(np.int32), raw, self.type))
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, bytes) and pa.types.is_string(self.type):
+            raise Unstorable("a string that is not UTF-8")
+        return value
+
+    def is_written(self, raw: pa.Array) -> np.ndarray:
+        """All but zeros; -0.0 is none."""
+        if self._is_text:
+            return np.asarray(lengths_of(raw) != 0)
+        if self.dtype is None:
+            return bits_of(raw.buffers()[1], len(raw))
+        return np.asarray(numbers_of(raw, _SAME_BITS.get(self.dtype, self.dtype)) != 0)
+
+    def sizes(self, raw: pa.Array) -> np.ndarray:
+        if self._is_text:
+            return delimited(lengths_of(raw))
+        if self.dtype is None:
+            return np.ones(len(raw), np.int32)
+        if not self.is_varint:
+            return np.full(len(raw), np.dtype(self.dtype).itemsize, np.int32)
+        numbers = numbers_of(raw, self.dtype)
+        if self.is_zigzag:
+            wide = numbers.astype(np.int64)
+            numbers = (wide << 1) ^ (wide >> 63)
+        return varint_sizes(numbers)
+
+
+_LONG, _DECIMAL = pa.int64(), pa.decimal128(20, 0)
+
+SCALARS = {
+    one.number: one
+    for one in (
+        Scalar("double", 1, pa.float64(), 0.0, np.float64, is_varint=False),
+        Scalar("float", 2, pa.float32(), 0.0, np.float32, is_varint=False),
+        Scalar("int64", 3, _LONG, 0, np.int64),
+        Scalar("uint64", 4, _DECIMAL, 0, np.uint64),
+        Scalar("int32", 5, pa.int32(), 0, np.int64, read_as=3),
+        Scalar("fixed64", 6, _DECIMAL, 0, np.uint64, is_varint=False),
+        Scalar("fixed32", 7, _LONG, 0, np.uint32, is_varint=False),
+        Scalar("bool", 8, pa.bool_(), False),
+        Scalar("string", 9, pa.string(), ""),
+        Scalar("bytes", 12, pa.binary(), b""),
+        Scalar("uint32", 13, _LONG, 0, np.uint32),
+        Scalar("sfixed32", 15, pa.int32(), 0, np.int32, is_varint=False),
+        Scalar("sfixed64", 16, _LONG, 0, np.int64, is_varint=False),
+        Scalar("sint32", 17, pa.int32(), 0, np.int32, is_zigzag=True),
+        Scalar("sint64", 18, _LONG, 0, np.int64, is_zigzag=True),
+    )
+}
+"""By protobuf's number for the type."""
+
+_INT32 = SCALARS[5]
+
+
+@dataclass(frozen=True)
+class Enum:
+    """The name of the value; an unknown number of an open enum is kept as the number in text."""
+
+    names: dict[int, str]
+    is_closed: bool
+    width = 1
+    absent = None
+    type = pa.string()
+
+    @property
+    def zero(self) -> str:
+        return self.value(0)
+
+    def declare(self, declared: Any, wire: Wire) -> None:
+        _INT32.declare(declared, wire)
+
+    def read(self, raw: pa.Array) -> Read:
+        numbers, names = self._known
+        values = numbers_of(raw, np.int64).astype(np.int32)
+        if self._is_dense and len(values) and values.min() >= 0 and values.max() < len(numbers):
+            return Read(names.take(with_numbers(values, raw, pa.int32())))
+        places = np.minimum(np.searchsorted(numbers, values), len(numbers) - 1)
+        text = names.take(with_numbers(places, raw, pa.int64()))
+        is_known = numbers[places] == values
+        if is_known.all():
+            return Read(text)
+        if self.is_closed:
+            return Read(text, np.flatnonzero(~is_known & present_in(raw)))
+        in_text = with_numbers(values, raw, pa.int32()).cast(pa.string())
+        return Read(pc.if_else(pa.array(is_known), text, in_text))
+
+    def value(self, value: Any) -> str:
+        return self.names.get(value, str(value))
+
+    def sizes(self, raw: pa.Array) -> np.ndarray:
+        return _INT32.sizes(raw)
+
+    def is_written(self, raw: pa.Array) -> np.ndarray:
+        return _INT32.is_written(raw)
+
+    @cached_property
+    def _is_dense(self) -> bool:
+        """Whether the numbers count up from 0, as they mostly do: then each is its own place."""
+        return sorted(self.names) == list(range(len(self.names)))
+
+    @cached_property
+    def _known(self) -> tuple[np.ndarray, pa.Array]:
+        numbers = sorted(self.names)
+        return np.array(numbers, np.int32), pa.array([self.names[one] for one in numbers])

@@ -1,0 +1,28 @@
+"""A small lake whose quarantine has something to replay and something that never lands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from headgate.land.land_batch import Extent
+from tests.inspect.small_lake import SmallLake
+
+UNKNOWN, RUBBISH = 40, 10
+
+
+def make_quarantined_lake(folder: Path) -> SmallLake:
+    """Two games have landed; then comes a version whose schemas only the sender has."""
+    lake = SmallLake(folder)
+    lake.register(2, versions=[1])
+    lake.land(20, bad_share=0)
+    lake.versions.clear()
+    hidden = lake.folder / "not_registered"
+    lake.register(2, versions=[2])
+    (lake.folder / "schemas").rename(hidden)
+    lake.land(UNKNOWN, bad_share=0)
+    hidden.rename(lake.folder / "schemas")
+    rubbish = pa.array([b"\xff"] * RUBBISH, pa.binary())
+    lake.lander.land(Extent(lake.batch, {}, {}), lambda plan: lake._stage(plan, rubbish))
+    return lake
