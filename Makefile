@@ -15,7 +15,7 @@ setup: $(READY) ## Install everything into .venv (the other commands do it by th
 $(READY): requirements/all.lock requirements/installer.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11"; exit 1; }
-	@echo "Setting up $(VENV): Python packages (about 600 MB, once)"
+	@echo "Setting up $(VENV): Python packages (about 700 MB, once)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/installer.lock
 	@$(BIN)/uv pip sync --compile-bytecode --python $(BIN)/python --require-hashes requirements/all.lock

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headgate.errors import HeadgateError
     from headgate.pipeline import (
         Confluent,
+        Contract,
         Delta,
         Kafka,
         Pipeline,
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
         load_pipeline,
     )
     from headgate.run.run_pipeline import RunOptions, run_pipeline
+    from headgate.run.settle_quarantine import replay_quarantine
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Confluent": "headgate.pipeline",
+    "Contract": "headgate.pipeline",
     "Delta": "headgate.pipeline",
     "HeadgateError": "headgate.errors",
     "Kafka": "headgate.pipeline",
@@ -50,11 +53,13 @@ _HOME = {
     "Wrapper": "headgate.pipeline",
     "check_pipeline": "headgate.pipeline",
     "load_pipeline": "headgate.pipeline",
+    "replay_quarantine": "headgate.run.settle_quarantine",
     "run_pipeline": "headgate.run.run_pipeline",
 }
 
 __all__ = [
     "Confluent",
+    "Contract",
     "Delta",
     "HeadgateError",
     "Kafka",
@@ -66,6 +71,7 @@ __all__ = [
     "Wrapper",
     "check_pipeline",
     "load_pipeline",
+    "replay_quarantine",
     "run_pipeline",
 ]
 
