@@ -13,7 +13,17 @@ from headgate.land.ledger import Kind
 from headgate.pipeline import Contract, Mode
 from headgate.schema.change import AddColumn, Outcome, RetypeColumn
 
-from .in_process import PLAIN, RETYPED, WIDER, Pipeline, extent, record, records, staged_by
+from .in_process import (
+    ENVELOPE,
+    PLAIN,
+    RETYPED,
+    WIDER,
+    Pipeline,
+    extent,
+    record,
+    records,
+    staged_by,
+)
 
 STRICT = [Mode.FREEZE, Mode.DISCARD_ROW, Mode.DISCARD_VALUE]
 
@@ -143,3 +153,13 @@ def test_changes_name_the_schema_that_asked(tmp_path: Path) -> None:
         (AddColumn("name", "string"), (WIDER,)),
         (RetypeColumn("n", "int", "string", "n__string"), (RETYPED,)),
     ]
+
+
+def test_fields_that_the_schema_does_not_have_are_counted(tmp_path: Path) -> None:
+    pipeline = games(tmp_path)
+    newer = b"\x08\x01\x12\x01x"
+    message = ENVELOPE.decoder.message(game_name="chess", schema_id=PLAIN, payload=newer)
+    land(pipeline, 0, record("chess", 1), bytes(message.SerializeToString()))
+    [table] = pipeline.ledger.rows([Kind.TABLE], table="silver_chess")
+    assert json.loads(table["detail"])["unknown_fields"] == 1
+    assert [row["n"] for row in pipeline.rows("silver_chess")] == [1, 1]

@@ -1,4 +1,4 @@
-"""A field of a message as a column: one value, or many. Maps are in protobuf_map."""
+"""A field of a message as a column: one value, or many."""
 
 from __future__ import annotations
 
