@@ -62,7 +62,7 @@ def _session(out: Console) -> SparkSession:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("make bench ARGS=…", description=__doc__)
     parser.add_argument("--tables", type=int, nargs="+", default=FAN_OUT)
-    parser.add_argument("--batch", type=int, default=3_000_000, help="records a batch")
+    parser.add_argument("--batch", type=int, default=2_500_000, help="records a batch")
     parser.add_argument("--batches", type=int, default=3, help="the first one is not counted")
     parser.add_argument("--alone", action="store_true", help="without the other ways")
     return parser.parse_args()
