@@ -82,18 +82,21 @@ def fit_files(
         asked += [Asked(change, (key,)) for change in changes]
         schema = fitted.schema
     schemas = [file.schema for file in ordered]
+    fits: list[Fit] = []
     for file, columns in zip(ordered, schemas, strict=True):
         fitted = fit(columns, schema, may_widen=may_widen)
+        fits.append(fitted)
         changes = [change for change in fitted.changes if change.decided_by is not None]
         asked += [Asked(change, file.schema_ids) for change in changes]
         schema = fitted.schema
     schema = fit(first_columns, schema).schema
-    fits = tuple(fit(columns, schema, may_widen=may_widen) for columns in schemas)
+    if any(one.schema is not schema for one in fits):
+        fits = [fit(columns, schema, may_widen=may_widen) for columns in schemas]
     if old is None:
         ids = tuple(sorted({one for file in ordered for one in file.schema_ids}))
         apart = [one for one in asked if one.change.outcome is not Outcome.APPLIED]
         asked = [Asked(CreateTable(table, len(schema)), ids), *apart]
-    return Fitted(schema, ordered, fits, tuple(dict.fromkeys(asked)))
+    return Fitted(schema, ordered, tuple(fits), tuple(dict.fromkeys(asked)))
 
 
 def _dropped(

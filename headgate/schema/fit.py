@@ -108,14 +108,14 @@ def _has_all(table: pa.Schema, file: pa.Schema) -> bool:
 
 
 def _made_optional(file: pa.Schema, table: pa.Schema) -> list[SchemaChange]:
+    told = [one for one in file if has_facts(one) and not is_required(one)]
+    if not told:
+        return []
     columns: Mapping[str, pa.Field] = {one.name: one for one in table}
     return [
         MakeOptional(one.name)
-        for one in file
-        if one.name in columns
-        and is_required(columns[one.name])
-        and one.metadata is not None
-        and not is_required(one)
+        for one in told
+        if one.name in columns and is_required(columns[one.name])
     ]
 
 
