@@ -24,8 +24,4 @@ def kind_of(pipeline: Pipeline, table: str) -> TableKind:
 
 def silver_tables(pipeline: Pipeline) -> list[str]:
     """The silver tables that are in the lake, whatever the ledger says."""
-    return table_names(pipeline).silver_in(pipeline.lake)
-
-
-def table_names(pipeline: Pipeline) -> TableNames:
-    return TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
+    return TableNames.of(pipeline).silver_in(pipeline.lake)

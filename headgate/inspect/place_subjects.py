@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from headgate.inspect.known_tables import KnownTable
-from headgate.inspect.own_tables import table_names
 from headgate.pipeline import Confluent, Kafka, Pipeline
 from headgate.route.safe_name import is_nameable
+from headgate.route.table_names import TableNames
 from headgate.schema.decoder import FIRST_MESSAGE, Refusal
 from headgate.schema.decoders import Decoders
 from headgate.schema.registry import SubjectVersion
@@ -67,7 +67,7 @@ def _by_history(
     One schema may be registered under many subjects; where one of them is called like the table,
     the others are those of other tables.
     """
-    names = table_names(pipeline)
+    names = TableNames.of(pipeline)
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for table in known.values():
         for schema_id in table.met:
@@ -92,7 +92,7 @@ def _by_name(
     version: SubjectVersion,
     decoders: Decoders,
 ) -> list[tuple[str, Candidate]]:
-    envelope, names = pipeline.envelope, table_names(pipeline)
+    envelope, names = pipeline.envelope, TableNames.of(pipeline)
     if not isinstance(envelope, Confluent):
         return []
     if envelope.route == "record":
@@ -115,7 +115,7 @@ def _by_record(
         decoder = decoders.decoder(version.schema_id, (index,))
         if isinstance(decoder, Refusal):
             break
-        table = table_names(pipeline).silver_for(decoder.record_name)
+        table = TableNames.of(pipeline).silver_for(decoder.record_name)
         if index == 0 or table in known:
             found.append((table, Candidate(version, (index,))))
         text = decoders.text(version.schema_id)

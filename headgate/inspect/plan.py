@@ -15,8 +15,9 @@ from headgate.inspect.ledger_rows import LedgerRows
 from headgate.inspect.place_subjects import Candidate, place_subjects
 from headgate.inspect.plan_table import plan_table
 from headgate.inspect.planned import Plan, TablePlan, UnusableSchema
-from headgate.inspect.rewriting import can_rewrite, size_of
+from headgate.inspect.rewriting import can_rewrite
 from headgate.inspect.table_schema import open_table
+from headgate.land.commit_with_delta_rs import size_of
 from headgate.land.fit_files import Asked
 from headgate.pipeline import Pipeline
 from headgate.schema.change import CreateTable, Outcome

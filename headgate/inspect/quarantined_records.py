@@ -108,7 +108,7 @@ def find_quarantined(pipeline: Pipeline, position: Position) -> list[Quarantined
 
 
 def _open(pipeline: Pipeline) -> QuarantineSnapshot | None:
-    names = TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
+    names = TableNames.of(pipeline)
     return QuarantineSnapshot.open(pipeline.lake, names)
 
 

@@ -1,15 +1,9 @@
-"""How much a table holds, and whether a run would write all of it anew to widen a column."""
+"""Whether a run would write all of a table anew to widen a column."""
 
 from __future__ import annotations
 
-from deltalake import DeltaTable
-
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.pipeline import Pipeline
-
-
-def size_of(table: DeltaTable) -> int:
-    return sum(map(int, table.get_add_actions().column("size_bytes").to_pylist()))
 
 
 def can_rewrite(pipeline: Pipeline, table: str, size: int) -> bool:

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from headgate.inspect.named_schema import Named, NamedSchema, find_schema
 from headgate.inspect.planned import change_record
-from headgate.inspect.rewriting import can_rewrite, size_of
+from headgate.inspect.rewriting import can_rewrite
 from headgate.inspect.table_schema import open_table
+from headgate.land.commit_with_delta_rs import size_of
 from headgate.pipeline import Contract, Pipeline, Rules
 from headgate.schema.change import DropColumn, RenameColumn, SchemaChange, WidenType
 from headgate.schema.field_facts import apart_from

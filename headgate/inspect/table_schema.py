@@ -12,10 +12,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.errors import LandingError
 from headgate.inspect.ledger_rows import LedgerRows
-from headgate.inspect.own_tables import table_names
 from headgate.inspect.recorded_change import RecordedChange, recorded_changes
 from headgate.pipeline import Pipeline
 from headgate.pipeline.wording import nearest
+from headgate.route.table_names import TableNames
 from headgate.schema.origin import ORIGIN_COLUMNS
 from headgate.schema.type_names import type_name
 
@@ -72,13 +72,13 @@ def find_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str | N
     """The table of that name, or of that route."""
     if name in known:
         return name
-    by_route = table_names(pipeline).silver_for(name)
+    by_route = TableNames.of(pipeline).silver_for(name)
     return by_route if by_route in known else None
 
 
 def nearest_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str | None:
     """The table that a mistyped name or route may mean."""
-    return nearest(name, known) or nearest(table_names(pipeline).silver_for(name), known)
+    return nearest(name, known) or nearest(TableNames.of(pipeline).silver_for(name), known)
 
 
 def open_table(pipeline: Pipeline, table: str) -> DeltaTable:

@@ -68,8 +68,7 @@ class DeltaRsCommitter:
         opened = self._newest(table)
         if opened is None or set(opened.protocol().reader_features or ()) - _READ_AS_IT_IS:
             return False
-        sizes = pa.table(opened.get_add_actions()).column("size_bytes")
-        return sum(map(int, sizes.to_pylist())) <= up_to
+        return size_of(opened) <= up_to
 
     def commit(self, commit: Commit) -> int:
         actions = [_add(file) for file in commit.files]
@@ -147,6 +146,11 @@ class DeltaRsCommitter:
             return DeltaTable(str(self._lake / table))
         except TableNotFoundError:
             return None
+
+
+def size_of(table: DeltaTable) -> int:
+    """The bytes of all files that a table has."""
+    return sum(map(int, table.get_add_actions().column("size_bytes").to_pylist()))
 
 
 def _add(file: StagedFile) -> AddAction:

@@ -90,6 +90,14 @@ class BatchLander:
             self.listener(told)
         self.listener(event(ended - began, staged - began, committed - staged))
 
+    def land_staged(self, staged: StagedBatch) -> None:
+        """A batch whose files are all noted: the source is not asked again."""
+
+        def nothing_to_stage(plan: StagingPlan) -> list[StagedFile]:
+            raise AssertionError(f"version {plan.version} is staged already")
+
+        self.land(Extent(staged.batch, staged.start, staged.end), nothing_to_stage)
+
     def land_pending(self) -> None:
         """Try again what waits, without a batch: at the start of a run."""
         if not self.pending or self.landed is None:

@@ -183,6 +183,11 @@ class Ledger:
             return None
 
 
+def schema_rows(*ledgers: Ledger) -> list[dict[str, Any]]:
+    """What all of these tell of changes: those of a stream, and those of its replays."""
+    return [row for ledger in ledgers for row in ledger.rows([Kind.SCHEMA])]
+
+
 def _pending(rows: Iterable[dict[str, Any]]) -> tuple[Pending, ...]:
     """Each file once, however often the ledger says that it waits."""
     waiting: dict[tuple[str, str], Pending] = {}

@@ -43,9 +43,7 @@ class StagingPlan:
     def of(cls, pipeline: Pipeline, known_tables: frozenset[str] = frozenset()) -> StagingPlan:
         return cls(
             lake=pipeline.lake,
-            names=TableNames(
-                pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze
-            ),
+            names=TableNames.of(pipeline),
             envelope=open_envelope(pipeline.envelope),
             registry=pipeline.registry,
             version=0,

@@ -78,7 +78,7 @@ class SettlingLander:
                 hint="restore the folder `_staged` of the lake",
                 where=str(Path(self.plan.lake, "_staged")),
             )
-        self._lander.land(Extent(staged.batch, staged.start, staged.end), _nothing_to_stage)
+        self._lander.land_staged(staged)
         self._count()
         return True
 
@@ -132,7 +132,3 @@ class SettlingLander:
             still = {**event.quarantined, **self._ledger.settlement.remaining}
             event = replace(event, quarantined=still)
         self.listener(event)
-
-
-def _nothing_to_stage(plan: StagingPlan) -> list[StagedFile]:
-    raise AssertionError(f"version {plan.version} is staged already")

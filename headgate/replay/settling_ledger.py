@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from headgate.land.ledger import Entry, Kind, Ledger
+from headgate.land.ledger import Entry, Kind, Ledger, schema_rows
 from headgate.land.schema_history import SchemaHistory
 from headgate.replay.replay_names import name_in_ledger
 from headgate.replay.settle import settle
@@ -36,7 +36,7 @@ class SettlingLedger(Ledger):
 
     def history(self) -> SchemaHistory:
         """The schemas that tables have met, in the stream or in a replay."""
-        return SchemaHistory.of([*self._stream.rows([Kind.SCHEMA]), *self.rows([Kind.SCHEMA])])
+        return SchemaHistory.of(schema_rows(self._stream, self))
 
     def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
         settlement = self._note.read(version)

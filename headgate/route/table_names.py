@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from headgate.pipeline import Pipeline
 from headgate.route.safe_name import safe_name
 
 
@@ -17,6 +18,10 @@ class TableNames:
     quarantine: str
     ledger: str
     bronze: str | None = None
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> TableNames:
+        return cls(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
 
     @cached_property
     def _reserved(self) -> frozenset[str]:

@@ -11,7 +11,7 @@ from headgate.land.checkpoint import Checkpoint
 from headgate.land.choose_committer import choose_committer
 from headgate.land.event import BatchLanded, Ended, Event, Idle, Listener, Started
 from headgate.land.land_batch import BatchLander, Extent, Stage
-from headgate.land.ledger import Kind, Ledger, Progress
+from headgate.land.ledger import Ledger, Progress, schema_rows
 from headgate.land.resume import CheckpointState, Resume, resume
 from headgate.land.run_lock import run_lock
 from headgate.land.schema_history import SchemaHistory
@@ -74,9 +74,7 @@ class _Run:
         self.checkpoint = Checkpoint(pipeline.checkpoint)
         self.ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
         self.note = StagedBatchNote(pipeline.lake, pipeline.name)
-        self.names = TableNames(
-            pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze
-        )
+        self.names = TableNames.of(pipeline)
         self.behind: Behind | None = None
         self.landed: list[BatchLanded] = []
         self.failure: BaseException | None = None
@@ -99,7 +97,7 @@ class _Run:
             if found.by_ledger and staged is not None:
                 # Staged before the checkpoint was lost: its files are there, the source is not
                 # asked again.
-                lander.land(Extent(staged.batch, staged.start, staged.end), _nothing_to_stage)
+                lander.land_staged(staged)
             lander.first_version = found.first_version
             frame = self._stream(spark, found)
             query = self._start(frame, lander, found)
@@ -153,7 +151,7 @@ class _Run:
         """The schemas that tables have met, in the stream or in a replay of the quarantine."""
         name = name_in_ledger(self.pipeline.name)
         replays = Ledger(self.pipeline.lake, self.pipeline.ledger, name)
-        return SchemaHistory.of([*self.ledger.rows([Kind.SCHEMA]), *replays.rows([Kind.SCHEMA])])
+        return SchemaHistory.of(schema_rows(self.ledger, replays))
 
     def _stream(self, spark: SparkSession, found: Resume) -> DataFrame:
         """The source from where the pipeline says, or from where the ledger ends."""
@@ -232,10 +230,6 @@ def _stage_with(frame: DataFrame, rows: int | None) -> Stage:
         return staged_files((row.file, row.error) for row in job.collect())
 
     return run
-
-
-def _nothing_to_stage(plan: StagingPlan) -> list[StagedFile]:
-    raise AssertionError(f"version {plan.version} is staged already")
 
 
 def _next_batch(progress: Progress | None, found: Resume) -> int | None:
