@@ -15,7 +15,7 @@ LAYERS = [
     {"errors"},
     {"pipeline"},
     {"route", "schema", "envelope", "quarantine"},
-    {"source", "land", "replay", "run", "local", "simulate"},
+    {"source", "land", "change", "replay", "run", "local", "simulate"},
     {"inspect"},
     {"cli", "examples"},
 ]

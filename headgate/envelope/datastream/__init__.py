@@ -1,0 +1,3 @@
+"""Datastream's change files, opened."""
+
+from __future__ import annotations
