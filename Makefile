@@ -27,7 +27,8 @@ $(READY): requirements/all.lock requirements/installer.lock pyproject.toml
 demo: $(READY) ## Land simulated games in Delta tables while their schemas change; no server needed
 	@$(BIN)/headgate demo
 
-test: $(READY) ## Run all tests on a real broker, registry, Spark and Delta
+test: $(READY) ## Run all tests on a real broker, registry, database, Spark and Delta
+	@requirements/install-mariadb.sh
 	@$(BIN)/headgate jars spark kafka registry
 	@$(BIN)/python -m pytest $(ARGS)
 

@@ -10,7 +10,8 @@ from bench.data import Data
 from bench.measure import Cost, measured
 from headgate.land.event import BatchLanded, Event
 from headgate.pipeline import Kafka, Pipeline, Registry, Wrapper
-from headgate.run.run_pipeline import RunOptions, run_pipeline
+from headgate.run.run_options import RunOptions
+from headgate.run.run_pipeline import run_pipeline
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pydantic import BaseModel
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -27,41 +29,112 @@ def pages() -> dict[str, str]:
 
 def _pipeline_file() -> str:
     from headgate.pipeline import (
+        AnyPipeline,
+        ChangePipeline,
         Confluent,
         Contract,
+        Datastream,
         Delta,
+        Files,
         Kafka,
+        Merge,
         Pipeline,
         Registry,
         Security,
         Wrapper,
     )
 
-    sections = [
-        ("The file", Pipeline),
+    common = set(AnyPipeline.model_fields) - {"source", "envelope"}
+    text = (
+        "# Pipeline file\n\n"
+        "A file declares a stream of records, or a folder of change files: those of a database's"
+        " tables, with `source: {files: …}` and `envelope: datastream`. Unknown keys are errors."
+        " Relative paths are relative to the file.\n"
+    )
+    text += _keys("Every file", AnyPipeline, only=common)
+    text += _keys("A stream of records", Pipeline, leave_out=common)
+    text += _keys("Change files", ChangePipeline, leave_out=common) + _names_of_changes()
+    for title, model in (
         ("`source.kafka`", Kafka),
         ("`source.kafka.security`", Security),
         ("`source.delta`", Delta),
+        ("`source.files`", Files),
         ("`registry`", Registry),
         ("`envelope.wrapper`", Wrapper),
         ("`envelope.confluent`", Confluent),
+        ("`envelope.datastream`", Datastream),
+        ("`merge`", Merge),
         ("`contract`", Contract),
-    ]
-    text = "# Pipeline file\n\nUnknown keys are errors. Relative paths are relative to the file.\n"
-    for title, model in sections:
-        text += f"\n## {title}\n\n| key | default | meaning |\n|---|---|---|\n"
-        for name, field in model.model_fields.items():
+    ):
+        text += _keys(title, model)
+    return text + _words_of_others()
+
+
+def _keys(
+    title: str,
+    model: type[BaseModel],
+    only: Collection[str] | None = None,
+    leave_out: Collection[str] = (),
+) -> str:
+    text = f"\n## {title}\n\n| key | default | meaning |\n|---|---|---|\n"
+    for name, field in model.model_fields.items():
+        if name in (only or model.model_fields) and name not in leave_out:
             text += f"| `{name}` | {_default(field)} | {_one_line(field.description)} |\n"
     return text
+
+
+def _names_of_changes() -> str:
+    from headgate.pipeline import ChangePipeline
+    from headgate.pipeline.change_template import PLACEHOLDERS
+    from headgate.route.change_tables import ChangeTables
+
+    fields = ChangePipeline.model_fields
+    names = ChangeTables(
+        fields["change_log"].get_default(), "quarantine", "ledger", fields["merged"].get_default()
+    )
+    text = (
+        f"\nTemplates have {', '.join(f'`{each}`' for each in PLACEHOLDERS)}; where a source names"
+        " no database, its schema stands for it, and the other way round. Names are safe and no"
+        " two sources share one, unless the template leaves out what tells them apart:\n\n"
+        "| database | table | `change_log` | `merged` |\n|---|---|---|---|\n"
+    )
+    for database, table in (
+        ("shop", "order_lines"),
+        ("my_shop", "orders"),
+        ("my", "shop_orders"),
+        ("Shop", "orders"),
+        ("log", "shop_orders"),
+    ):
+        source = _Source(database, None, table)
+        made = f"`{names.log_for(source)}` | `{names.merged_for(source)}`"
+        text += f"| `{database}` | `{table}` | {made} |\n"
+    return text
+
+
+class _Source(NamedTuple):
+    """A table of a source, as changes name it."""
+
+    database: str | None
+    schema: str | None
+    table: str
+
+
+def _words_of_others() -> str:
+    from headgate.pipeline.contract import WORDS_OF_OTHERS
+
+    words = "".join(f"- `{word}`: {meant}\n" for word, meant in WORDS_OF_OTHERS.items())
+    return f"\nOther tools have other words, which are refused with a hint:\n\n{words}"
 
 
 def _default(field: Any) -> str:
     if field.is_required():
         return "needed"
     value = field.get_default() if field.default_factory is None else None
-    if value is None or value == ():
+    # A part's own defaults stand in its own section.
+    if value is None or value == () or isinstance(value, BaseModel):
         return ""
-    return f"`{getattr(value, 'value', value)}`"
+    shown = str(value).lower() if isinstance(value, bool) else getattr(value, "value", value)
+    return f"`{shown}`"
 
 
 def _commands() -> str:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         check_pipeline,
         load_pipeline,
     )
-    from headgate.run.run_pipeline import RunOptions, run_pipeline
+    from headgate.run.run_options import RunOptions
+    from headgate.run.run_pipeline import run_pipeline
     from headgate.run.settle_quarantine import replay_quarantine
 
 __version__ = "0.1.0"

@@ -38,6 +38,7 @@ CODES: dict[str, str] = {
     "java-missing": "Java 17 or newer is not to be found.",
     "jars-missing": "Jars could not be fetched.",
     "jar-changed": "A fetched jar is not the one that was recorded.",
+    "database-missing": "The MariaDB server is not installed.",
     "port-in-use": "A port is taken by another program.",
     "service-failed": "A local service did not start or did not answer in time.",
     "services-stale": "Local services are recorded as running but do not answer.",

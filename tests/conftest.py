@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session, one broker and one registry for the whole run."""
+"""What all tests share: one Spark session, broker, registry and database for the whole run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.local import Services, down, up
+from headgate.local import Database, Services, down, up, up_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,4 +26,11 @@ def spark() -> Iterator[SparkSession]:
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     folder = tmp_path_factory.mktemp("services")
     yield up(folder)
+    down(folder)
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    folder = tmp_path_factory.mktemp("database")
+    yield up_database(folder)
     down(folder)

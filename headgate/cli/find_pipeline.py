@@ -49,9 +49,9 @@ def find_pipeline(named: str | None) -> str:
 
 
 def load_named(named: str | None) -> Pipeline:
-    from headgate.pipeline import load_pipeline
+    from headgate.pipeline import load_stream_pipeline
 
-    return load_pipeline(find_pipeline(named))
+    return load_stream_pipeline(find_pipeline(named))
 
 
 def split_arguments(first: str | None, second: str | None) -> tuple[str | None, str | None]:

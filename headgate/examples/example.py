@@ -32,6 +32,7 @@ EXAMPLES = (
     Example("games", "games", "many games on one Kafka topic, wrapped protobuf", True),
     Example("games-embedded", "games", "many games from a Delta table, no server", False),
     Example("confluent", "confluent", "Avro or Protobuf topics in Confluent's framing", True),
+    Example("shop", "shop", "a database's change files, Avro or JSON, no server", False),
 )
 
 

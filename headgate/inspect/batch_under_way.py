@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headgate.land.staged_batch import StagedBatchNote
-from headgate.pipeline import Pipeline
+from headgate.pipeline import AnyPipeline
 
 
-def batch_under_way(pipeline: Pipeline, landed: int | None) -> int | None:
+def batch_under_way(pipeline: AnyPipeline, landed: int | None) -> int | None:
     """Its version. It is being committed now, or a run ended before it was."""
     staged = StagedBatchNote(pipeline.lake, pipeline.name).under_way(landed)
     return staged.version if staged else None

@@ -8,7 +8,7 @@ from headgate.inspect.check import Check, fail, ok, tried
 from headgate.inspect.check_machine import check_machine
 from headgate.inspect.check_services import check_services
 from headgate.inspect.find_mistakes import find_mistakes
-from headgate.pipeline import Pipeline, load_pipeline
+from headgate.pipeline import ChangePipeline, Pipeline, load_pipeline
 
 
 def check_all(pipeline_file: str | None, services_folder: Path) -> list[Check]:
@@ -26,7 +26,7 @@ def check_all(pipeline_file: str | None, services_folder: Path) -> list[Check]:
     return checks + _check_pipeline(pipeline) if pipeline else checks
 
 
-def _check_pipeline(pipeline: Pipeline) -> list[Check]:
+def _check_pipeline(pipeline: Pipeline | ChangePipeline) -> list[Check]:
     # Here, because a machine can be checked without the libraries that these need.
     from headgate.inspect.check_lake import check_lake
     from headgate.inspect.check_source import check_source

@@ -10,15 +10,15 @@ from headgate.inspect.batch_under_way import batch_under_way
 from headgate.inspect.check import Check, fail, ok, tried, warn
 from headgate.inspect.current_run import find_current_run
 from headgate.inspect.ledger_rows import LedgerRows
-from headgate.inspect.own_tables import silver_tables
+from headgate.inspect.own_tables import landed_tables
 from headgate.inspect.pending_tables import pending_tables
 from headgate.land.checkpoint import Checkpoint
 from headgate.land.ledger import Ledger
 from headgate.land.resume import CheckpointState, resume
-from headgate.pipeline import Pipeline
+from headgate.pipeline import ChangePipeline, Pipeline
 
 
-def check_lake(pipeline: Pipeline) -> list[Check]:
+def check_lake(pipeline: Pipeline | ChangePipeline) -> list[Check]:
     return [
         tried("lake", lambda: _writable(pipeline)),
         tried("checkpoint", lambda: _checkpoint(pipeline)),
@@ -26,7 +26,7 @@ def check_lake(pipeline: Pipeline) -> list[Check]:
     ]
 
 
-def _writable(pipeline: Pipeline) -> Check:
+def _writable(pipeline: Pipeline | ChangePipeline) -> Check:
     lake = Path(pipeline.lake)
     folder = lake
     while not folder.exists():
@@ -39,7 +39,7 @@ def _writable(pipeline: Pipeline) -> Check:
     return ok("lake", f"{lake} can be {'written' if folder == lake else 'made'}")
 
 
-def _checkpoint(pipeline: Pipeline) -> Check:
+def _checkpoint(pipeline: Pipeline | ChangePipeline) -> Check:
     run = find_current_run(pipeline)
     if run is not None:
         return ok("checkpoint", f"in use by the run of process {run.pid}")
@@ -48,7 +48,7 @@ def _checkpoint(pipeline: Pipeline) -> Check:
     checkpoint = Checkpoint(pipeline.checkpoint)
     state = CheckpointState(checkpoint.query_id, checkpoint.last_begun, checkpoint.last_committed)
     try:
-        found = resume(progress, staged, state, silver_tables(pipeline), replay=False)
+        found = resume(progress, staged, state, landed_tables(pipeline), replay=False)
     except CheckpointError as error:
         return fail("checkpoint", f"{error.message} ({pipeline.checkpoint})", error.hint)
     if progress is None or progress.landed is None:
@@ -57,7 +57,7 @@ def _checkpoint(pipeline: Pipeline) -> Check:
     return ok("checkpoint", f"fits the ledger; batch {last + 1} is next")
 
 
-def _waiting(pipeline: Pipeline) -> Check:
+def _waiting(pipeline: Pipeline | ChangePipeline) -> Check:
     waiting = pending_tables(LedgerRows(pipeline))
     if not waiting:
         return ok("waiting tables", "none")

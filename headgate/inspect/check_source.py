@@ -1,4 +1,4 @@
-"""Whether source and registry of a pipeline can be reached."""
+"""Whether a pipeline's source can be reached, and its registry if it has one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from deltalake import DeltaTable
+from pyarrow.fs import FileSystem, FileType
 
 from headgate.errors import RegistryUnavailable
 from headgate.inspect.check import Check, fail, ok, tried, warn
-from headgate.pipeline import Duration, Kafka, Pipeline, Secret
+from headgate.pipeline import ChangePipeline, Duration, Kafka, Pipeline, Secret
 from headgate.schema.open_registry import open_registry
 from headgate.schema.registry_http import HttpRegistry
 from headgate.source.kafka_client import topics_found
@@ -17,10 +18,14 @@ from headgate.source.kafka_client import topics_found
 _PATIENCE = 5
 
 
-def check_source(pipeline: Pipeline) -> list[Check]:
+def check_source(pipeline: Pipeline | ChangePipeline) -> list[Check]:
+    secrets = [tried(f"secret {each}", partial(_secret, each)) for each in _secrets(pipeline)]
+    if isinstance(pipeline, ChangePipeline):
+        path = pipeline.source.path
+        return [*secrets, tried("change files", lambda: _folder(path))]
     source = pipeline.source
     return [
-        *(tried(f"secret {each}", partial(_secret, each)) for each in _secrets(pipeline)),
+        *secrets,
         tried("broker", lambda: _broker(source))
         if isinstance(source, Kafka)
         else tried("source table", lambda: _table(source.path)),
@@ -64,6 +69,15 @@ def _table(path: str) -> Check:
     return ok("source table", f"{path} at version {table.version()}")
 
 
+def _folder(path: str) -> Check:
+    files, inside = FileSystem.from_uri(path)
+    if files.get_file_info(inside).type != FileType.Directory:
+        return fail(
+            "change files", f"there is no folder {path}", "check `source.files.path`, or make it"
+        )
+    return ok("change files", f"{path} can be read")
+
+
 def _registry(pipeline: Pipeline) -> Check:
     # Of a registry that is down, a run is more patient than a person.
     declared = pipeline.registry.model_copy(update={"timeout": Duration(seconds=_PATIENCE)})
@@ -91,17 +105,12 @@ def _secret(secret: Secret) -> Check:
     return ok(f"secret {secret}", "is there")
 
 
-def _secrets(pipeline: Pipeline) -> list[Secret]:
+def _secrets(pipeline: Pipeline | ChangePipeline) -> list[Secret]:
     """Every secret that the pipeline refers to, once."""
-    source, registry = pipeline.source, pipeline.registry
-    values: list[object] = [
-        registry.username,
-        registry.password,
-        registry.token,
-        registry.key_password,
-        *pipeline.spark.values(),
-    ]
-    if isinstance(source, Kafka):
+    values: list[object] = [*pipeline.spark.values()]
+    if isinstance(pipeline, Pipeline):
+        values.extend(value for _, value in pipeline.registry)
+    if isinstance(source := pipeline.source, Kafka):
         values.extend(source.options.values())
         if source.security is not None:
             values.extend(value for _, value in source.security)

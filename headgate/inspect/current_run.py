@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.pipeline import Pipeline
+from headgate.pipeline import AnyPipeline
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class CurrentRun:
     pid: int
 
 
-def find_current_run(pipeline: Pipeline) -> CurrentRun | None:
+def find_current_run(pipeline: AnyPipeline) -> CurrentRun | None:
     path = Path(f"{pipeline.checkpoint.rstrip('/')}.lock")
     try:
         pid = int(json.loads(path.read_text())["pid"])

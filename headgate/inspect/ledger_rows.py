@@ -11,14 +11,14 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.errors import LandingError
 from headgate.inspect.query_table import query_table, quoted
-from headgate.pipeline import Pipeline
+from headgate.pipeline import AnyPipeline
 from headgate.replay.replay_names import name_in_ledger
 
 
 class LedgerRows:
     """The pipeline's rows of the ledger as it was when it was opened."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: AnyPipeline) -> None:
         self._pipeline = pipeline
         self._path = str(Path(pipeline.lake, pipeline.ledger))
         try:
@@ -47,8 +47,8 @@ class LedgerRows:
 
     @property
     def silver_only(self) -> str:
-        """A condition that leaves out what bronze and quarantine got."""
-        own = [name for name in (self._pipeline.bronze, self._pipeline.quarantine) if name]
+        """A condition that leaves out what the pipeline's own tables, such as bronze, got."""
+        own = self._pipeline.own_tables.values()
         return f'"table" NOT IN ({", ".join(map(quoted, own))})'
 
     def _unreadable(self, error: Exception) -> LandingError:

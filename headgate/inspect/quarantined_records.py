@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 from headgate.errors import LandingError
 from headgate.inspect.query_table import query_table
 from headgate.inspect.record_position import Position
-from headgate.pipeline import Pipeline
+from headgate.pipeline import AnyPipeline, Pipeline
 from headgate.quarantine.quarantine_filter import OffsetRange, QuarantineFilter
 from headgate.quarantine.quarantine_state import QuarantineState
 from headgate.replay.quarantine_snapshot import QuarantineSnapshot, unreadable
@@ -54,7 +54,7 @@ class QuarantineCounts:
     dropped: int
 
 
-def count_quarantined(pipeline: Pipeline) -> QuarantineCounts:
+def count_quarantined(pipeline: AnyPipeline) -> QuarantineCounts:
     snapshot = _open(pipeline)
     rows = _query(
         snapshot,
@@ -107,8 +107,11 @@ def find_quarantined(pipeline: Pipeline, position: Position) -> list[Quarantined
     return records
 
 
-def _open(pipeline: Pipeline) -> QuarantineSnapshot | None:
-    names = TableNames.of(pipeline)
+def _open(pipeline: AnyPipeline) -> QuarantineSnapshot | None:
+    if isinstance(pipeline, Pipeline):
+        names = TableNames.of(pipeline)
+    else:
+        names = TableNames("{route}", pipeline.quarantine, pipeline.ledger)
     return QuarantineSnapshot.open(pipeline.lake, names)
 
 

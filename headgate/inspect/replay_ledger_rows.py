@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from headgate.inspect.ledger_rows import LedgerRows
 from headgate.land.staged_batch import StagedBatchNote
-from headgate.pipeline import Pipeline
+from headgate.pipeline import AnyPipeline
 from headgate.replay.replay_names import name_in_ledger, name_of_files
 
 
 class ReplayLedgerRows(LedgerRows):
     """Asked as the ledger of the stream is."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: AnyPipeline) -> None:
         super().__init__(pipeline.model_copy(update={"name": name_in_ledger(pipeline.name)}))
         self._note = StagedBatchNote(pipeline.lake, name_of_files(pipeline.name))
 

@@ -10,12 +10,12 @@ from typing import Any
 from headgate.inspect.batch_under_way import batch_under_way
 from headgate.inspect.current_run import CurrentRun, find_current_run
 from headgate.inspect.ledger_rows import LedgerRows
-from headgate.inspect.own_tables import TableKind, kind_of
+from headgate.inspect.own_tables import kind_of
 from headgate.inspect.pending_tables import PendingTable, pending_tables
 from headgate.inspect.quarantined_records import count_quarantined
 from headgate.inspect.recorded_change import recorded_changes
 from headgate.inspect.replay_ledger_rows import ReplayLedgerRows
-from headgate.pipeline import Pipeline
+from headgate.pipeline import ChangePipeline, Pipeline
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Status:
     open_batch: int | None
     """A batch that is staged and not complete yet."""
     rows: int
-    """Records in silver tables."""
+    """Records in silver tables, or changes and the rows that came of them."""
     quarantined: Mapping[str, int]
     """How many are open, for which reason."""
     replayed: int
@@ -55,7 +55,7 @@ class Status:
     """Changes of tables that were there already; new tables are not counted."""
 
 
-def read_status(pipeline: Pipeline) -> Status:
+def read_status(pipeline: Pipeline | ChangePipeline) -> Status:
     ledger, replays = LedgerRows(pipeline), ReplayLedgerRows(pipeline)
     totals = ledger.query(
         f"""
@@ -84,7 +84,7 @@ def read_status(pipeline: Pipeline) -> Status:
         tables=totals[0]["tables"] if totals else 0,
         pending=(*pending_tables(ledger), *pending_tables(replays)),
         schema_changes=sum(
-            change.change != "CreateTable" and kind_of(pipeline, change.table) == TableKind.SILVER
+            change.change != "CreateTable" and kind_of(pipeline, change.table).is_landed_in
             for change in recorded_changes(ledger)
         ),
     )

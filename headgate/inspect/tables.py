@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 from headgate.inspect.ledger_rows import LedgerRows
 from headgate.inspect.own_tables import TableKind, kind_of
 from headgate.inspect.recorded_change import RecordedChange, recorded_changes
-from headgate.pipeline import Pipeline
+from headgate.pipeline import ChangePipeline, Pipeline
 
 _SIDE_BY_SIDE = 8
 _ONE_ROW_A_TABLE = """
@@ -50,8 +50,8 @@ class TableSummary:
     last_change: RecordedChange | None
 
 
-def read_tables(pipeline: Pipeline) -> list[TableSummary]:
-    """Silver tables by name, then the pipeline's own."""
+def read_tables(pipeline: Pipeline | ChangePipeline) -> list[TableSummary]:
+    """Those that the source's records came to, by name; then the pipeline's own."""
     ledger = LedgerRows(pipeline)
     last_changes = {change.table: change for change in recorded_changes(ledger)}
     rows = ledger.query(_ONE_ROW_A_TABLE)
@@ -61,7 +61,7 @@ def read_tables(pipeline: Pipeline) -> list[TableSummary]:
         TableSummary(
             table=row["table"],
             kind=kind_of(pipeline, row["table"]),
-            route=row["route"] if row["table"] != pipeline.bronze else None,
+            route=row["route"] if row["table"] != pipeline.own_tables.get("bronze") else None,
             rows=row["rows"] or 0,
             files=row["files"] or 0,
             bytes=row["bytes"] or 0,
@@ -73,7 +73,9 @@ def read_tables(pipeline: Pipeline) -> list[TableSummary]:
         )
         for row, count in zip(rows, columns, strict=True)
     ]
-    return sorted(found, key=lambda each: (each.kind != TableKind.SILVER, each.table))
+    return sorted(
+        found, key=lambda each: (each.kind in (TableKind.BRONZE, TableKind.QUARANTINE), each.table)
+    )
 
 
 def _columns(lake: str, table: str) -> int | None:

@@ -54,7 +54,11 @@ class BatchOutcome:
                 bytes=one.bytes,
                 files=one.files,
                 table_version=one.version,
-                detail={"schema_ids": list(one.schema_ids), **self._left_out(one)},
+                detail={
+                    "schema_ids": list(one.schema_ids),
+                    **({"lineages": list(one.lineages)} if one.lineages else {}),
+                    **self._left_out(one),
+                },
             )
             for asked in one.changes:
                 detail = {**asked.change.as_record(), "schema_ids": list(asked.schema_ids)}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from headgate.land.staged_file import StagedFile
-from headgate.land.staging_plan import StagingPlan
 from headgate.schema.fit import fit
 
+if TYPE_CHECKING:
+    from headgate.land.batch_plan import BatchPlan
 
-def contested_shapes(files: Iterable[StagedFile], plan: StagingPlan) -> dict[str, pa.Schema]:
+
+def contested_shapes(files: Iterable[StagedFile], plan: BatchPlan) -> dict[str, pa.Schema]:
     """For each new table that does not follow every schema: the columns of its oldest one.
 
     Each task takes the oldest schema that it meets; told the columns, all take the same.

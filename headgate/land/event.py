@@ -56,6 +56,50 @@ class TableWaits:
 
 
 @dataclass(frozen=True)
+class TablesMerged:
+    """Merged and history tables followed their change logs."""
+
+    batch: int | None
+    """None where it was not part of a batch."""
+    tables: int
+    inserted: int
+    updated: int
+    deleted: int
+    seconds: float
+    by_spark: int = 0
+    """How many of the tables were too large for a task."""
+
+
+@dataclass(frozen=True)
+class MergeFailed:
+    """A table is behind its change log; the next merge tries again."""
+
+    table: str
+    error: str
+
+
+@dataclass(frozen=True)
+class WithoutKey:
+    """Nothing tells the rows of a source table apart: all of its changes are kept as rows."""
+
+    table: str
+
+    @property
+    def told(self) -> str:
+        return (
+            "has no key: every change is appended; name one under `envelope.datastream.keys` "
+            "to have its current rows"
+        )
+
+
+@dataclass(frozen=True)
+class FilesWait:
+    """Files that end in the middle of a record: somebody still writes them."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Started:
     """The stream runs."""
 
@@ -82,5 +126,17 @@ class Ended:
     tables: frozenset[str] = field(default_factory=frozenset)
 
 
-Event = BatchLanded | BatchSkipped | SchemaChanged | TableWaits | Started | Idle | Ended
+Event = (
+    BatchLanded
+    | BatchSkipped
+    | SchemaChanged
+    | TableWaits
+    | TablesMerged
+    | MergeFailed
+    | WithoutKey
+    | FilesWait
+    | Started
+    | Idle
+    | Ended
+)
 Listener = Callable[[Event], None]

@@ -14,25 +14,26 @@ import pyarrow as pa
 
 from headgate.errors import CheckpointError
 from headgate.land.batch_outcome import BatchOutcome
+from headgate.land.batch_plan import BatchPlan
 from headgate.land.committer import Committer, Mark
-from headgate.land.contested_shapes import contested_shapes
 from headgate.land.event import BatchLanded, BatchSkipped, Listener
-from headgate.land.land_table import Before, TableLanded, TablePending, TableShape, land_table
+from headgate.land.land_table import Before, TableLanded, TablePending, land_table
 from headgate.land.ledger import Entry, Kind, Ledger, Pending
 from headgate.land.schema_history import SchemaHistory
 from headgate.land.staged_batch import StagedBatch, StagedBatchNote
 from headgate.land.staged_file import StagedFile
-from headgate.land.staging_plan import StagingPlan
 from headgate.land.withheld import added_up
-from headgate.quarantine.quarantined import QUARANTINE
 from headgate.schema.change import CreateTable
-from headgate.schema.origin import ORIGIN
 
 _SIDE_BY_SIDE = 16
 """Commits wait for the disk more than they compute."""
 
-Stage = Callable[[StagingPlan], list[StagedFile]]
+Stage = Callable[[BatchPlan], list[StagedFile]]
 """Runs the one Spark job of a batch."""
+
+
+Derive = Callable[[BatchOutcome], Sequence[Entry]]
+"""Makes of what has landed what follows from it; a batch that is run again does so again."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class BatchLander:
     ledger: Ledger
     note: StagedBatchNote
     committer: Committer
-    plan: StagingPlan
+    plan: BatchPlan
     """The plan of the next batch, but for its version and the tables known by then."""
     listener: Listener
     first_version: int = 0
@@ -60,6 +61,8 @@ class BatchLander:
     pending: tuple[Pending, ...] = ()
     known_tables: set[str] = field(default_factory=set)
     history: SchemaHistory = field(default_factory=SchemaHistory)
+    derive: Derive = lambda _: ()
+    """What is made of the tables of a batch, before the ledger has it complete."""
     _shapes: dict[str, pa.Schema] = field(default_factory=dict)
     """The columns of tables that do not follow every schema, and of those that refit files."""
 
@@ -82,8 +85,9 @@ class BatchLander:
         committed = perf_counter()
         withheld = added_up(one for file in files for one in file.withheld)
         outcome = BatchOutcome(tables, withheld)
+        derived = self.derive(outcome)
         events = list(outcome.events(extent.batch, self.history))
-        self._complete(version, extent.batch, outcome, extent)
+        self._complete(version, extent.batch, outcome, extent, derived)
         event = _batch_landed(extent, outcome, files, self._own_tables)
         ended = perf_counter()
         for told in events:
@@ -93,7 +97,7 @@ class BatchLander:
     def land_staged(self, staged: StagedBatch) -> None:
         """A batch whose files are all noted: the source is not asked again."""
 
-        def nothing_to_stage(plan: StagingPlan) -> list[StagedFile]:
+        def nothing_to_stage(plan: BatchPlan) -> list[StagedFile]:
             raise AssertionError(f"version {plan.version} is staged already")
 
         self.land(Extent(staged.batch, staged.start, staged.end), nothing_to_stage)
@@ -126,19 +130,11 @@ class BatchLander:
         plan = replace(self.plan, version=version, known_tables=known, met=self.history.met)
         plan = plan.with_shapes({**self._shapes, **self._strict_shapes(known)})
         files = stage(plan)
-        new = sorted({file.table for file in files} - known - self._own_tables)
-        crowded = any("too_many_tables" in (file.reasons or ()) for file in files)
-        again = plan
-        if len(new) > plan.room or (crowded and len(new) < plan.room):
-            again = again.limited_to(new)
-        if chosen := contested_shapes(files, plan):
-            again = again.with_shapes(chosen)
-        if again is not plan:
-            # Tasks chose new tables and their columns without knowing of each other: choose for
-            # them.
+        while (again := plan.reconsidered(files)) is not None:
             for file in files:
                 Path(plan.lake, file.table, file.path).unlink()
-            files = stage(again)
+            plan = again
+            files = stage(plan)
         return files
 
     def _strict_shapes(self, known: Iterable[str]) -> dict[str, pa.Schema]:
@@ -152,8 +148,8 @@ class BatchLander:
         return {table: self._shapes[table] for table in strict if table in self._shapes}
 
     @property
-    def _own_tables(self) -> set[str | None]:
-        return {self.plan.names.quarantine, self.plan.names.bronze}
+    def _own_tables(self) -> set[str]:
+        return set(self.plan.own_tables)
 
     def _commit(
         self,
@@ -174,7 +170,7 @@ class BatchLander:
                 self.committer,
                 self.plan.lake,
                 table,
-                self._shape(table),
+                self.plan.table_shape(table),
                 by_table.get(table, ()),
                 waiting.get(table, ()),
                 mark,
@@ -186,19 +182,15 @@ class BatchLander:
         with ThreadPoolExecutor(_SIDE_BY_SIDE, "commit") as pool:
             return list(pool.map(land, sorted({*by_table, *waiting})))
 
-    def _shape(self, table: str) -> TableShape:
-        names = self.plan.names
-        if table == names.quarantine:
-            return TableShape(QUARANTINE)
-        if table == names.bronze:
-            payload = [pa.field("route", pa.string()), pa.field("payload", pa.binary())]
-            return TableShape(pa.schema([*payload, *ORIGIN]), ("route",))
-        return TableShape(ORIGIN)
-
     def _complete(
-        self, version: int, batch: int, outcome: BatchOutcome, extent: Extent | None = None
+        self,
+        version: int,
+        batch: int,
+        outcome: BatchOutcome,
+        extent: Extent | None = None,
+        derived: Sequence[Entry] = (),
     ) -> None:
-        entries = list(outcome.entries(self.history))
+        entries = [*outcome.entries(self.history), *derived]
         if extent is not None:
             rows = sum(entry.rows or 0 for entry in entries if entry.kind is Kind.TABLE)
             place = {"from": extent.start, "to": extent.end}
@@ -216,7 +208,7 @@ class BatchLander:
 
 
 def _batch_landed(
-    extent: Extent, outcome: BatchOutcome, files: Sequence[StagedFile], own: set[str | None]
+    extent: Extent, outcome: BatchOutcome, files: Sequence[StagedFile], own: set[str]
 ) -> Callable[[float, float, float], BatchLanded]:
     silver = [one for one in outcome.landed if one.table not in own]
     changes = outcome.changes({one.table for one in silver})

@@ -15,6 +15,7 @@ from headgate.land.ledger import Pending
 from headgate.land.refit_file import refit_file
 from headgate.land.schema_history import TableHistory
 from headgate.land.staged_file import StagedFile
+from headgate.land.table_shape import TableShape
 from headgate.pipeline import Contract
 
 _MOST_TRIES = 5
@@ -36,6 +37,8 @@ class TableLanded:
     """Its columns now."""
     refitted: bool
     """Whether files had to be written again to fit."""
+    lineages: tuple[str, ...] = ()
+    """Of changes: the series of logs in which their positions count."""
     unknown_fields: int = 0
     """Rows whose payloads had fields that their own schema does not have."""
 
@@ -47,15 +50,6 @@ class TablePending:
     table: str
     files: tuple[Pending, ...]
     error: str
-
-
-@dataclass(frozen=True)
-class TableShape:
-    """What a table is beyond the columns of its files."""
-
-    first_columns: pa.Schema
-    """Columns that it has from the start, whether a file has them or not."""
-    partition_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,6 +163,7 @@ def _landed(table: str, version: int, fitted: Fitted) -> TableLanded:
         changes=fitted.asked,
         schema=fitted.schema,
         refitted=not all(one.file_fits_as_it_is for one in fitted.fits),
+        lineages=max((file.lineages for file in files), default=()),
         unknown_fields=sum(file.unknown_fields for file in files),
     )
 

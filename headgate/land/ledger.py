@@ -46,6 +46,7 @@ class Kind(StrEnum):
     SCHEMA = "schema"  # a table's columns changed
     PENDING = "pending"  # a table could not be committed; `detail` has one of its files
     BATCH = "batch"  # a batch is complete; `detail` has where in the source it starts and ends
+    MERGED = "merged"  # a merged or history table followed its change log
     SETTLED = "settled"  # records left the quarantine; `detail` says how, and which were meant
 
 
@@ -130,6 +131,10 @@ class Ledger:
         """The last commit of a batch: with it, the batch is landed."""
         mark = CommitProperties(app_transactions=[Transaction(self.app, version)])
         self._append(entries, version, batch, mark)
+
+    def add(self, version: int, entries: Sequence[Entry]) -> None:
+        """What happened after a batch was complete."""
+        self._append(entries, version, version)
 
     def rows(
         self, kinds: Iterable[Kind], table: str | None = None, since: int | None = None

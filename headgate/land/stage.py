@@ -27,7 +27,7 @@ from headgate.quarantine.reason import Reason
 from headgate.schema.decoder import Refusal
 from headgate.schema.decoders import Decoders
 from headgate.schema.open_registry import open_registry
-from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.origin import as_records
 
 STAGED = pa.schema([pa.field("file", pa.string()), pa.field("error", pa.string())])
 STAGED_DDL = "file string, error string"
@@ -52,13 +52,22 @@ def stage(plan: StagingPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
             _decoders[known] = Decoders(open_registry(plan.registry))
         for portion in _portions(batches):
             for file in _stage_portion(plan, portion, _decoders[known], made):
-                yield _told(file=file.to_json())
+                yield told_file(file)
     except HeadgateError as error:
         # As data: an exception would reach the driver as the text of a traceback.
-        yield _told(error=json.dumps([type(error).__name__, *error.parts]))
+        yield told_error(type(error).__name__, *error.parts)
 
 
-def _told(file: str | None = None, error: str | None = None) -> pa.RecordBatch:
+def told_file(file: StagedFile) -> pa.RecordBatch:
+    """What a task says to the driver of a file that it wrote."""
+    return _told(file.to_json(), None)
+
+
+def told_error(name: str, *parts: object) -> pa.RecordBatch:
+    return _told(None, json.dumps([name, *parts]))
+
+
+def _told(file: str | None, error: str | None) -> pa.RecordBatch:
     return pa.record_batch([pa.array([file], pa.string()), pa.array([error], pa.string())], STAGED)
 
 
@@ -78,7 +87,7 @@ def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _all_of(gathered: list[pa.RecordBatch]) -> pa.Table:
     """In one piece; the list is emptied, as memory should not hold everything twice."""
-    portion = pa.Table.from_batches(gathered).cast(SOURCE_COLUMNS).combine_chunks()
+    portion = as_records(pa.Table.from_batches(gathered)).combine_chunks()
     gathered.clear()
     return portion
 

@@ -51,7 +51,7 @@ def stage_table(
         if shape is not None:
             admitted = admit(columns, fit(decoder.schema, shape, rules))
             for position, change in admitted.kept_out.items():
-                reason, row = _reason(change), int(landing.rows[position])
+                reason, row = reason_of(change), int(landing.rows[position])
                 rejected.append(Rejected(row, reason, str(change), group.route, key))
             stayed_out += [
                 _withheld(table, key, change, rows) for change, rows in admitted.withheld
@@ -110,7 +110,7 @@ def _age(one: GroupOf) -> tuple[bool, int, str]:
     return (False, key, "") if isinstance(key, int) else (True, 0, key)
 
 
-def _reason(change: SchemaChange) -> Reason:
+def reason_of(change: SchemaChange) -> Reason:
     return Reason.CONTRACT_TYPES if change.decided_by == "types" else Reason.CONTRACT_COLUMNS
 
 

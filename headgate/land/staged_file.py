@@ -36,6 +36,8 @@ class StagedFile:
     """Rows whose payloads had fields that their own schema does not have."""
     withheld: tuple[Withheld, ...] = ()
     """What the contract kept out of this table, or of those whose records are in quarantine."""
+    lineages: tuple[str, ...] = ()
+    """Of changes: the series of logs in which their positions count, the earliest first."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -57,6 +59,7 @@ class StagedFile:
         record: dict[str, Any] = json.loads(text)
         record["schema_bytes"] = base64.b64decode(record["schema_bytes"])
         record["schema_ids"] = tuple(record["schema_ids"])
+        record["lineages"] = tuple(record.get("lineages", ()))
         record["withheld"] = tuple(
             Withheld(**{**one, "schema_ids": tuple(one["schema_ids"])})
             for one in record.get("withheld", ())

@@ -1,15 +1,16 @@
-"""Broker and registry of one folder: up, down, and found again by the next command."""
+"""The services of one folder: up, down, and found again by the next command."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 from headgate.errors import SetupError
-from headgate.local import broker, registry
+from headgate.local import broker, database, registry
 from headgate.local.answering import wait_until_answering
+from headgate.local.database import Database, database_folder
 from headgate.local.detached_process import DetachedProcess, recorded_process
 from headgate.local.fetch_jars import fetch_jars
 from headgate.local.file_lock import hold_lock
@@ -17,7 +18,8 @@ from headgate.local.ports import HOST, choose_port
 from headgate.local.services_file import Services, read_services, write_services
 
 DEFAULT_FOLDER = Path(".headgate")
-_NAMES = (broker.NAME, registry.NAME)
+_PAIR = (broker.NAME, registry.NAME)
+_ALL = (*_PAIR, database.NAME)
 
 
 def _silent(message: str) -> None:
@@ -54,13 +56,36 @@ def up(
         return services
 
 
+def up_database(
+    folder: Path = DEFAULT_FOLDER,
+    port: int | None = None,
+    say: Callable[[str], None] = _silent,
+) -> Database:
+    """Start the database, or find it running; what it holds survives `down`."""
+    folder = folder.absolute()
+    with _one_at_a_time(folder, say):
+        running = find_database(folder)
+        if running is not None:
+            if not database.database_answers(folder, running.port):
+                raise _stale([f"{database.NAME} (pid {running.pid})"], folder, "up --database")
+            say(f"Already up: {database.NAME} at {running.address}")
+            return running
+        _clear_gone_database(folder, say)
+        last = database_folder(folder).port()
+        chosen = choose_port(database.NAME, asked=port, last=last)
+        say(f"Starting a database on port {chosen}")
+        started = Database(folder, chosen, _start_database(folder, chosen).pid)
+        say(f"Up: {database.NAME} at {started.address}")
+        return started
+
+
 def down(folder: Path = DEFAULT_FOLDER) -> list[str]:
     """Stop what runs in the folder; returns what was stopped, as `broker (pid 123)`."""
     folder = folder.absolute()
     if not folder.is_dir():
         return []
     with _one_at_a_time(folder, _silent):
-        stopped = [_named(process) for process in _recorded(folder) if process.stop()]
+        stopped = [_named(process) for process in _recorded(folder, _ALL) if process.stop()]
         last = read_services(folder)
         if last is not None:
             # The addresses stay: the next `up` takes the same ports if they are free.
@@ -69,12 +94,22 @@ def down(folder: Path = DEFAULT_FOLDER) -> list[str]:
 
 
 def find(folder: Path = DEFAULT_FOLDER) -> Services | None:
-    """The services of the folder if both of them run."""
+    """The broker and the registry of the folder if both of them run."""
     folder = folder.absolute()
     services = read_services(folder)
     alive = {process.name: process.pid for process in _recorded(folder) if process.is_alive()}
-    everything_runs = services is not None and services.pids == alive and len(alive) == len(_NAMES)
+    everything_runs = services is not None and services.pids == alive and len(alive) == len(_PAIR)
     return services if everything_runs else None
+
+
+def find_database(folder: Path = DEFAULT_FOLDER) -> Database | None:
+    """The database of the folder if it runs."""
+    folder = folder.absolute()
+    process = recorded_process(database.NAME, folder)
+    port = database_folder(folder).port()
+    if process is None or port is None or not process.is_alive():
+        return None
+    return Database(folder, port, process.pid)
 
 
 def _start(folder: Path, kafka: int, schemas: int, controller: int) -> Services:
@@ -96,21 +131,35 @@ def _start(folder: Path, kafka: int, schemas: int, controller: int) -> Services:
     )
 
 
+def _start_database(folder: Path, port: int) -> DetachedProcess:
+    process = database.start_database(folder, port)
+    try:
+        wait_until_answering(process, lambda: database.database_answers(folder, port))
+    except BaseException:
+        process.stop()
+        raise
+    return process
+
+
 def _still_answering(services: Services, say: Callable[[str], None]) -> Services:
     answers = {
         broker.NAME: broker.broker_answers(services.kafka_port),
         registry.NAME: registry.registry_answers(services.registry_port),
     }
-    mute = [f"{name} (pid {services.pids[name]})" for name in _NAMES if not answers[name]]
+    mute = [f"{name} (pid {services.pids[name]})" for name in _PAIR if not answers[name]]
     if mute:
-        raise SetupError(
-            "services-stale",
-            f"recorded as running, but without an answer: {', '.join(mute)}",
-            hint="run: headgate down, then headgate up",
-            where=str(services.folder),
-        )
+        raise _stale(mute, services.folder, "up")
     say(f"Already up: {_addresses(services)}")
     return services
+
+
+def _stale(mute: list[str], folder: Path, start_again: str) -> SetupError:
+    return SetupError(
+        "services-stale",
+        f"recorded as running, but without an answer: {', '.join(mute)}",
+        hint=f"run: headgate down, then headgate {start_again}",
+        where=str(folder),
+    )
 
 
 def _clear_stale(folder: Path, say: Callable[[str], None]) -> None:
@@ -118,8 +167,20 @@ def _clear_stale(folder: Path, say: Callable[[str], None]) -> None:
         if process.is_alive():
             say(f"The {_named(process)} runs without its partner: starting both again")
         else:
-            say(f"The {_named(process)} is recorded as running but is gone: starting it again")
+            say(_gone(process))
         process.stop()
+
+
+def _clear_gone_database(folder: Path, say: Callable[[str], None]) -> None:
+    process = recorded_process(database.NAME, folder)
+    if process is not None:
+        if not process.is_alive():
+            say(_gone(process))
+        process.stop()
+
+
+def _gone(process: DetachedProcess) -> str:
+    return f"The {_named(process)} is recorded as running but is gone: starting it again"
 
 
 def _one_at_a_time(folder: Path, say: Callable[[str], None]) -> AbstractContextManager[None]:
@@ -129,8 +190,8 @@ def _one_at_a_time(folder: Path, say: Callable[[str], None]) -> AbstractContextM
     )
 
 
-def _recorded(folder: Path) -> list[DetachedProcess]:
-    return [found for name in _NAMES if (found := recorded_process(name, folder)) is not None]
+def _recorded(folder: Path, names: Sequence[str] = _PAIR) -> list[DetachedProcess]:
+    return [found for name in names if (found := recorded_process(name, folder)) is not None]
 
 
 def _named(process: DetachedProcess) -> str:

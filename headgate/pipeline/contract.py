@@ -28,10 +28,29 @@ class Mode(StrEnum):
     """The table stays, and records land without the value; the ledger counts them."""
 
 
+WORDS_OF_OTHERS = {
+    "merge": "`merge` is called `evolve` here",
+    "none": "`none` is called `freeze` here",
+    "overwrite": "tables lose nothing here: `evolve` keeps columns that are gone, as null",
+}
+"""What other tools call their strategies, and what comes nearest."""
+
+
+def _refuse_words_of_others(written: object) -> object:
+    if isinstance(written, str) and written in WORDS_OF_OTHERS:
+        message = f"cannot be {shown(written)}"
+        raise InvalidPipeline("bad-choice", message, WORDS_OF_OTHERS[written])
+    return written
+
+
+_Word = Annotated[Mode, BeforeValidator(_refuse_words_of_others)]
+
+
 def _expand(written: object) -> object:
     """`contract: freeze` is short for the same about tables, columns and types."""
     if not isinstance(written, str):
         return written
+    _refuse_words_of_others(written)
     modes = [mode.value for mode in Mode]
     if written not in modes:
         hint = did_you_mean(written, modes) or f"it can be {listed(modes)}"
@@ -42,13 +61,13 @@ def _expand(written: object) -> object:
 class Rules(Declared):
     """The contract of one table."""
 
-    tables: Mode = Mode.EVOLVE
+    tables: _Word = Mode.EVOLVE
     """Whether a new route makes a table."""
 
-    columns: Mode = Mode.EVOLVE
+    columns: _Word = Mode.EVOLVE
     """Whether a new field makes a column, or a field inside one."""
 
-    types: Mode = Mode.EVOLVE
+    types: _Word = Mode.EVOLVE
     """Whether a field of another type widens its column, or gets one of its own."""
 
     @property
@@ -60,13 +79,13 @@ class Rules(Declared):
 class TableRules(Declared):
     """What some tables have otherwise; what is left out is as for all."""
 
-    tables: Mode | None = None
+    tables: _Word | None = None
     """Whether a new route makes a table."""
 
-    columns: Mode | None = None
+    columns: _Word | None = None
     """Whether a new field makes a column, or a field inside one."""
 
-    types: Mode | None = None
+    types: _Word | None = None
     """Whether a field of another type widens its column, or gets one of its own."""
 
 

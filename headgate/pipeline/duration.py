@@ -21,20 +21,21 @@ _UNITS = {
     for unit, milliseconds in _MILLISECONDS.items()
     for name in (unit, f"{unit}s", *_SHORT[unit].split())
 }
-_HINT = "write a number and a unit: `500ms`, `10s`, `2 minutes`, `1h`"
+_LONGEST = 36_500 * _MILLISECONDS["day"]
+_HINT = "write a number and a unit: `500ms`, `10s`, `2 minutes`, `1h`, `90d`"
 
 
 class Duration(timedelta):
-    """How long something lasts: `500ms`, `10s`, `2 minutes`; from a millisecond to a year."""
+    """How long something lasts: `500ms`, `10s`, `90d`; from a millisecond to a century."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
         milliseconds = count_units(text, _UNITS)
         if milliseconds is None:
             raise InvalidPipeline("bad-value", f"{shown(text)} is not a duration", _HINT)
-        if not 1 <= milliseconds <= 365 * _MILLISECONDS["day"]:
+        if not 1 <= milliseconds <= _LONGEST:
             raise InvalidPipeline(
-                "bad-value", f"{shown(text)} is not between a millisecond and a year"
+                "bad-value", f"{shown(text)} is not between a millisecond and a century"
             )
         return cls(milliseconds=milliseconds)
 

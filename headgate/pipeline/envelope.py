@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from headgate.pipeline.datastream import Datastream
 from headgate.pipeline.declared import Declared
 from headgate.pipeline.finding import InvalidPipeline
 from headgate.pipeline.one_of import OneOf
@@ -92,3 +94,16 @@ class EnvelopeKeys(OneOf):
 
 
 Envelope = Annotated[Confluent | Wrapper, EnvelopeKeys.as_field()]
+
+
+class ChangeEnvelopeKeys(OneOf):
+    """The envelope of change files as the file writes it."""
+
+    of_the_other_kind: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        EnvelopeKeys.model_fields, "change files come with `envelope: datastream`"
+    )
+
+    datastream: Datastream | None = None
+
+
+ChangeEnvelope = Annotated[Datastream, ChangeEnvelopeKeys.as_field()]

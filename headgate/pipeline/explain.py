@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _NEEDED: Mapping[str, str] = {
     "string_type": "text",
     "int_type": "a whole number",
+    "bool_type": "`true` or `false`",
     "model_type": "keys and values",
+    "dict_type": "keys and values",
     "sequence_str": "a list",
     "is_instance_of": "a list",
 }
@@ -69,7 +71,7 @@ def _explain_one(details: ErrorDetails, model: type[BaseModel]) -> Finding:
 
 def _subject(path: Path, model: type[BaseModel]) -> str:
     if not path:
-        return "the pipeline" if model.__name__ == "Pipeline" else f"`{model.__name__}`"
+        return "the pipeline" if model.__name__.endswith("Pipeline") else f"`{model.__name__}`"
     *parent, key = path
     if isinstance(key, int):
         return f"item {key + 1} of `{'.'.join(map(str, parent))}`"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
 from headgate.pipeline.finding import InvalidPipeline
+from headgate.pipeline.moment import moment_of
 from headgate.pipeline.wording import did_you_mean, shown
 
 _HINT = 'it can be `earliest`, `latest`, a time such as "2026-11-01 12:00:00", or offsets'
@@ -21,11 +22,7 @@ def _read_start(value: object) -> str | datetime | Offsets:
     match value:
         case "earliest" | "latest":
             return str(value)
-        case datetime():
-            return _in_utc(value)
-        case date():
-            return datetime.combine(value, time(), UTC)
-        case str():
+        case date() | str():
             return _read_time(value)
         case Mapping():
             return {_read_topic(topic): _read_partitions(each) for topic, each in value.items()}
@@ -33,16 +30,11 @@ def _read_start(value: object) -> str | datetime | Offsets:
             raise InvalidPipeline("wrong-type", f"cannot be {shown(value)}", _HINT)
 
 
-def _in_utc(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def _read_time(text: str) -> datetime:
-    try:
-        return _in_utc(datetime.fromisoformat(text))
-    except ValueError:
-        question = did_you_mean(text, ("earliest", "latest"))
-    raise InvalidPipeline("bad-value", f"cannot be {shown(text)}", question or _HINT)
+def _read_time(written: date | str) -> datetime:
+    if moment := moment_of(written):
+        return moment
+    question = did_you_mean(str(written), ("earliest", "latest"))
+    raise InvalidPipeline("bad-value", f"cannot be {shown(written)}", question or _HINT)
 
 
 def _read_topic(topic: object) -> str:

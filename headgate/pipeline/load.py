@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 
 from pydantic import ValidationError
 
+from headgate.errors import UsageError
+from headgate.pipeline.change_pipeline import ChangePipeline
 from headgate.pipeline.explain import explain
 from headgate.pipeline.finding import Finding, InvalidPipeline
+from headgate.pipeline.known_keys import Path
 from headgate.pipeline.marked_yaml import MarkedYaml, read_marked_yaml
 from headgate.pipeline.pipeline import Pipeline
 from headgate.pipeline.place import Origin
+from headgate.pipeline.source import ChangeSourceKeys, SourceKeys
+from headgate.pipeline.wording import nearest
 
 _LARGEST_FILE = 1_000_000
 
 
-def load_pipeline(path: str | os.PathLike[str]) -> Pipeline:
-    """The pipeline that a file declares.
+def load_pipeline(path: str | os.PathLike[str]) -> Pipeline | ChangePipeline:
+    """The pipeline that a file declares, of records or of change files.
 
     Raises `InvalidPipeline`, a `PipelineFileError`, with all that is wrong as its `findings`.
     """
@@ -24,6 +31,18 @@ def load_pipeline(path: str | os.PathLike[str]) -> Pipeline:
     if pipeline is None:
         raise InvalidPipeline.because_of(findings)
     return pipeline
+
+
+def load_stream_pipeline(path: str | os.PathLike[str]) -> Pipeline:
+    """The same for who can do nothing with change files."""
+    pipeline = load_pipeline(path)
+    if isinstance(pipeline, Pipeline):
+        return pipeline
+    raise UsageError(
+        "bad-argument",
+        f"{os.fspath(path)} declares change files, and this is for streams of records only",
+        hint="headgate check, status, tables and doctor take both kinds of pipelines",
+    )
 
 
 def check_pipeline(path: str | os.PathLike[str]) -> list[Finding]:
@@ -35,7 +54,7 @@ def check_pipeline(path: str | os.PathLike[str]) -> list[Finding]:
     return findings
 
 
-def _read(file: str) -> tuple[Pipeline | None, list[Finding]]:
+def _read(file: str) -> tuple[Pipeline | ChangePipeline | None, list[Finding]]:
     text = _read_text(file)
     if isinstance(text, Finding):
         return None, [text]
@@ -60,12 +79,39 @@ def _read_text(file: str) -> str | Finding:
     return Finding("not-yaml", "it is not text in UTF-8", file, line, 1)
 
 
-def _validate(marked: MarkedYaml) -> Pipeline | None:
+def _validate(marked: MarkedYaml) -> Pipeline | ChangePipeline | None:
+    model = ChangePipeline if _is_of_changes(marked.data) else Pipeline
     try:
-        return Pipeline.model_validate(marked.data, context=Origin(marked.file))
+        return model.model_validate(marked.data, context=Origin(marked.file))
     except ValidationError as error:
-        for path, finding in explain(error, Pipeline):
+        for path, found in explain(error, model):
+            finding = _with_key_of_the_other_kind(found, path, model)
             at_key = finding.code in ("unknown-key", "insecure-option")
             mark = marked.mark_of_key(path) if at_key else marked.mark_of_value(path)
             marked.found(finding.code, finding.message, mark, finding.hint)
     return None
+
+
+def _is_of_changes(data: object) -> bool:
+    """Whether source or envelope, one of them perhaps mistyped, are those of change files."""
+    if not isinstance(data, Mapping):
+        return False
+    source, envelope = data.get("source"), data.get("envelope")
+    sources = [*SourceKeys.model_fields, *ChangeSourceKeys.model_fields]
+    chosen = source if isinstance(source, Mapping) else [source]
+    has_files = any(nearest(str(each), sources) == "files" for each in chosen)
+    return has_files or envelope == "datastream" or _has_key(envelope, "datastream")
+
+
+def _has_key(data: object, key: str) -> bool:
+    return isinstance(data, Mapping) and key in data
+
+
+def _with_key_of_the_other_kind(
+    finding: Finding, path: Path, model: type[Pipeline] | type[ChangePipeline]
+) -> Finding:
+    other = Pipeline if model is ChangePipeline else ChangePipeline
+    if finding.code != "unknown-key" or len(path) != 1 or path[0] not in other.model_fields:
+        return finding
+    kind = "streams of records" if other is Pipeline else "change files, `source: {files: …}`"
+    return replace(finding, hint=f"it is for {kind}")

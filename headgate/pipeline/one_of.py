@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from collections.abc import Mapping
+from typing import Any, ClassVar, get_args
 
 from pydantic import BeforeValidator, ConfigDict, ValidationInfo, model_validator
 
 from headgate.pipeline.declared import Declared
 from headgate.pipeline.finding import InvalidPipeline
+from headgate.pipeline.refused_at import refused_at
 from headgate.pipeline.wording import did_you_mean, listed, shown
 
 
@@ -16,11 +18,17 @@ class OneOf(Declared):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
+    of_the_other_kind: ClassVar[Mapping[str, str]] = {}
+    """Choices that only another kind of pipeline has, and what to write instead."""
+
     @model_validator(mode="before")
     @classmethod
     def _exactly_one(cls, written: object) -> object:
         if not isinstance(written, dict):
             return written
+        foreign = {key: cls._refusal(key) for key in written if key in cls.of_the_other_kind}
+        if foreign:
+            raise refused_at(foreign)
         keys = list(cls.model_fields)
         given = [key for key in keys if key in written]
         # A lone unknown key is a mistyped one, and will be told so.
@@ -47,9 +55,16 @@ class OneOf(Declared):
         """`confluent` alone is short for `confluent: {}`."""
         keys = list(cls.model_fields)
         if word not in keys:
-            hint = did_you_mean(word, keys) or f"it can be {listed(keys)}"
+            hint = cls.of_the_other_kind.get(word) or did_you_mean(word, keys)
+            hint = hint or f"it can be {listed(keys)}"
             raise InvalidPipeline("bad-choice", f"cannot be {shown(word)}", hint)
         return {word: {}}
+
+    @classmethod
+    def _refusal(cls, key: str) -> InvalidPipeline:
+        return InvalidPipeline(
+            "bad-choice", "is for streams of records", cls.of_the_other_kind[key]
+        )
 
     @classmethod
     def _accept(cls, built: Declared) -> Declared:

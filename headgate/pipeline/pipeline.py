@@ -1,47 +1,20 @@
-"""All that one pipeline file says."""
+"""All that the file of a stream of records says."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from itertools import combinations
-from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr, model_validator
+from pydantic import Field
 
-from headgate.pipeline.contract import Contract, ContractField
-from headgate.pipeline.declared import Declared
-from headgate.pipeline.duration import Duration
+from headgate.pipeline.any_pipeline import AnyPipeline
 from headgate.pipeline.envelope import Envelope
-from headgate.pipeline.finding import InvalidPipeline
-from headgate.pipeline.place import LocalPlace, Origin, Place
-from headgate.pipeline.refused_at import refused_at
 from headgate.pipeline.registry import RegistryField
-from headgate.pipeline.secret import Secret
-from headgate.pipeline.settings import check_spark_setting, settings_checked_by
 from headgate.pipeline.size import Size
 from headgate.pipeline.source import Source
 from headgate.pipeline.table_name import TableName, TableTemplate
-from headgate.pipeline.wording import shown
-
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 
-def _check_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise InvalidPipeline(
-            "bad-value",
-            f"cannot be {shown(name)}",
-            "it starts with a small letter, then up to 62 of small letters, digits, `_` and `-`",
-        )
-    return name
-
-
-def _checkpoint_in_lake(fields: dict[str, Any]) -> str:
-    return f"{fields['lake'].rstrip('/')}/_checkpoints/{fields['name']}"
-
-
-class Pipeline(Declared):
+class Pipeline(AnyPipeline):
     """One stream in, one table out per kind of record.
 
         Pipeline(
@@ -58,25 +31,16 @@ class Pipeline(Declared):
     the registry may be given as the text that a file would have.
     """
 
-    name: Annotated[str, AfterValidator(_check_name)] = Field(examples=["games"])
-    """Names the pipeline in its ledger and its checkpoint; to rename is to begin anew."""
-
     source: Source = Field(
         examples=[{"kafka": {"servers": "localhost:9092", "topics": ["games"]}}],
     )
     """Where records come from."""
 
-    registry: RegistryField = Field(examples=["./schemas"])
-    """Where schemas are asked for."""
-
     envelope: Envelope = Field(examples=["confluent"])
     """How a record is opened."""
 
-    lake: LocalPlace = Field(examples=["./lake"])
-    """The folder in which all tables are made."""
-
-    checkpoint: Place = Field(default_factory=_checkpoint_in_lake)
-    """Where progress is kept: by default under `_checkpoints` in the lake."""
+    registry: RegistryField = Field(examples=["./schemas"])
+    """Where schemas are asked for."""
 
     bronze: TableName | None = None
     """The table of records as they came, if one is wanted."""
@@ -84,54 +48,10 @@ class Pipeline(Declared):
     silver: TableTemplate = "silver_{route}"
     """The tables of opened records, one for each route."""
 
-    quarantine: TableName = "quarantine"
-    """The table of records that could not land."""
-
-    ledger: TableName = "ledger"
-    """The table that says what each batch did."""
-
-    contract: ContractField = Contract()
-    """What a change of schema does."""
-
-    max_tables: int = Field(default=2000, strict=True, gt=0)
-    """The most tables; records of further routes go to the quarantine."""
-
     max_record_bytes: Size = Size.parse("16 MB")
     """The largest record; larger ones go to the quarantine."""
 
-    trigger: Duration = Duration(seconds=10)
-    """How often a continuous run looks for new records."""
-
-    commit: Literal["auto", "delta-rs", "spark"] = "auto"
-    """Who commits to the tables."""
-
-    spark: Annotated[Mapping[str, str | Secret], settings_checked_by(check_spark_setting)] = Field(
-        default_factory=dict
-    )
-    """Settings for the Spark session."""
-
-    _file: str | None = PrivateAttr(None)
-
     @property
-    def file(self) -> str | None:
-        """The file that the pipeline was loaded from, as it was named there."""
-        return self._file
-
-    def model_post_init(self, context: object) -> None:
-        if isinstance(context, Origin):
-            self._file = context.file
-
-    @model_validator(mode="after")
-    def _each_table_has_its_own_name(self) -> Self:
-        tables = {"ledger": self.ledger, "quarantine": self.quarantine, "bronze": self.bronze}
-        for (one, name), (other, other_name) in combinations(tables.items(), 2):
-            if name == other_name:
-                # Said of the one that stands in the file; the other may be there by default.
-                given, taken = (other, one) if other in self.model_fields_set else (one, other)
-                message = f"cannot be {shown(name)}: that is the name of `{taken}`"
-                raise refused_at({given: InvalidPipeline("bad-value", message)})
-        return self
-
-    def __eq__(self, other: object) -> bool:
-        """Two pipelines that declare the same are equal, wherever they were written."""
-        return isinstance(other, Pipeline) and dict(self) == dict(other)
+    def own_tables(self) -> Mapping[str, str]:
+        bronze = {"bronze": self.bronze} if self.bronze else {}
+        return {**super().own_tables, **bronze}

@@ -33,3 +33,12 @@ class Reason(StrEnum):
     CONTRACT_TABLES = "contract_tables", "The contract makes no table for the route."
     CONTRACT_COLUMNS = "contract_columns", "The contract keeps a new column out of the table."
     CONTRACT_TYPES = "contract_types", "The contract keeps a new type out of the table."
+    FILE_UNREADABLE = "file_unreadable", "The file is no Avro or JSON file of changes."
+    CHANGE_UNREADABLE = "change_unreadable", "The change names no table or has no row."
+    NAME_TAKEN = "name_taken", "Another source table already has the table's name."
+    KEY_MISSING = "key_missing", "The change has no value for its table's key."
+    ORDER_UNKNOWN = "order_unknown", "The order of the change among others cannot be known."
+    TOO_LATE = (
+        "too_late",
+        "The change is older than the horizon up to which deleted rows are remembered.",
+    )

@@ -12,6 +12,11 @@ _REMEDIES = {
     Reason.CONTRACT_TABLES: "let `contract` make the table, then replay",
     Reason.CONTRACT_COLUMNS: "let `contract` add the column, then replay",
     Reason.CONTRACT_TYPES: "let `contract` take the type, then replay",
+    Reason.FILE_UNREADABLE: "have the file written again; this one can be dropped",
+    Reason.NAME_TAKEN: "give one of the two tables another name, then replay",
+    Reason.KEY_MISSING: "say what the table's key is, then replay",
+    Reason.ORDER_UNKNOWN: "say in which order the source's logs came, then replay",
+    Reason.TOO_LATE: "load the table anew; this one can be dropped",
 }
 _ENVELOPE = {
     Reason.ENVELOPE_UNDECODABLE,

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
-from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.origin import SOURCE_COLUMNS, as_records
 
 
 def find_again(records: pa.Table, among: pa.Table) -> list[int]:
@@ -25,7 +25,7 @@ def find_again(records: pa.Table, among: pa.Table) -> list[int]:
 
 def _identities(records: pa.Table) -> Iterator[Hashable]:
     moments = records.column("timestamp").cast(pa.int64())
-    plain = [records.column(name) for name in ("topic", "partition", "offset", "key")]
+    plain = [records.column(name) for name in ("topic", "partition", "offset", "key", "file")]
     columns = [column.to_pylist() for column in (*plain, moments)]
     headers = (repr(each.as_py()) for each in records.column("headers"))
     return zip(_digests(records.column("value")), headers, *columns, strict=True)
@@ -40,4 +40,4 @@ def records_of(quarantined: pa.Table) -> pa.Table:
     """Rows of the quarantine as the records that they were."""
     names = {f"_{field.name}": field.name for field in SOURCE_COLUMNS}
     columns = [names.get(name, name) for name in quarantined.column_names]
-    return quarantined.rename_columns(columns).select(SOURCE_COLUMNS.names).cast(SOURCE_COLUMNS)
+    return as_records(quarantined.rename_columns(columns))

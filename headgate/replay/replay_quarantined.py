@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headgate.land.stage import forget_schemas
 from headgate.land.staged_file import StagedFile
-from headgate.land.staging_plan import StagingPlan
+from headgate.land.batch_plan import BatchPlan
 from headgate.quarantine.quarantine_filter import QuarantineFilter
 from headgate.quarantine.quarantine_state import QuarantineState
 from headgate.quarantine.quarantined import QUARANTINE
@@ -73,7 +73,7 @@ def _land(
     snapshot: QuarantineSnapshot,
     taken: pa.Table,
 ) -> None:
-    def stage(plan: StagingPlan) -> tuple[list[StagedFile], Settlement]:
+    def stage(plan: BatchPlan) -> tuple[list[StagedFile], Settlement]:
         staged = stage_again(plan, taken)
         settlement = Settlement(
             plan.version,

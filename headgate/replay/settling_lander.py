@@ -19,7 +19,7 @@ from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Kind
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
-from headgate.land.staging_plan import StagingPlan
+from headgate.land.batch_plan import BatchPlan
 from headgate.quarantine.quarantine_filter import QuarantineFilter
 from headgate.quarantine.quarantine_state import QuarantineState
 from headgate.replay.quarantine_snapshot import QuarantineSnapshot
@@ -28,7 +28,7 @@ from headgate.replay.settle import name_rows
 from headgate.replay.settlement import Settlement, SettlementNote
 from headgate.replay.settling_ledger import SettlingLedger
 
-StageAndSettle = Callable[[StagingPlan], tuple[list[StagedFile], Settlement]]
+StageAndSettle = Callable[[BatchPlan], tuple[list[StagedFile], Settlement]]
 """Stages a portion and says what becomes of its rows once its files are committed."""
 
 
@@ -36,7 +36,7 @@ class SettlingLander:
     """Works on the quarantine of one pipeline; what it remembers can all be told from the lake."""
 
     def __init__(
-        self, plan: StagingPlan, committer: Committer, pipeline: str, listener: Listener
+        self, plan: BatchPlan, committer: Committer, pipeline: str, listener: Listener
     ) -> None:
         self.plan = plan
         self.listener = listener
@@ -98,7 +98,7 @@ class SettlingLander:
             self._ledger.start("replay", 0)
             self._begun = True
 
-        def run(plan: StagingPlan) -> list[StagedFile]:
+        def run(plan: BatchPlan) -> list[StagedFile]:
             files, settlement = stage(plan)
             self._settlements.write(settlement)
             return files

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headgate.land.stage import stage, staged_files
+from headgate.land.stage import staged_files
 from headgate.land.staged_file import StagedFile
-from headgate.land.staging_plan import StagingPlan
+from headgate.land.batch_plan import BatchPlan
 from headgate.quarantine.quarantine_state import QuarantineState
 from headgate.replay.find_again import find_again, records_of
 from headgate.replay.settlement import SETTLED
@@ -34,7 +34,7 @@ class StagedAgain:
         return pa.Table.from_pylist(self.changed, SETTLED)
 
 
-def stage_again(plan: StagingPlan, taken: pa.Table) -> StagedAgain:
+def stage_again(plan: BatchPlan, taken: pa.Table) -> StagedAgain:
     """Stage rows of the quarantine as the records that they were.
 
     Those that still cannot land keep their rows: no file of them is committed, their rows are
@@ -52,13 +52,13 @@ def stage_again(plan: StagingPlan, taken: pa.Table) -> StagedAgain:
     return staged
 
 
-def _stage_part(plan: StagingPlan, taken: pa.Table, in_bronze: bool, staged: StagedAgain) -> None:
+def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: StagedAgain) -> None:
     records = records_of(taken)
-    told = stage(plan, records.to_batches())
+    told = plan.stage(records.to_batches())
     rejected: list[pa.Table] = []
     for file in staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told):
         path = Path(plan.lake, file.table, file.path)
-        if file.table == plan.names.quarantine:
+        if file.table == plan.quarantine:
             rejected.append(pq.ParquetFile(path).read())
             path.unlink()
         elif file.table == plan.names.bronze and in_bronze:

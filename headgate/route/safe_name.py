@@ -39,9 +39,13 @@ def safe_name(value: str, reserved: Collection[str] = ()) -> str:
 
 def derived_name(value: str) -> str:
     """A readable form of the value and a digest of exactly this value."""
+    return f"{readable_name(value) or 'route'}__{digest(value)}"
+
+
+def readable_name(value: str) -> str:
+    """What of a value is safe in a name, though others may have the same; perhaps nothing."""
     ascii_only = unicodedata.normalize("NFKD", value).encode("ascii", "ignore").decode().lower()
-    readable = re.sub(r"[^a-z0-9]+", "_", ascii_only).strip("_")[:_READABLE_LENGTH].rstrip("_")
-    return f"{readable or 'route'}__{digest(value)}"
+    return re.sub(r"[^a-z0-9]+", "_", ascii_only).strip("_")[:_READABLE_LENGTH].rstrip("_")
 
 
 def digest(value: str) -> str:

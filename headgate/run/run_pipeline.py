@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.errors import CheckpointError
+from headgate.land.batch_plan import BatchPlan
 from headgate.land.checkpoint import Checkpoint
 from headgate.land.choose_committer import choose_committer
 from headgate.land.event import BatchLanded, Ended, Event, Idle, Listener, Started
@@ -15,14 +15,16 @@ from headgate.land.ledger import Ledger, Progress, schema_rows
 from headgate.land.resume import CheckpointState, Resume, resume
 from headgate.land.run_lock import run_lock
 from headgate.land.schema_history import SchemaHistory
-from headgate.land.stage import STAGED_DDL, stage, staged_files
+from headgate.land.stage import STAGED_DDL, staged_files
 from headgate.land.staged_batch import StagedBatch, StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
-from headgate.pipeline import Kafka, Pipeline
+from headgate.pipeline import AnyPipeline, ChangePipeline, Kafka, Pipeline
 from headgate.replay.replay_names import name_in_ledger
 from headgate.route.table_names import TableNames
 from headgate.run.explain_failure import explain_failure
+from headgate.run.run_changes import ChangeRun
+from headgate.run.run_options import RunOptions
 from headgate.run.session import spark_session
 from headgate.run.stop_signal import StopSignal
 from headgate.source.delta_table import stream_table
@@ -41,27 +43,19 @@ class _Stopping(Exception):
     """Raised into a batch that begins after a stop was asked for; it is run by the next run."""
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """What can be chosen for one run."""
-
-    once: bool = False
-    """Land what the source has now, then end."""
-    replay: bool = False
-    """Go on where the ledger ends, with a new checkpoint."""
-    trigger_milliseconds: int | None = None
-    """How often to look for new records, instead of what the pipeline says."""
-
-
 def run_pipeline(
-    pipeline: Pipeline,
+    pipeline: AnyPipeline,
     options: RunOptions | None = None,
     listener: Listener = lambda _: None,
     stop: StopSignal | None = None,
 ) -> Ended:
     """Run until the source is drained (`once`), or until a stop is asked for."""
+    options, stop = options or RunOptions(), stop or StopSignal()
     with run_lock(pipeline.checkpoint, pipeline.name):
-        return _Run(pipeline, options or RunOptions(), listener, stop or StopSignal()).run()
+        if isinstance(pipeline, ChangePipeline):
+            return ChangeRun(pipeline, options, listener, stop).run()
+        assert isinstance(pipeline, Pipeline)
+        return _Run(pipeline, options, listener, stop).run()
 
 
 class _Run:
@@ -225,8 +219,8 @@ def _stage_with(frame: DataFrame, rows: int | None) -> Stage:
     cores = frame.sparkSession.sparkContext.defaultParallelism
     tasks = cores if rows is None else max(1, min(cores, -(-rows // _ROWS_WORTH_A_TASK)))
 
-    def run(plan: StagingPlan) -> list[StagedFile]:
-        job = frame.coalesce(tasks).mapInArrow(partial(stage, plan), STAGED_DDL)
+    def run(plan: BatchPlan) -> list[StagedFile]:
+        job = frame.coalesce(tasks).mapInArrow(plan.stage, STAGED_DDL)
         return staged_files((row.file, row.error) for row in job.collect())
 
     return run

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
-SOURCE_COLUMNS = pa.schema(
+RECORD_COLUMNS = pa.schema(
     [
         pa.field("value", pa.binary()),
         pa.field("topic", pa.string()),
@@ -17,12 +17,23 @@ SOURCE_COLUMNS = pa.schema(
         pa.field("headers", HEADERS),
     ]
 )
-"""What every source gives, whatever it reads from."""
+"""What a stream of records gives."""
+
+SOURCE_COLUMNS = pa.schema([*RECORD_COLUMNS, pa.field("file", pa.string())])
+"""What every source gives, whatever it reads from: records, or files as records."""
 
 ORIGIN = pa.schema(
-    [pa.field(f"_{field.name}", field.type) for field in SOURCE_COLUMNS if field.name != "value"]
+    [pa.field(f"_{field.name}", field.type) for field in RECORD_COLUMNS if field.name != "value"]
     + [pa.field("_schema_id", pa.int64())]
 )
 """The metadata columns of a silver table, before those of the message."""
 
 ORIGIN_COLUMNS = frozenset(ORIGIN.names)
+
+
+def as_records(rows: pa.Table) -> pa.Table:
+    """Rows of a source; what it has no column of is null."""
+    for field in SOURCE_COLUMNS:
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
+    return rows.select(SOURCE_COLUMNS.names).cast(SOURCE_COLUMNS)

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from headgate.errors import SourceError
-from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.origin import RECORD_COLUMNS
 
 
 class Destination(Protocol):
@@ -107,9 +107,9 @@ class DeltaDestination:
             "offset": pa.array(range(self._offset, self._offset + count), pa.int64()),
             "timestamp": pa.repeat(now, count),
             "key": pa.nulls(count, pa.binary()),
-            "headers": pa.nulls(count, SOURCE_COLUMNS.field("headers").type),
+            "headers": pa.nulls(count, RECORD_COLUMNS.field("headers").type),
         }
-        write_deltalake(self._path, pa.table(rows, schema=SOURCE_COLUMNS), mode="append")
+        write_deltalake(self._path, pa.table(rows, schema=RECORD_COLUMNS), mode="append")
         self._offset += count
 
     def flush(self) -> None:

@@ -14,6 +14,7 @@ COMMANDS = [
     "up",
     "down",
     "simulate games",
+    "simulate shop",
     "run",
     "status",
     "tables",

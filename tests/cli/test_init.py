@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from headgate.examples import EXAMPLES, Example
-from headgate.pipeline import Delta, Kafka, Pipeline, load_pipeline
+from headgate.pipeline import Delta, Files, Kafka, load_pipeline
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
 
@@ -22,7 +22,8 @@ def test_init_writes_a_pipeline_that_loads(
     assert headgate("init", example.name).code == 0
     pipeline = load_pipeline(tmp_path / f"{example.pipeline}.yaml")
     assert pipeline.name == example.pipeline
-    assert isinstance(pipeline.source, Kafka if example.needs_services else Delta)
+    assert isinstance(pipeline.source, Kafka) == example.needs_services
+    assert isinstance(pipeline.source, Files) == (example.name == "shop")
 
 
 @pytest.mark.parametrize("name", _NAMES)
@@ -77,6 +78,11 @@ def test_init_makes_the_folder(headgate: Headgate, tmp_path: Path) -> None:
     assert (tmp_path / "new/place/games.yaml").is_file()
 
 
+def test_init_beside_another_folder_lands_what_is_simulated_there(headgate: Headgate) -> None:
+    printed = headgate("init", "shop", "new/place")
+    assert "headgate simulate shop --to new/place/landing" in printed.out
+
+
 def test_init_of_an_unknown_example_suggests_one(headgate: Headgate) -> None:
     printed = headgate("init", "game")
     assert printed.code == 2
@@ -92,8 +98,8 @@ def test_init_shows_every_optional_key_with_its_default(
     text = path.read_text()
     shown = yaml.safe_load("\n".join(re.findall(r"^# (\w+: [^{\n].*?)(?:  .*)?$", text, re.M)))
     keys = {*yaml.safe_load(text), *shown, "spark"}
-    assert set(Pipeline.model_fields) == keys
     as_it_is = load_pipeline(path)
+    assert set(type(as_it_is).model_fields) - {"merge"} == keys
     defaults = {key: value for key, value in shown.items() if key != "bronze"}
     path.write_text(text + yaml.safe_dump(defaults))
     assert load_pipeline(path) == as_it_is

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from configparser import RawConfigParser
 from pathlib import Path
 
 import pytest
 
 from headgate.cli.commands.services import _preferred
+from headgate.local import find_database
 from headgate.local.ports import HOST, is_free
 from headgate.local.services_file import Services, write_services
 from tests.cli.conftest import Headgate
@@ -42,6 +44,34 @@ def test_up_takes_any_port_when_the_usual_one_is_taken(
 ) -> None:
     monkeypatch.setattr("headgate.local.ports.is_free", lambda _: False)
     assert _preferred(None, 9092, tmp_path) is None
+
+
+def test_up_starts_a_database_alone_and_keeps_its_password_to_itself(headgate: Headgate) -> None:
+    try:
+        started = headgate("up", "--database")
+        again = headgate("up", "--database")
+        database = find_database()
+    finally:
+        stopped = headgate("down")
+    assert (started.code, started.err, again.code) == (0, "", 0)
+    assert database is not None
+    assert f"Up: database at {database.address}" in started.out
+    assert f"Already up: database at {database.address}" in again.out
+    assert str(database.login_file) in started.out
+    assert "headgate simulate shop --database" in started.out
+    password = RawConfigParser()
+    password.read(database.login_file)
+    assert password["client"]["password"] not in started.out + again.out
+    assert stopped.out == f"Stopped: database (pid {database.pid})\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["--database", "--kafka-port", "9092"], ["--database-port", "3306"]]
+)
+def test_up_refuses_ports_of_what_it_does_not_start(headgate: Headgate, words: list[str]) -> None:
+    printed = headgate("up", *words)
+    assert (printed.code, "[bad-argument]" in printed.err) == (2, True)
+    assert not Path(".headgate").exists()
 
 
 def test_jars_refuses_an_unknown_kind(headgate: Headgate) -> None:

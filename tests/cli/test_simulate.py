@@ -77,3 +77,62 @@ def test_simulate_to_nowhere_is_a_usage_error(headgate: Headgate) -> None:
 def test_simulate_at_a_rate_ends_after_its_records(headgate: Headgate, tmp_path: Path) -> None:
     assert headgate(*_SMALL, "--records", "20", "--rate", "1000").code == 0
     assert DeltaTable(str(tmp_path / "inbox")).count() == 20
+
+
+_SHOP = ("simulate", "shop")
+
+
+def _written(tmp_path: Path, ending: str) -> int:
+    return len(list((tmp_path / "landing").glob(f"shop_*/*/*/*/*/*/*.{ending}")))
+
+
+def test_simulate_shop_writes_change_files(headgate: Headgate, tmp_path: Path) -> None:
+    printed = headgate(*_SHOP, "--changes", "200")
+    assert (printed.code, printed.err) == (0, "")
+    assert printed.out.startswith("Wrote 20")
+    assert " changes of 5 tables to landing in " in printed.out
+    assert f"\n{_written(tmp_path, 'avro')} files; " in printed.out
+    assert "headgate run shop.yaml --once" in printed.out
+
+
+def test_simulate_shop_as_json(headgate: Headgate, tmp_path: Path) -> None:
+    printed = headgate(*_SHOP, "--changes", "200", "--format", "json", "--to", "here", "--json")
+    data = json.loads(printed.out)["data"]
+    assert sum(data["kinds"].values()) == data["changes"] >= 200
+    assert (data["to"], data["format"], data["backfilled"]) == ("here", "json", 50)
+    assert len(list((tmp_path / "here").rglob("*.jsonl"))) == data["files"]
+
+
+def test_simulate_shop_only_cleans_up_what_it_made(headgate: Headgate, tmp_path: Path) -> None:
+    headgate(*_SHOP, "--changes", "50")
+    count = _written(tmp_path, "avro")
+    mine = tmp_path / "landing" / "shop_orders" / "mine.avro"
+    mine.write_text("")
+    printed = headgate(*_SHOP, "--changes", "0", "--clean")
+    assert printed.out == f"Removed {count} files in landing\nNothing written\n"
+    assert [path for path in (tmp_path / "landing").rglob("*") if path.is_file()] == [mine]
+    assert [path.name for path in (tmp_path / "landing").iterdir()] == ["shop_orders"]
+    again = headgate(*_SHOP, "--changes", "0", "--clean")
+    assert again.out == "There was nothing to clean up\n"
+
+
+def test_simulate_shop_cleans_up_before_it_writes(headgate: Headgate, tmp_path: Path) -> None:
+    headgate(*_SHOP, "--changes", "50", "--format", "json")
+    printed = headgate(*_SHOP, "--changes", "50", "--clean")
+    assert printed.out.startswith("Removed ")
+    assert (_written(tmp_path, "jsonl"), _written(tmp_path, "avro") > 0) == (0, True)
+
+
+def test_simulate_shop_at_a_rate_ends_after_its_changes(headgate: Headgate, tmp_path: Path) -> None:
+    assert headgate(*_SHOP, "--changes", "20", "--rate", "1000").code == 0
+    assert _written(tmp_path, "avro") > 0
+
+
+def test_simulate_shop_in_an_unknown_format_is_a_usage_error(headgate: Headgate) -> None:
+    printed = headgate(*_SHOP, "--format", "csv")
+    assert (printed.code, "use avro or json" in printed.err) == (2, True)
+
+
+def test_simulate_shop_on_a_database_needs_one(headgate: Headgate) -> None:
+    printed = headgate(*_SHOP, "--database")
+    assert (printed.code, "headgate up --database starts one" in printed.err) == (2, True)

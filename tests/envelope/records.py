@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.origin import RECORD_COLUMNS
 
 Headers = Mapping[str, bytes | None] | None
 
@@ -32,5 +32,5 @@ def records(
                 for one in given
             ],
         },
-        schema=SOURCE_COLUMNS,
+        schema=RECORD_COLUMNS,
     )

@@ -20,7 +20,7 @@ from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.pipeline import Confluent, Kafka, Pipeline
 from headgate.route.table_names import TableNames
-from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.origin import RECORD_COLUMNS
 from headgate.schema.registry import SchemaText
 from headgate.schema.registry_folder import FolderRegistry
 
@@ -95,5 +95,5 @@ def _staged(plan: StagingPlan, records: Sequence[Framed]) -> list[StagedFile]:
         "key": [None] * count,
         "headers": [None] * count,
     }
-    told = stage(plan, [pa.record_batch(columns, schema=SOURCE_COLUMNS)])
+    told = stage(plan, [pa.record_batch(columns, schema=RECORD_COLUMNS)])
     return staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)

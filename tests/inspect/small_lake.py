@@ -19,9 +19,9 @@ from headgate.land.stage import stage, staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
-from headgate.pipeline import Pipeline, load_pipeline
+from headgate.pipeline import Pipeline, load_stream_pipeline
 from headgate.route.table_names import TableNames
-from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.origin import RECORD_COLUMNS
 from headgate.schema.registry_folder import FolderRegistry
 from headgate.simulate.games import games
 from headgate.simulate.make_records import RecordMaker, RegisteredVersion, register_versions
@@ -75,7 +75,7 @@ class SmallLake:
 
     @property
     def pipeline(self) -> Pipeline:
-        return load_pipeline(self.file)
+        return load_stream_pipeline(self.file)
 
     def register(self, count: int, versions: Collection[int], first: int = 0) -> None:
         """Let games from the first on have these versions from now on."""
@@ -101,7 +101,7 @@ class SmallLake:
                 "key": [None] * count,
                 "headers": [None] * count,
             },
-            schema=SOURCE_COLUMNS,
+            schema=RECORD_COLUMNS,
         )
         told = stage(plan, [records])
         return staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)

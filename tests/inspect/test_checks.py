@@ -13,7 +13,7 @@ from headgate.inspect.check_lake import check_lake
 from headgate.inspect.check_machine import check_disk
 from headgate.inspect.check_source import check_source
 from headgate.pipeline import Kafka, Pipeline, Security
-from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.origin import RECORD_COLUMNS
 from tests.inspect.small_lake import SmallLake
 
 
@@ -47,7 +47,7 @@ def test_source_checks_name_what_is_missing(empty_lake: SmallLake) -> None:
 
 def test_source_checks_are_well_when_all_is_there(empty_lake: SmallLake) -> None:
     empty_lake.register(1, versions=[1])
-    write_deltalake(str(empty_lake.folder / "inbox"), SOURCE_COLUMNS.empty_table())
+    write_deltalake(str(empty_lake.folder / "inbox"), RECORD_COLUMNS.empty_table())
     checks = _states(check_source(empty_lake.pipeline))
     assert checks == {"source table": "ok", "registry": "ok"}
 

@@ -23,7 +23,7 @@ from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.pipeline import Contract, Registry
 from headgate.route.table_names import TableNames
-from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.origin import RECORD_COLUMNS
 from headgate.schema.registry import SchemaText
 from headgate.schema.registry_folder import FolderRegistry
 
@@ -71,7 +71,7 @@ def records(values: Sequence[bytes | None], first_offset: int = 0) -> pa.RecordB
             "key": [None] * count,
             "headers": [None] * count,
         },
-        schema=SOURCE_COLUMNS,
+        schema=RECORD_COLUMNS,
     )
 
 

@@ -9,9 +9,10 @@ from headgate.errors import CheckpointError
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.committer import Mark
 from headgate.land.fit_files import Asked
-from headgate.land.land_table import TableLanded, TablePending, TableShape, land_table
+from headgate.land.land_table import TableLanded, TablePending, land_table
 from headgate.land.ledger import Pending
 from headgate.land.schema_history import TableHistory
+from headgate.land.table_shape import TableShape
 from headgate.land.staged_file import StagedFile
 from headgate.pipeline import Contract
 from headgate.schema.change import AddColumn, AddNestedField, CreateTable, RetypeColumn

@@ -342,7 +342,7 @@ def test_file_that_is_not_text_names_the_line(tmp_path: Path) -> None:
 def test_empty_file_needs_everything(write: Write) -> None:
     messages = [finding.message for finding in check_pipeline(write(""))]
     assert messages == [
-        f"the pipeline needs `{key}`" for key in ("name", "source", "registry", "envelope", "lake")
+        f"the pipeline needs `{key}`" for key in ("name", "source", "envelope", "lake", "registry")
     ]
 
 

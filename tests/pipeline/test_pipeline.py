@@ -26,7 +26,7 @@ from headgate.pipeline import (
     Security,
     Size,
     Wrapper,
-    load_pipeline,
+    load_stream_pipeline,
 )
 
 SMALL = """\
@@ -88,14 +88,14 @@ def test_pipeline_built_in_python_equals_the_loaded_one(
 ) -> None:
     path = write(SMALL)
     monkeypatch.chdir(path.parent)
-    assert build() == load_pipeline(path)
-    assert build(name="others") != load_pipeline(path)
+    assert build() == load_stream_pipeline(path)
+    assert build(name="others") != load_stream_pipeline(path)
 
 
 def test_pipeline_has_defaults(write: Write) -> None:
     path = write(SMALL)
     folder = path.parent
-    pipeline = load_pipeline(path)
+    pipeline = load_stream_pipeline(path)
     assert dict(pipeline) == {
         "name": "games",
         "source": Kafka(
@@ -122,7 +122,7 @@ def test_pipeline_reads_every_key(write: Write, monkeypatch: pytest.MonkeyPatch)
     path = write(WHOLE)
     folder = path.parent
     monkeypatch.chdir(folder)
-    assert load_pipeline(path) == Pipeline(
+    assert load_stream_pipeline(path) == Pipeline(
         name="games",
         source=Kafka(
             servers="localhost:9092",
@@ -163,15 +163,15 @@ def test_pipeline_reads_every_key(write: Write, monkeypatch: pytest.MonkeyPatch)
 def test_pipeline_knows_its_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(SMALL)
     monkeypatch.chdir(path.parent)
-    assert load_pipeline("games.yaml").file == "games.yaml"
-    assert load_pipeline(path).file == str(path)
+    assert load_stream_pipeline("games.yaml").file == "games.yaml"
+    assert load_stream_pipeline(path).file == str(path)
     assert build().file is None
 
 
 def test_pipeline_paths_are_relative_to_the_file_and_urls_are_kept(write: Write) -> None:
     text = SMALL.replace("./lake", "~/lake").replace("./schemas", "file:///schemas")
     path = write(text.replace("source: {kafka", "checkpoint: s3a://b@c/d\nsource: {kafka"))
-    pipeline = load_pipeline(os.path.relpath(path))
+    pipeline = load_stream_pipeline(os.path.relpath(path))
     assert pipeline.lake == os.path.expanduser("~/lake")
     assert pipeline.registry.folder == "file:///schemas"
     assert pipeline.checkpoint == "s3a://b@c/d"
@@ -188,7 +188,7 @@ def test_pipeline_reads_delta_as_the_source(write: Write) -> None:
             '{kafka: {servers: "localhost:9092", topics: [games]}}', "{delta: {path: in}}"
         )
     )
-    assert load_pipeline(path).source == Delta(
+    assert load_stream_pipeline(path).source == Delta(
         path=str(path.parent / "in"), start="earliest", batch=Size.parse("512 MB")
     )
     assert build(source={"delta": {"path": "/in", "start": 7}}).source == Delta(path="/in", start=7)
@@ -197,21 +197,21 @@ def test_pipeline_reads_delta_as_the_source(write: Write) -> None:
 @pytest.mark.parametrize("written", ["confluent", "{confluent: }", "{confluent: {route: topic}}"])
 def test_pipeline_takes_confluent_in_short(written: str, write: Write) -> None:
     text = SMALL[: SMALL.index("envelope")] + f"envelope: {written}\nlake: ./lake\n"
-    assert load_pipeline(write(text)).envelope == Confluent()
+    assert load_stream_pipeline(write(text)).envelope == Confluent()
 
 
 def test_pipeline_wrapper_finds_its_proto_beside_the_file(write: Write) -> None:
     path = write(SMALL.replace("payload: payload", "payload: payload, proto: wrapper.proto"))
     proto = path.parent / "wrapper.proto"
     proto.touch()
-    envelope = load_pipeline(path).envelope
+    envelope = load_stream_pipeline(path).envelope
     assert isinstance(envelope, Wrapper)
     assert envelope.proto == str(proto)
 
 
 def test_pipeline_aliases_and_comments_are_yaml_as_usual(write: Write) -> None:
     path = write(SMALL.replace("name: games", "name: &n games # why").replace("[games]", "[*n]"))
-    assert isinstance(source := load_pipeline(path).source, Kafka)
+    assert isinstance(source := load_stream_pipeline(path).source, Kafka)
     assert source.topics == ("games",)
 
 
@@ -222,7 +222,7 @@ def test_pipeline_is_frozen() -> None:
 
 
 def test_pipeline_survives_pickling(write: Write) -> None:
-    pipeline = load_pipeline(write(WHOLE))
+    pipeline = load_stream_pipeline(write(WHOLE))
     copy = pickle.loads(pickle.dumps(pipeline))
     assert copy == pipeline
     assert copy.file == pipeline.file
@@ -235,8 +235,8 @@ def test_pipeline_built_wrong_says_so_without_a_file() -> None:
     assert raised.value.where is None
     assert [each.code for each in raised.value.findings] == [
         "wrong-type",
-        "bad-template",
         "wrong-type",
+        "bad-template",
         "unknown-key",
     ]
     assert raised.value.message == "`source` needs one of `Kafka`, `Delta`, not a `Confluent`"

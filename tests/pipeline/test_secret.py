@@ -16,6 +16,7 @@ from headgate.pipeline import (
     Security,
     check_pipeline,
     load_pipeline,
+    load_stream_pipeline,
 )
 
 CANARY = "hunter2"
@@ -88,7 +89,7 @@ def test_secret_shows_only_its_reference(
     write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PW", CANARY)
-    pipeline = load_pipeline(write(GOOD))
+    pipeline = load_stream_pipeline(write(GOOD))
     assert isinstance(pipeline.source, Kafka)
     assert pipeline.source.security is not None
     assert pipeline.source.security.password is not None
@@ -101,7 +102,7 @@ def test_secret_shows_only_its_reference(
 
 def test_secret_in_a_file_is_relative_to_the_pipeline_file(write: Callable[[str], Path]) -> None:
     path = write(GOOD)
-    pipeline = load_pipeline(path)
+    pipeline = load_stream_pipeline(path)
     assert pipeline.registry.token == Secret("file", str(path.parent / "token"))
     assert pipeline.spark == {"spark.hadoop.fs.s3a.secret.key": Secret("file", "/run/key")}
     assert isinstance(pipeline.source, Kafka)

@@ -21,6 +21,7 @@ RECORDS = pa.table(
         "timestamp": [AT] * 3,
         "key": [b"k", None, None],
         "headers": [[{"key": "h", "value": b"v"}], None, []],
+        "file": [None] * 3,
     },
     schema=SOURCE_COLUMNS,
 )
@@ -49,6 +50,7 @@ def test_row_has_the_raw_bytes_the_origin_and_the_reason() -> None:
         "_timestamp": AT,
         "_key": None,
         "_headers": [],
+        "_file": None,
         "_batch": 4,
         "_at": AT,
         "settled_at": None,

@@ -17,13 +17,18 @@ def test_reason_is_its_code() -> None:
 
 def test_codes_stay_what_they_are() -> None:
     assert sorted(Reason) == [
+        "change_unreadable",
         "contract_columns",
         "contract_tables",
         "contract_types",
         "envelope_undecodable",
+        "file_unreadable",
+        "key_missing",
         "magic_byte_wrong",
         "message_index_wrong",
+        "name_taken",
         "null_value",
+        "order_unknown",
         "payload_missing",
         "payload_undecodable",
         "route_missing",
@@ -33,5 +38,6 @@ def test_codes_stay_what_they_are() -> None:
         "schema_refused",
         "schema_unknown",
         "too_large",
+        "too_late",
         "too_many_tables",
     ]

@@ -14,6 +14,7 @@ rows = st.fixed_dictionaries(
     {
         "value": some_bytes,
         "topic": texts,
+        "file": texts,
         "partition": numbers,
         "offset": numbers,
         "timestamp": numbers,

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from headgate.land.commit_with_spark import SparkCommitter
 from headgate.pipeline import Delta, Mode, Pipeline
-from headgate.run.run_pipeline import RunOptions, run_pipeline
+from headgate.run.run_options import RunOptions
+from headgate.run.run_pipeline import run_pipeline
 from headgate.schema.registry import SchemaText
 from headgate.schema.registry_folder import FolderRegistry
 from headgate.simulate.destination import DeltaDestination

@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 
 from headgate.local import Services
 from headgate.pipeline import Confluent, Kafka, Pipeline, Registry
-from headgate.run.run_pipeline import RunOptions, run_pipeline
+from headgate.run.run_options import RunOptions
+from headgate.run.run_pipeline import run_pipeline
 from headgate.schema.protobuf.compile_proto import compile_proto
 from tests.readers import by_deltalake
 

@@ -11,7 +11,8 @@ from headgate.errors import CheckpointError, RegistryUnavailable, SourceError
 from headgate.land.event import BatchLanded, Ended, SchemaChanged
 from headgate.local import Services
 from headgate.pipeline import Kafka, Registry
-from headgate.run.run_pipeline import RunOptions, run_pipeline
+from headgate.run.run_options import RunOptions
+from headgate.run.run_pipeline import run_pipeline
 from headgate.run.stop_signal import StopSignal
 from headgate.schema.change import AddColumn, CreateTable
 from headgate.schema.open_registry import open_registry

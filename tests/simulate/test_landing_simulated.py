@@ -20,7 +20,7 @@ from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
 from headgate.pipeline import Registry
 from headgate.route.table_names import TableNames
-from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.origin import RECORD_COLUMNS
 from headgate.schema.registry_folder import FolderRegistry
 from headgate.simulate.games import games
 from headgate.simulate.make_records import Made, RecordMaker, register_versions
@@ -69,7 +69,7 @@ class Simulation:
             "key": [b"k"] * count,
             "headers": [None] * count,
         }
-        return made, pa.table(columns, schema=SOURCE_COLUMNS)
+        return made, pa.table(columns, schema=RECORD_COLUMNS)
 
     def staged(self, plan: StagingPlan, records: pa.Table) -> list[StagedFile]:
         """One task for each partition."""

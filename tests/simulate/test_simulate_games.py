@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headgate.schema.origin import SOURCE_COLUMNS
+from headgate.schema.origin import RECORD_COLUMNS
 from headgate.schema.registry_folder import FolderRegistry
 from headgate.simulate.destination import DeltaDestination
 from headgate.simulate.simulate_games import GamesPlan, simulate_games
@@ -72,7 +72,7 @@ def test_delta_table_has_the_columns_of_kafka_and_offsets_that_go_on(tmp_path: P
         destination.send(pa.array(values, pa.binary()))
         destination.flush()
     rows = DeltaTable(path).to_pyarrow_table().sort_by("offset")
-    assert pa.schema(rows.schema).names == SOURCE_COLUMNS.names
+    assert pa.schema(rows.schema).names == RECORD_COLUMNS.names
     assert rows["offset"].to_pylist() == [0, 1, 2]
     assert rows["value"].to_pylist() == [b"a", None, b"c"]
     assert set(rows["topic"].to_pylist()) == {"games"}

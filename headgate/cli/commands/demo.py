@@ -39,15 +39,15 @@ def demo(
     from headgate.cli.progress.tally import Tally
     from headgate.cli.progress.view import choose_view
     from headgate.cli.quiet_spark import quiet_spark
-    from headgate.inspect.own_tables import silver_tables
+    from headgate.inspect.own_tables import landed_tables
     from headgate.local import fetch_jars
-    from headgate.pipeline import load_pipeline
+    from headgate.pipeline import load_stream_pipeline
 
     fetch_jars(["spark"], print)
     turn = prepare_folder(folder, keep)
     file = folder / "games.yaml"
-    pipeline = load_pipeline(file)
-    tally = Tally.of(pipeline, silver_tables(pipeline))
+    pipeline = load_stream_pipeline(file)
+    tally = Tally.of(pipeline, landed_tables(pipeline))
     with quiet_spark(), choose_view(progress, tally) as view:
         story = Story(folder, turn, view)
         story.land(pipeline)

@@ -33,6 +33,7 @@ def init(
       headgate init games             many games on one Kafka topic
       headgate init games-embedded    the same from a Delta table, no server
       headgate init confluent         topics in Confluent's framing
+      headgate init shop              change files of a database
 
     Next: headgate check
     """
@@ -78,8 +79,11 @@ def _next_steps(example: Example, path: Path, running: bool) -> list[tuple[str, 
     run = (f"headgate run {path} --once", "land what is there")
     if example.name == "confluent":
         return [(f"headgate doctor {path}", "see whether broker and registry can be reached"), run]
+    beside = path.parent
+    if example.name == "shop":
+        where = "" if beside == Path() else f" --to {beside / 'landing'}"
+        return [(f"headgate simulate shop{where}", "make change files to land"), run]
     if not example.needs_services:
-        beside = path.parent
         where = (
             "" if beside == Path() else f" --inbox {beside / 'inbox'} --registry {beside}/schemas"
         )

@@ -41,10 +41,10 @@ def plan(
     Next: headgate schema diff TABLE SUBJECT
     """
     from headgate.inspect import read_plan
-    from headgate.pipeline import load_pipeline
+    from headgate.pipeline import load_stream_pipeline
 
     file = find_pipeline(pipeline)
-    found = read_plan(load_pipeline(file))
+    found = read_plan(load_stream_pipeline(file))
     troubles = _troubles(found) if strict else []
     if as_json:
         print_json(found.as_record(), errors=troubles)

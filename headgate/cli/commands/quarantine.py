@@ -70,12 +70,12 @@ def list_records(
     from dataclasses import replace
 
     from headgate.inspect import read_quarantined
-    from headgate.pipeline import load_pipeline
+    from headgate.pipeline import load_stream_pipeline
 
     chosen = _state("all" if every else state)
     wanted = replace(wanted_records(reason, route, since, until, offset), state=chosen)
     file = find_pipeline(pipeline)
-    records, total = read_quarantined(load_pipeline(file), wanted, limit)
+    records, total = read_quarantined(load_stream_pipeline(file), wanted, limit)
     if as_json:
         print_json({"total": total, "records": records})
         return
@@ -160,11 +160,11 @@ def replay(
 
     from headgate.cli.quiet_spark import quiet_spark
     from headgate.cli.show_replayed import print_replayed, tell_progress
-    from headgate.pipeline import load_pipeline
+    from headgate.pipeline import load_stream_pipeline
 
     wanted = wanted_records(reason, route, since, until, offset)
     file = find_pipeline(pipeline)
-    declared = load_pipeline(file)
+    declared = load_stream_pipeline(file)
     from headgate.run.settle_quarantine import replay_quarantine
 
     listener = (lambda _: None) if as_json else tell_progress
@@ -204,7 +204,7 @@ def drop(
     Next: headgate quarantine list PIPELINE --state dropped
     """
     from headgate.cli.show_replayed import print_dropped
-    from headgate.pipeline import load_pipeline
+    from headgate.pipeline import load_stream_pipeline
 
     wanted = wanted_records(reason, route, since, until, offset)
     if wanted.is_narrow == every:
@@ -216,7 +216,7 @@ def drop(
     if not yes and (as_json or not sys.stdin.isatty()):
         raise UsageError("bad-argument", "nobody is here to ask", hint="--yes drops without asking")
     file = find_pipeline(pipeline)
-    declared = load_pipeline(file)
+    declared = load_stream_pipeline(file)
     from headgate.run.settle_quarantine import drop_quarantine
 
     refused = False

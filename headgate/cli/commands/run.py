@@ -15,7 +15,7 @@ from headgate.errors import UsageError
 if TYPE_CHECKING:
     from headgate.cli.progress.tally import Tally
     from headgate.inspect.pending_tables import PendingTable
-    from headgate.pipeline import Pipeline
+    from headgate.pipeline import AnyPipeline
 
 
 def run(
@@ -51,16 +51,17 @@ def run(
     from headgate.cli.progress.tally import Tally
     from headgate.cli.progress.view import choose_view
     from headgate.cli.quiet_spark import quiet_spark
-    from headgate.inspect.own_tables import silver_tables
+    from headgate.inspect.own_tables import landed_tables
     from headgate.pipeline import load_pipeline
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
     milliseconds = _milliseconds(trigger) if trigger else None
-    tally = Tally.of(declared, silver_tables(declared))
+    tally = Tally.of(declared, landed_tables(declared))
     view = choose_view(progress, tally, as_json)
     with quiet_spark(), view:
-        from headgate.run.run_pipeline import RunOptions, run_pipeline
+        from headgate.run.run_options import RunOptions
+        from headgate.run.run_pipeline import run_pipeline
         from headgate.run.stop_signal import StopSignal
 
         stop = StopSignal()
@@ -84,7 +85,7 @@ def _milliseconds(trigger: str) -> int:
         raise UsageError("bad-argument", f"--trigger: {error.message}", error.hint) from None
 
 
-def _waiting(pipeline: Pipeline) -> tuple[PendingTable, ...]:
+def _waiting(pipeline: AnyPipeline) -> tuple[PendingTable, ...]:
     from headgate.inspect.ledger_rows import LedgerRows
     from headgate.inspect.pending_tables import pending_tables
 

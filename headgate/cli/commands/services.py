@@ -1,4 +1,4 @@
-"""`headgate up` and `headgate down`: a broker and a registry on this machine."""
+"""`headgate up` and `headgate down`: services on this machine, to try things with."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.cli.next_steps import print_next_steps
+from headgate.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.local import Services
@@ -16,6 +17,7 @@ _Folder = Annotated[Path, typer.Option(help="Where the services keep their data.
 _DEFAULT_FOLDER = Path(".headgate")
 _USUAL_KAFKA_PORT = 9092
 _USUAL_REGISTRY_PORT = 8081
+_USUAL_DATABASE_PORT = 3306
 
 
 def up(
@@ -30,17 +32,46 @@ def up(
             metavar="PORT", help="The registry's port.", show_default="8081, or a free one"
         ),
     ] = None,
+    database: Annotated[
+        bool, typer.Option("--database", help="Start a database instead: MariaDB, with its log.")
+    ] = False,
+    database_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="The database's port, with --database.",
+            show_default="3306, or a free one",
+        ),
+    ] = None,
 ) -> None:
-    """Start a real broker and registry on this machine, to try things.
+    """Start a real broker and registry, or a database, to try things.
 
     \b
-      headgate up
+      headgate up                                            a broker and a registry
       headgate up --kafka-port 19092 --registry-port 18081
+      headgate up --database                                 a database, and nothing else
 
     They go on after the command; what they hold survives `headgate down`.
 
-    Next: headgate simulate games --to kafka
+    Next: headgate simulate games --to kafka, or headgate simulate shop --database
     """
+    if database and (kafka_port, registry_port) != (None, None):
+        raise UsageError(
+            "bad-argument",
+            "--database starts neither a broker nor a registry",
+            hint="leave their ports out, and start them with a headgate up of their own",
+        )
+    if database_port is not None and not database:
+        raise UsageError("bad-argument", "--database-port needs --database")
+    if database:
+        _up_database(folder, database_port)
+    else:
+        _up_broker_and_registry(folder, kafka_port, registry_port)
+
+
+def _up_broker_and_registry(
+    folder: Path, kafka_port: int | None, registry_port: int | None
+) -> None:
     from headgate import local
 
     services = local.up(
@@ -55,6 +86,20 @@ def up(
     print(f'      servers: "{services.servers}"')
     print(f"  registry: {services.registry}")
     print_next_steps(_next_steps(folder, services))
+
+
+def _up_database(folder: Path, port: int | None) -> None:
+    from headgate import local
+
+    database = local.up_database(folder, _preferred_for_database(port, folder), say=print)
+    print(f"\nUser and password for MySQL's clients: {database.login_file}")
+    stop = "headgate down"
+    if folder != _DEFAULT_FOLDER:
+        # Other commands look for services in the usual folder only.
+        print_next_steps([(f"{stop} --folder {folder}", "stop it")])
+        return
+    write = ("headgate simulate shop --database", "run a shop on it and write its change files")
+    print_next_steps([write, (stop, "stop it")])
 
 
 def down(folder: _Folder = _DEFAULT_FOLDER) -> None:
@@ -90,8 +135,20 @@ def _preferred(asked: int | None, usual: int, folder: Path) -> int | None:
     """The usual port, unless it is taken or other ones were used before."""
     if asked is not None:
         return asked
-    from headgate.local.ports import is_free
     from headgate.local.services_file import read_services
 
-    used_before = read_services(folder.absolute()) is not None
-    return usual if not used_before and is_free(usual) else None
+    return _usual(usual, read_services(folder.absolute()) is not None)
+
+
+def _preferred_for_database(asked: int | None, folder: Path) -> int | None:
+    if asked is not None:
+        return asked
+    from headgate.local.database import database_folder
+
+    return _usual(_USUAL_DATABASE_PORT, database_folder(folder.absolute()).port() is not None)
+
+
+def _usual(port: int, used_before: bool) -> int | None:
+    from headgate.local.ports import is_free
+
+    return port if not used_before and is_free(port) else None

@@ -11,6 +11,7 @@ from headgate.cli.json_output import print_json
 from headgate.errors import UsageError
 
 _USUAL_RECORDS = 100_000
+_USUAL_CHANGES = 10_000
 
 app = typer.Typer(rich_markup_mode=None, help="Make up records to land, with schemas that grow.")
 
@@ -115,6 +116,81 @@ def games(
         print("Nothing sent" if removed or not clean else "There was nothing to clean up")
     else:
         print_summary(sent, target)
+
+
+@app.command()
+def shop(
+    changes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="How many changes, and those that the last statement makes beyond.",
+            show_default="10000; no end with --rate",
+        ),
+    ] = None,
+    to: Annotated[Path, typer.Option(metavar="DIR", help="Where the files go.")] = Path("landing"),
+    format_: Annotated[
+        str, typer.Option("--format", metavar="avro|json", help="What the files are.")
+    ] = "avro",
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="The same seed, the same changes.")
+    ] = 0,
+    rate_: Annotated[
+        float | None,
+        typer.Option(
+            "--rate",
+            metavar="N",
+            min=0.1,
+            help="Changes a second.",
+            show_default="as fast as it goes",
+        ),
+    ] = None,
+    database: Annotated[
+        bool,
+        typer.Option("--database", help="Read them from the log of a real database that runs."),
+    ] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Remove what an earlier simulation wrote, first.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Write change files of a made-up shop, as Datastream writes them.
+
+    \b
+      headgate simulate shop                          to ./landing, in Avro
+      headgate simulate shop --format json            the same in JSON lines
+      headgate simulate shop --rate 100               on and on, until Ctrl-C
+      headgate simulate shop --database               on the database of headgate up --database
+      headgate simulate shop --changes 0 --clean      only clean up
+
+    Rows come, change and go, keys change too; on the way columns are added, dropped and widened,
+    and a table is made. Every run begins the shop anew: --clean removes what the last one wrote.
+
+    Next: headgate init, then headgate run PIPELINE --once
+    """
+    if format_ not in ("avro", "json"):
+        raise UsageError("bad-argument", f"`{format_}` is no format", hint="use avro or json")
+    from headgate.cli.simulation.clean_up_shop import clean_up_shop
+    from headgate.cli.simulation.shop_summary import print_shop_summary, shop_summary
+    from headgate.cli.simulation.write_shop import write_shop
+    from headgate.simulate.shop.simulate_shop import ShopPlan, SimulatedShop
+
+    removed = list(clean_up_shop(to)) if clean else []
+    if changes is None and rate_ is None:
+        changes = _USUAL_CHANGES
+    nothing = changes == 0
+    plan = ShopPlan(to, changes, seed, rate_, "json" if format_ == "json" else "avro")
+    written = SimulatedShop() if nothing else write_shop(plan, database)
+    if as_json:
+        print_json(shop_summary(written, plan, removed))
+        return
+    for what in removed:
+        print(f"Removed {what}")
+    if nothing:
+        print("Nothing written" if removed or not clean else "There was nothing to clean up")
+    else:
+        print_shop_summary(written, plan)
 
 
 def _share(text: str) -> float:

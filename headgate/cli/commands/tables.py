@@ -45,11 +45,14 @@ def tables(
         print_next_steps([(f"headgate run {file} --once", "land what the source has")])
         return
     print_columns(_HEADERS, [_row(each) for each in found], right=_NUMBERS)
-    silver = [each for each in found if each.kind == "silver"]
-    print(
-        f"\n{counted(sum(each.rows for each in silver), 'record')} "
-        f"in {counted(len(silver), 'silver table')}"
-    )
+    for kind, of_rows, of_tables in (
+        ("silver", "record", "silver table"),
+        ("log", "change", "change log"),
+    ):
+        some = [each for each in found if each.kind == kind]
+        if some:
+            rows = counted(sum(each.rows for each in some), of_rows)
+            print(f"\n{rows} in {counted(len(some), of_tables)}")
 
 
 def _row(table: TableSummary) -> tuple[str, ...]:

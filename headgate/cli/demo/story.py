@@ -53,7 +53,8 @@ class Story:
 
     def land(self, pipeline: Pipeline) -> None:
         """Run the pipeline until every record of the story has landed, or Ctrl-C."""
-        from headgate.run.run_pipeline import RunOptions, run_pipeline
+        from headgate.run.run_options import RunOptions
+        from headgate.run.run_pipeline import run_pipeline
 
         # The table must be there before the stream is; its records come while Spark starts.
         self._inbox.send(pa.array([], pa.binary()))

@@ -12,10 +12,14 @@ from headgate.land.event import (
     BatchLanded,
     BatchSkipped,
     Event,
+    FilesWait,
     Idle,
+    MergeFailed,
     SchemaChanged,
     Started,
+    TablesMerged,
     TableWaits,
+    WithoutKey,
 )
 from headgate.schema.change import CreateTable
 
@@ -80,6 +84,20 @@ def _text(event: Event) -> str | None:
         case TableWaits():
             rows = counted(event.rows, "record")
             return f"batch {event.batch}: {event.table} waits with {rows}: {event.error}"
+        case TablesMerged():
+            rows = f"{number(event.inserted)} in, {number(event.updated)} changed, "
+            spark = f", {event.by_spark} of them by Spark" if event.by_spark else ""
+            return (
+                f"merged {counted(event.tables, 'table')} in {lasted(event.seconds)}: {rows}"
+                f"{number(event.deleted)} out{spark}"
+            )
+        case MergeFailed():
+            return f"{event.table} is not merged, tried again with the next merge: {event.error}"
+        case WithoutKey():
+            return f"{event.table} {event.told}"
+        case FilesWait(paths=paths):
+            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+            return f"still being written: {paths[0]}{more}"
         case Idle():
             return "idle: caught up with the source"
         case _:

@@ -84,6 +84,10 @@ def _named_facts(tally: Tally) -> list[tuple[str, str]]:
         ("schema changes", number(tally.changes)),
         ("quarantined", _quarantined(tally)),
     ]
+    if tally.last_merge is not None:
+        tables = counted(tally.last_merge.tables, "table")
+        took = lasted(tally.last_merge.seconds)
+        facts.insert(3, ("merged", f"{counted(tally.merged, 'row')}; last {tables} in {took}"))
     if last is not None and last.lag is not None:
         facts.insert(3, ("lag", counted(last.lag, "record")))
     for waiting in tally.waiting.values():

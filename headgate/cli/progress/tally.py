@@ -13,12 +13,16 @@ from headgate.land.event import (
     BatchLanded,
     Ended,
     Event,
+    FilesWait,
     Idle,
+    MergeFailed,
     SchemaChanged,
     Started,
+    TablesMerged,
     TableWaits,
+    WithoutKey,
 )
-from headgate.pipeline import Pipeline
+from headgate.pipeline import AnyPipeline
 from headgate.schema.change import CreateTable
 
 _MOST_RECENT = 8
@@ -56,6 +60,9 @@ class Tally:
     fastest: float = 0.0
     """Records a second in the fastest batch."""
     last: BatchLanded | None = None
+    merged: int = 0
+    """Rows that merges put, changed or took away."""
+    last_merge: TablesMerged | None = None
     waiting: dict[str, TableWaits] = field(default_factory=dict)
     recent: deque[Happened] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
     """What happened last, schema changes and notes."""
@@ -68,8 +75,8 @@ class Tally:
     _new: list[SchemaChanged] = field(default_factory=list)
 
     @classmethod
-    def of(cls, pipeline: Pipeline, tables: Collection[str] = ()) -> Tally:
-        own = frozenset(name for name in (pipeline.bronze, pipeline.quarantine) if name)
+    def of(cls, pipeline: AnyPipeline, tables: Collection[str] = ()) -> Tally:
+        own = frozenset(pipeline.own_tables.values())
         return cls(pipeline.name, pipeline.lake, set(tables), own_tables=own)
 
     @property
@@ -104,6 +111,15 @@ class Tally:
                 self.waiting[event.table] = event
             case BatchLanded():
                 self._take_batch(event)
+            case TablesMerged():
+                self.merged += event.inserted + event.updated + event.deleted
+                self.last_merge = event
+            case MergeFailed(table=table, error=error):
+                self.note(table, f"not merged, tried again with the next merge: {error}")
+            case WithoutKey(table=table):
+                self.note(table, event.told)
+            case FilesWait(paths=paths):
+                self.note(f"{len(paths)} unfinished", paths[0])
             case Ended():
                 self.phase = "stopped" if event.stopped else "done"
                 self.tables |= event.tables

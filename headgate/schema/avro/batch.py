@@ -14,7 +14,7 @@ from headgate.schema.avro.read_bytes import MOST_VALUES
 from headgate.schema.avro.size import places_per_byte
 
 _MOST_BYTES = 32 << 20
-_MOST_PLACES = 1 << 27
+MOST_PLACES = 1 << 27
 """A hostile count can make values of all that is in a batch."""
 
 
@@ -37,7 +37,7 @@ class BatchReader:
         offsets = np.frombuffer(payloads.buffers()[1], np.int32)
         offsets = offsets[payloads.offset : payloads.offset + len(payloads) + 1]
         size, longest = int(offsets[-1] - offsets[0]), int(np.diff(offsets).max())
-        if size > _MOST_BYTES or size * self._places > _MOST_PLACES:
+        if size > _MOST_BYTES or size * self._places > MOST_PLACES:
             return None
         if longest * self._places > MOST_VALUES:
             return None
@@ -45,17 +45,18 @@ class BatchReader:
         if plain is None:
             return None
         try:
-            return _column(self._record, plain)
+            return column_of(self._record, plain)
         except (Doubtful, pa.ArrowException):
             return None
 
 
-def _column(kind: Type, plain: pa.Array) -> pa.Array:
+def column_of(kind: Type, plain: pa.Array) -> pa.Array:
+    """The column of an expanded type; Doubtful if any one of its values is none."""
     match kind:
         case Primitive() | Fixed() | Enum():
             return leaf_column(kind, plain)
         case Array(items):
-            return pa.ListArray.from_arrays(plain.offsets, _column(items, plain.values))
+            return pa.ListArray.from_arrays(plain.offsets, column_of(items, plain.values))
         case Map(values):
             return _map(values, plain)
         case Record(fields=fields):
@@ -71,7 +72,7 @@ def _parts(kinds: list[Type], plain: pa.StructArray) -> list[pa.Array]:
     """Of a record, or of the entries of a map; what takes no bytes was not told to the reader."""
     told = iter(plain.field(at) for at in range(plain.type.num_fields))
     return [
-        _without_bytes(kind, len(plain)) if takes_no_bytes(kind) else _column(kind, next(told))
+        _without_bytes(kind, len(plain)) if takes_no_bytes(kind) else column_of(kind, next(told))
         for kind in kinds
     ]
 
@@ -108,7 +109,7 @@ def _union(union: Union, plain: pa.UnionArray) -> pa.Array:
         if takes_no_bytes(kind):
             column = _without_bytes(kind, len(told))
         else:
-            column = _column(kind, told.field(0))
+            column = column_of(kind, told.field(0))
         is_here = branch == at
         if not is_here.all():
             column = column.take(pa.array(place, mask=~is_here))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ class ContainerReader:
 
     def __init__(self, guarded: Plain) -> None:
         schema = json.dumps(guarded.avro).encode()
-        self._header = _MAGIC + _long(1) + _bytes(b"avro.schema") + _bytes(schema) + _long(0)
+        entry = avro_bytes(b"avro.schema") + avro_bytes(schema)
+        self._header = _MAGIC + avro_long(1) + entry + avro_long(0)
         self._schema = pa.schema(list(guarded.arrow))
 
     def read(self, payloads: pa.BinaryArray) -> pa.Array | None:
@@ -42,15 +44,30 @@ class ContainerReader:
         guards = pa.py_buffer(chance.bytes(GUARD_SIZE * len(payloads)))
         block = _joined(payloads, guards)
         sync = chance.bytes(_SYNC_SIZE)
-        with tempfile.NamedTemporaryFile(prefix="headgate-", suffix=".avro") as file:
-            file.write(self._header + sync + _long(_COUNT) + _long(block.size))
-            file.write(block)
-            file.write(sync)
-            file.flush()
-            found = self._read_file(Path(file.name).as_uri(), len(payloads))
+        found = self._read_written([block], block.size, len(payloads), sync)
         if found is None or len(found) != len(payloads) or not _is_guarded(found, guards):
             return None
         return found.column(0).combine_chunks()
+
+    def read_blocks(self, blocks: Sequence[bytes], count: int) -> pa.Array | None:
+        """All records of some blocks, read as one; None if there are not just so many."""
+        if _first_process() != os.getpid():
+            return None
+        sync = np.random.default_rng().bytes(_SYNC_SIZE)
+        found = self._read_written(blocks, sum(map(len, blocks)), count, sync)
+        if found is None or len(found) != count:
+            return None
+        return found.column(0).combine_chunks()
+
+    def _read_written(
+        self, parts: Sequence[bytes | pa.Buffer], size: int, rows: int, sync: bytes
+    ) -> pa.Table | None:
+        with tempfile.NamedTemporaryFile(prefix="headgate-", suffix=".avro") as file:
+            file.write(self._header + sync + avro_long(_COUNT) + avro_long(size))
+            file.writelines(parts)
+            file.write(sync)
+            file.flush()
+            return self._read_file(Path(file.name).as_uri(), rows)
 
     def _read_file(self, address: str, rows: int) -> pa.Table | None:
         # Takes most of a second, and is needed by those alone who have Avro.
@@ -85,7 +102,7 @@ def _is_guarded(found: pa.Table, guards: pa.Buffer) -> bool:
     return bool(read.buffers()[1].slice(read.offset * GUARD_SIZE, guards.size).equals(guards))
 
 
-def _long(value: int) -> bytes:
+def avro_long(value: int) -> bytes:
     """A whole number as Avro writes it."""
     left, written = value << 1, bytearray()
     while left > 0x7F:
@@ -94,5 +111,6 @@ def _long(value: int) -> bytes:
     return bytes([*written, left])
 
 
-def _bytes(value: bytes) -> bytes:
-    return _long(len(value)) + value
+def avro_bytes(value: bytes) -> bytes:
+    """Bytes or a text as Avro writes them."""
+    return avro_long(len(value)) + value

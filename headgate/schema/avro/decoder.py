@@ -15,7 +15,7 @@ from headgate.schema.avro.batch import BatchReader
 from headgate.schema.avro.columns import column_type, record_columns, root_record
 from headgate.schema.avro.exact import ExactReader
 from headgate.schema.avro.read_bytes import WrongBytes
-from headgate.schema.avro.schema import parse_schema
+from headgate.schema.avro.schema import AvroSchema, parse_schema
 from headgate.schema.avro.size import places
 from headgate.schema.decoder import Decoded, only_length
 from headgate.schema.origin import ORIGIN_COLUMNS
@@ -44,7 +44,10 @@ class AvroDecoder:
 
     @classmethod
     def parse(cls, text: SchemaText) -> AvroDecoder:
-        schema = parse_schema(text)
+        return cls.of(parse_schema(text))
+
+    @classmethod
+    def of(cls, schema: AvroSchema) -> AvroDecoder:
         record = root_record(schema)
         columns = storable_fields(record_columns(record), ORIGIN_COLUMNS)
         return cls(
@@ -57,17 +60,22 @@ class AvroDecoder:
         )
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
+        found, bad = self.read(payloads)
+        if not self.schema.names:
+            return Decoded(only_length(len(found)), bad)
+        arrays = [
+            storable_array(found.field(at), field.type) for at, field in enumerate(self.schema)
+        ]
+        return Decoded(pa.RecordBatch.from_arrays(arrays, schema=self.schema), bad)
+
+    def read(self, payloads: pa.BinaryArray) -> tuple[pa.StructArray, dict[int, str]]:
+        """The records in the types that they are read in, and what is wrong with the others."""
         found: list[pa.StructArray] = []
         bad: dict[int, str] = {}
         self._decode_range(payloads.fill_null(b""), 0, found, bad)
-        if not self.schema.names:
-            return Decoded(only_length(len(payloads) - len(bad)), bad)
         if len(found) != 1:
             found = [pa.concat_arrays([*found, pa.array([], self.read_type)])]
-        arrays = [
-            storable_array(found[0].field(at), field.type) for at, field in enumerate(self.schema)
-        ]
-        return Decoded(pa.RecordBatch.from_arrays(arrays, schema=self.schema), bad)
+        return found[0], bad
 
     def _decode_range(
         self,

@@ -50,17 +50,21 @@ class ExactReader:
     def read(self, payload: bytes) -> Any:
         """The record; WrongBytes says what is wrong with it."""
         cursor = Cursor(payload)
+        value = self.read_next(cursor)
+        if cursor.at != len(payload):
+            raise WrongBytes(f"{len(payload) - cursor.at} bytes after the record")
+        return value
+
+    def read_next(self, cursor: Cursor) -> Any:
+        """The record that begins at the cursor, which goes to its end."""
         try:
-            value = self._read(cursor)
+            return self._read(cursor)
         except IndexError:
             raise WrongBytes("ends too early") from None
         except UnicodeDecodeError as error:
             raise WrongBytes(f"a string is not UTF-8: {error.reason}") from None
         except RecursionError:
             raise WrongBytes(f"nests deeper than {DEEPEST_VALUE}") from None
-        if cursor.at != len(payload):
-            raise WrongBytes(f"{len(payload) - cursor.at} bytes after the record")
-        return value
 
 
 class _ColumnReaders:

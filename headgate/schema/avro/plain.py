@@ -65,6 +65,14 @@ def guarded(record: Record) -> Plain | None:
     return plainer.record([plainer.plain(record), plainer.fixed(GUARD_SIZE)])
 
 
+def unguarded(record: Record) -> Plain | None:
+    """The record as it stands in a file, with nothing between it and the next."""
+    if takes_no_bytes(record) or not _is_readable(record):
+        return None
+    plainer = _Plainer()
+    return plainer.record([plainer.plain(record)])
+
+
 def takes_no_bytes(kind: Type) -> bool:
     return fewest_bytes(kind, {}) == 0
 

@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from headgate.schema.decoder import Decoded, only_length
 from headgate.schema.origin import ORIGIN_COLUMNS
-from headgate.schema.protobuf.descriptors import descriptors, for_reading
+from headgate.schema.protobuf.descriptors import descriptors, for_reading, pool_of
 from headgate.schema.protobuf.judge import Judge
 from headgate.schema.protobuf.message import Message
 from headgate.schema.protobuf.plain_classes import PlainClasses
 from headgate.schema.protobuf.plan import Plan
 from headgate.schema.protobuf.read_with_ptars import PtarsReader, Reading
 from headgate.schema.protobuf.room import Room
+from headgate.schema.protobuf.wire import lengths_of
 from headgate.schema.registry import RefusedSchema, SchemaText
 
 
@@ -48,18 +49,12 @@ class ProtobufDecoder:
     @classmethod
     def for_message(cls, files: Any, name: str) -> ProtobufDecoder:
         """A decoder for the named message of a compiled FileDescriptorSet."""
-        from google.protobuf.descriptor_pool import DescriptorPool
-        from google.protobuf.message_factory import GetMessageClass
-
-        pool = DescriptorPool()
         try:
             files = for_reading(files)
-            for file in files.file:
-                pool.Add(file)
-            descriptor = _find(pool, name)
+            as_bytes = files.SerializeToString()
             plan = Plan(PlainClasses(files))
-            columns = plan.message(descriptor, ORIGIN_COLUMNS)
-            judge = Judge(GetMessageClass(descriptor), columns)
+            columns = plan.message(_find(pool_of(as_bytes), name), ORIGIN_COLUMNS)
+            judge = Judge(as_bytes, name, columns)
             reader = None if plan.has_groups else PtarsReader.of(columns, judge, plan)
         except (KeyboardInterrupt, SystemExit, RefusedSchema, NoSuchMessage):
             raise
@@ -82,18 +77,18 @@ class ProtobufDecoder:
         return HandlerPool([descriptor.file], config).get_for_message(descriptor)
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
-        rows = np.arange(len(payloads))
-        too_large = self.room.refusals(payloads)
+        rows, lengths = np.arange(len(payloads)), lengths_of(payloads)
+        too_large = self.room.refusals(payloads, lengths)
         if too_large:
             rows = np.delete(rows, list(too_large))
         if self.reader is not None:
-            reading = self.reader.read(payloads, rows)
+            reading = self.reader.read(payloads, lengths, rows)
         else:
             reading = Reading.of_none(self.columns, rows, self.judge.judged(payloads, rows))
         read, refused = self.judge.read(payloads, reading.odd)
         bad = too_large | reading.judged.refused | refused
         unknown = [row for row in reading.judged.unknown if row not in bad]
-        if not self.schema.names:
+        if not self.columns.fields:
             return Decoded(only_length(len(payloads) - len(bad)), bad, unknown)
         return Decoded(self._batch(reading, read, bad), bad, unknown)
 

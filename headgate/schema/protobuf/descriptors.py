@@ -50,6 +50,17 @@ def for_reading(files: Any) -> Any:
     return readable
 
 
+def pool_of(files: bytes) -> Any:
+    """A pool of these files alone, from a FileDescriptorSet as bytes."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool = DescriptorPool()
+    for file in FileDescriptorSet.FromString(files).file:
+        pool.Add(file)
+    return pool
+
+
 def _make_readable(message: Any) -> None:
     del message.extension[:]
     times = Counter(field.json_name for field in message.field)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from headgate.schema.protobuf.descriptors import pool_of
 from headgate.schema.protobuf.message import Message
 from headgate.schema.protobuf.wire import Unstorable, size_without_unknown
 
@@ -34,15 +36,28 @@ class Judged:
         return Judged(self.refused | other.refused, self.unknown + other.unknown)
 
 
+NOTHING_JUDGED = Judged({}, [])
+
+
 @dataclass(frozen=True)
 class Judge:
     """Reads payloads of one message one by one."""
 
-    message: Any
-    """The message's class."""
+    files: bytes
+    """The compiled FileDescriptorSet: most schemas never need the class, which is much larger."""
+    name: str
     columns: Message
 
+    @cached_property
+    def message(self) -> Any:
+        """The message's class."""
+        from google.protobuf.message_factory import GetMessageClass
+
+        return GetMessageClass(pool_of(self.files).FindMessageTypeByName(self.name))
+
     def judged(self, payloads: pa.BinaryArray, rows: np.ndarray) -> Judged:
+        if not len(rows):
+            return NOTHING_JUDGED
         has_unknown, refused = _each(self._has_unknown, payloads, rows)
         return Judged(refused, [row for row, found in has_unknown.items() if found])
 
@@ -50,6 +65,8 @@ class Judge:
         self, payloads: pa.BinaryArray, rows: np.ndarray
     ) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
         """Their values by column, and why there are none of the others."""
+        if not len(rows):
+            return {}, {}
         return _each(self._values, payloads, rows)
 
     def _has_unknown(self, payload: bytes) -> bool:

@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.schema.field_facts import with_facts
-from headgate.schema.protobuf.field import Field
+from headgate.schema.protobuf.field import Field, One
+from headgate.schema.protobuf.measure import Measure
+from headgate.schema.protobuf.scalar import Scalar
 from headgate.schema.protobuf.wire import MESSAGE, Read, Wire, delimited, odd_slots, present_in
 
 
@@ -57,19 +59,20 @@ class Message:
 
     def read_fields(self, raws: Sequence[pa.Array]) -> tuple[list[pa.Array], np.ndarray | None]:
         """The columns, and messages that are odd."""
-        reads = [one.read(raw) for one, raw in zip(self.fields, raws, strict=True)]
-        both = [self._have_two(places, raws) for places in self.oneofs]
-        return [read.array for read in reads], odd_slots(*both, *(one.odd for one in reads))
+        arrays = list(raws)
+        odd: list[np.ndarray | None] = [self._have_two(places, raws) for places in self.oneofs]
+        for place, one in self._not_as_read:
+            read = one.read(raws[place])
+            arrays[place] = read.array
+            odd.append(read.odd)
+        return arrays, odd_slots(*odd)
 
     def sizes(self, raw: pa.Array) -> np.ndarray:
         return delimited(self.sizes_of_fields(self._insides(raw), len(raw)))
 
     def sizes_of_fields(self, raws: Sequence[pa.Array], count: int) -> np.ndarray:
         """The bytes that each message takes."""
-        sizes = np.zeros(count, np.int64)
-        for one, raw in zip(self.fields, raws, strict=True):
-            sizes += one.sizes(raw)
-        return sizes
+        return self._measure.sizes(raws, count)
 
     def value(self, value: Any) -> dict[str, Any]:
         # Not value.ListFields(): a field may have that name.
@@ -78,6 +81,23 @@ class Message:
 
     def is_written(self, raw: pa.Array) -> np.ndarray | bool:
         return present_in(raw)
+
+    @cached_property
+    def _measure(self) -> Measure:
+        return Measure.of(self.fields)
+
+    @cached_property
+    def _not_as_read(self) -> tuple[tuple[int, Field], ...]:
+        """Places and fields of the columns that are not just what ptars gives."""
+        return tuple(
+            (place, one)
+            for place, one in enumerate(self.fields)
+            if not (
+                isinstance(one, One)
+                and isinstance(one.shape, Scalar)
+                and one.shape.is_stored_as_read
+            )
+        )
 
     def _insides(self, raw: pa.Array) -> list[pa.Array]:
         return [raw.field(place) for place in range(len(self.fields))]

@@ -11,12 +11,10 @@ import pyarrow as pa
 from headgate.schema.protobuf.judge import Judge, Judged
 from headgate.schema.protobuf.message import Message
 from headgate.schema.protobuf.plan import Plan
-from headgate.schema.protobuf.wire import Wire, lengths_of, odd_slots
+from headgate.schema.protobuf.wire import Wire
 
 _SAFE_LENGTH = 16 << 10
 """A payload nests groups no deeper than it is long, and ptars recurses into them unbounded."""
-_FEW = 50
-"""So few payloads are judged faster one by one than measured all together."""
 _MOST_NUMBERS = 1 << 24
 
 
@@ -64,17 +62,18 @@ class PtarsReader:
             return None
         return cls(message, wire.handler(name), judge, plan.has_maps, plan.has_lists_of_numbers)
 
-    def read(self, payloads: pa.BinaryArray, rows: np.ndarray) -> Reading:
-        """Those of the payloads that are in these rows."""
-        long = rows[_lengths(payloads, rows) > _SAFE_LENGTH]
+    def read(self, payloads: pa.BinaryArray, lengths: np.ndarray, rows: np.ndarray) -> Reading:
+        """Those of the payloads, which are so long, that are in these rows."""
+        long = rows[:0]
+        if lengths.max(initial=0) > _SAFE_LENGTH:
+            long = rows[lengths[rows] > _SAFE_LENGTH]
         judged = self.judge.judged(payloads, long)
         rows = _without(rows, judged)
-        batches, failed = None, list[int]()
-        if len(rows) > _FEW:
-            batches = self._batches(_taken(payloads, rows))
+        failed: list[int] = []
+        batches = self._batches(_taken(payloads, rows)) if len(rows) else []
         all_are_judged = batches is None
         if batches is None:
-            judged |= self._judged(payloads, np.setdiff1d(rows, long))
+            judged |= self._judged(payloads, lengths, _difference(rows, long))
             rows = _without(rows, judged)
             batches, failed = self._all_batches(_taken(payloads, rows))
         if not batches:
@@ -83,14 +82,16 @@ class PtarsReader:
         raws = self._raws(batches)
         arrays, odd = self.message.read_fields(raws)
         if not all_are_judged:
-            inexact = read[self._are_inexact(raws, payloads, read)]
-            judged |= self.judge.judged(payloads, np.setdiff1d(inexact, long))
+            inexact = self._inexact(raws, lengths, read)
+            judged |= self.judge.judged(payloads, _difference(inexact, long))
         # Of a map's entry with an unknown field, protobuf takes nothing.
         suspect = judged.unknown if self.has_maps else []
-        strange = odd_slots(rows[failed], None if odd is None else read[odd], np.array(suspect))
-        return Reading(arrays, read, rows[:0] if strange is None else strange, judged)
+        if odd is None and not failed and not suspect:
+            return Reading(arrays, read, rows[:0], judged)
+        strange = [rows[failed], rows[:0] if odd is None else read[odd], suspect]
+        return Reading(arrays, read, np.unique(np.concatenate(strange).astype(np.int64)), judged)
 
-    def _judged(self, payloads: pa.BinaryArray, rows: np.ndarray) -> Judged:
+    def _judged(self, payloads: pa.BinaryArray, lengths: np.ndarray, rows: np.ndarray) -> Judged:
         """What is exact is not judged here either: the outcome is that among many others."""
         judged = self.judge.judged(payloads, rows)
         suspects = np.array(sorted([*judged.refused, *judged.unknown]), np.int64)
@@ -100,14 +101,14 @@ class PtarsReader:
         if not batches:
             return judged
         read = np.delete(suspects, failed)
-        exact = read[~self._are_inexact(self._raws(batches), payloads, read)]
+        exact = np.setdiff1d(read, self._inexact(self._raws(batches), lengths, read))
         return judged.without(exact.tolist())
 
-    def _are_inexact(
-        self, raws: list[pa.Array], payloads: pa.BinaryArray, rows: np.ndarray
-    ) -> np.ndarray:
-        sizes = self.message.sizes_of_fields(raws, len(rows))
-        return np.asarray(_lengths(payloads, rows) != sizes)
+    def _inexact(self, raws: list[pa.Array], lengths: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The rows whose payloads have another length than their values."""
+        if len(rows) < len(lengths):
+            lengths = lengths[rows]
+        return np.asarray(rows[lengths != self.message.sizes_of_fields(raws, len(rows))])
 
     def _raws(self, batches: list[pa.RecordBatch]) -> list[pa.Array]:
         if len(batches) == 1:
@@ -150,9 +151,8 @@ def _without(rows: np.ndarray, judged: Judged) -> np.ndarray:
     return np.setdiff1d(rows, list(judged.refused)) if judged.refused else rows
 
 
-def _lengths(payloads: pa.BinaryArray, rows: np.ndarray) -> np.ndarray:
-    lengths = lengths_of(payloads)
-    return lengths if len(rows) == len(lengths) else lengths[rows]
+def _difference(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    return np.setdiff1d(rows, others) if len(rows) and len(others) else rows
 
 
 def _taken(payloads: pa.BinaryArray, rows: np.ndarray) -> pa.BinaryArray:

@@ -16,7 +16,6 @@ import pyarrow as pa
 from headgate.schema.protobuf.field import Many, One, Shape
 from headgate.schema.protobuf.map import Map
 from headgate.schema.protobuf.message import Message
-from headgate.schema.protobuf.wire import lengths_of
 
 _MOST_SLOTS = 1 << 26
 _SHORTEST_ELEMENT = 2
@@ -32,12 +31,14 @@ class Room:
 
     message: Message
 
-    def refusals(self, payloads: pa.BinaryArray) -> dict[int, str]:
+    def refusals(self, payloads: pa.BinaryArray, lengths: np.ndarray) -> dict[int, str]:
         """Those that would take too much; only what could is looked at."""
+        refused: dict[int, str] = {}
+        if lengths.max(initial=0) <= self._always_fits:
+            return refused
         from google.protobuf.message import DecodeError
 
-        refused: dict[int, str] = {}
-        for row in np.flatnonzero(lengths_of(payloads) > self._always_fits).tolist():
+        for row in np.flatnonzero(lengths > self._always_fits).tolist():
             try:
                 _count(self.message, payloads[row].as_py(), _MOST_SLOTS)
             except _TooLarge:

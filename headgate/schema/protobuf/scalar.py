@@ -22,7 +22,6 @@ from headgate.schema.protobuf.wire import (
     varint_sizes,
     with_numbers,
 )
-from headgate.schema.storable import storable_array
 
 _SAME_BITS: dict[type[np.generic], type[np.generic]] = {
     np.float32: np.uint32,
@@ -50,17 +49,37 @@ class Scalar:
     absent = None
 
     @cached_property
-    def _is_text(self) -> bool:
+    def is_text(self) -> bool:
         return bool(pa.types.is_string(self.type) or pa.types.is_binary(self.type))
+
+    @cached_property
+    def fixed_width(self) -> int | None:
+        """How many bytes every value takes; None where that depends on the value."""
+        if self.dtype is None:
+            return None if self.is_text else 1
+        return None if self.is_varint else np.dtype(self.dtype).itemsize
+
+    @cached_property
+    def is_stored_as_read(self) -> bool:
+        """Whether a column is what ptars gives: all but what is wider than it need be."""
+        return self.read_as is None and self.dtype not in (np.uint32, np.uint64)
 
     def declare(self, declared: Any, wire: Wire) -> None:
         declared.type = self.read_as or self.number
 
     def read(self, raw: pa.Array) -> Read:
-        if self.read_as is None:
-            return Read(storable_array(raw, self.type))
+        if self.is_stored_as_read:
+            return Read(raw)
+        assert self.dtype is not None
+        numbers = numbers_of(raw, self.dtype)
+        if self.dtype is np.uint64:
+            # A decimal is a number of 16 bytes, the lower half first.
+            halves = np.zeros((len(numbers), 2), np.uint64)
+            halves[:, 0] = numbers
+            return Read(with_numbers(halves, raw, self.type))
         # Protobuf takes the lower half, too, of a number that is too large.
-        return Read(with_numbers(numbers_of(raw, np.int64).astype(np.int32), raw, self.type))
+        stored = np.int64 if self.read_as is None else np.int32
+        return Read(with_numbers(numbers.astype(stored), raw, self.type))
 
     def value(self, value: Any) -> Any:
         if isinstance(value, bytes) and pa.types.is_string(self.type):
@@ -69,24 +88,24 @@ class Scalar:
 
     def is_written(self, raw: pa.Array) -> np.ndarray:
         """All but zeros; -0.0 is none."""
-        if self._is_text:
-            return np.asarray(lengths_of(raw) != 0)
-        if self.dtype is None:
-            return bits_of(raw.buffers()[1], len(raw))
-        return np.asarray(numbers_of(raw, _SAME_BITS.get(self.dtype, self.dtype)) != 0)
+        return np.asarray((lengths_of(raw) if self.is_text else self.bits(raw)) != 0)
 
     def sizes(self, raw: pa.Array) -> np.ndarray:
-        if self._is_text:
+        if self.is_text:
             return delimited(lengths_of(raw))
+        if self.fixed_width is not None:
+            return np.full(len(raw), self.fixed_width, np.int32)
+        return varint_sizes(self.bits(raw))
+
+    def bits(self, raw: pa.Array) -> np.ndarray:
+        """What a writer writes, as numbers; not of texts."""
         if self.dtype is None:
-            return np.ones(len(raw), np.int32)
-        if not self.is_varint:
-            return np.full(len(raw), np.dtype(self.dtype).itemsize, np.int32)
-        numbers = numbers_of(raw, self.dtype)
-        if self.is_zigzag:
-            wide = numbers.astype(np.int64)
-            numbers = (wide << 1) ^ (wide >> 63)
-        return varint_sizes(numbers)
+            return bits_of(raw.buffers()[1], len(raw))
+        numbers = numbers_of(raw, _SAME_BITS.get(self.dtype, self.dtype))
+        if not self.is_zigzag:
+            return numbers
+        wide = numbers.astype(np.int64)
+        return (wide << 1) ^ (wide >> 63)
 
 
 _LONG, _DECIMAL = pa.int64(), pa.decimal128(20, 0)

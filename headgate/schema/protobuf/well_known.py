@@ -22,16 +22,17 @@ from headgate.schema.protobuf.wire import (
 )
 
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+_SECONDS_OF_ALL_YEARS = np.uint64(_LAST_SECOND - _FIRST_SECOND)
 _BILLION = 1_000_000_000
 _LONGEST_SECONDS = 9_223_372_036_000
 """Microseconds of so many seconds, and of any nanos besides, fit into a long."""
 
-_SECONDS = One(1, "seconds", SCALARS[3], has_presence=False)
-_NANOS = One(2, "nanos", SCALARS[5], has_presence=False)
+SECONDS = One(1, "seconds", SCALARS[3], has_presence=False)
+NANOS = One(2, "nanos", SCALARS[5], has_presence=False)
 
 
 @dataclass(frozen=True)
-class _SecondsAndNanos:
+class SecondsAndNanos:
     """What moments and durations have in common; ptars would merge their parts wrongly."""
 
     width = 1
@@ -40,26 +41,28 @@ class _SecondsAndNanos:
 
     def declare(self, declared: Any, wire: Wire) -> None:
         declared.type = MESSAGE
-        declared.type_name = wire.message([_SECONDS, _NANOS])
+        declared.type_name = wire.message([SECONDS, NANOS])
 
     def sizes(self, raw: pa.Array) -> np.ndarray:
-        return delimited(_SECONDS.sizes(raw.field(0)) + _NANOS.sizes(raw.field(1)))
+        return delimited(SECONDS.sizes(raw.field(0)) + NANOS.sizes(raw.field(1)))
 
     def is_written(self, raw: pa.Array) -> np.ndarray | bool:
         return present_in(raw)
 
 
 @dataclass(frozen=True)
-class Timestamp(_SecondsAndNanos):
+class Timestamp(SecondsAndNanos):
     """Microseconds; what is smaller is cut off. Only the years 1 to 9999, as protobuf says."""
 
     type = pa.timestamp("us", "UTC")
 
     def read(self, raw: pa.Array) -> Read:
         seconds, nanos = _parts(raw)
-        usable = (seconds >= _FIRST_SECOND) & (seconds <= _LAST_SECOND)
-        usable &= (nanos >= 0) & (nanos < _BILLION)
-        micros = seconds * 1_000_000 + nanos // 1_000
+        # What is too small is too large as well, once it is seen as unsigned.
+        usable = (seconds - _FIRST_SECOND).view(np.uint64) <= _SECONDS_OF_ALL_YEARS
+        usable &= nanos.view(np.uint32) < _BILLION
+        micros = seconds * 1_000_000
+        micros += nanos // 1_000
         return Read(with_numbers(micros, raw, self.type), _unusable(usable, raw))
 
     def value(self, value: Any) -> int:
@@ -72,13 +75,14 @@ class Timestamp(_SecondsAndNanos):
 
 
 @dataclass(frozen=True)
-class Duration(_SecondsAndNanos):
+class Duration(SecondsAndNanos):
     """Microseconds; what is smaller is cut off."""
 
     type = pa.int64()
 
     def read(self, raw: pa.Array) -> Read:
         seconds, nanos = _parts(raw)
+        nanos = nanos.astype(np.int64)
         usable = (seconds >= -_LONGEST_SECONDS) & (seconds <= _LONGEST_SECONDS)
         micros = seconds * 1_000_000 + np.abs(nanos) // 1_000 * np.sign(nanos)
         return Read(with_numbers(micros, raw, self.type), _unusable(usable, raw))
@@ -129,9 +133,11 @@ class Wrapped:
 
 
 def _parts(raw: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    nanos = numbers_of(raw.field(1), np.int64).astype(np.int32).astype(np.int64)
+    nanos = numbers_of(raw.field(1), np.int64).astype(np.int32)
     return numbers_of(raw.field(0), np.int64), nanos
 
 
 def _unusable(usable: np.ndarray, raw: pa.Array) -> np.ndarray | None:
-    return None if usable.all() else np.flatnonzero(~usable & present_in(raw))
+    if np.count_nonzero(usable) == len(usable):
+        return None
+    return np.flatnonzero(~usable & present_in(raw))

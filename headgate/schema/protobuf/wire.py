@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +20,8 @@ _FILE = "headgate.proto"
 _PACKAGE = "headgate"
 _VARINT_STEPS = np.array([1 << 7 * step for step in range(1, 10)], np.uint64)
 _LENGTH_STEPS = [1 << 7 * step for step in range(1, 5)]
-_FEW = 1_000
+_MOST_HANDLERS = 4_096
+_FEW = 2_000
 """Up to so many numbers, searching for each is faster than a pass over all for each step."""
 
 
@@ -68,13 +69,20 @@ class Wire:
 
     def handler(self, name: str) -> Any:
         """What reads such messages."""
-        from google.protobuf.descriptor_pool import DescriptorPool
-        from ptars import HandlerPool
+        return _handler(self.file.SerializeToString(deterministic=True), name.removeprefix("."))
 
-        pool = DescriptorPool()
-        pool.Add(self.file)
-        descriptor = pool.FindMessageTypeByName(name.removeprefix("."))
-        return HandlerPool([descriptor.file]).get_for_message(descriptor)
+
+@lru_cache(_MOST_HANDLERS)
+def _handler(file: bytes, name: str) -> Any:
+    """One for all schemas that differ in names alone, as those of many tables do: it is large."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from ptars import HandlerPool
+
+    pool = DescriptorPool()
+    pool.Add(FileDescriptorProto.FromString(file))
+    descriptor = pool.FindMessageTypeByName(name)
+    return HandlerPool([descriptor.file]).get_for_message(descriptor)
 
 
 def declare_presence(message: Any, declared: Any) -> None:
@@ -87,12 +95,19 @@ def declare_presence(message: Any, declared: Any) -> None:
 
 def varint_sizes(numbers: np.ndarray) -> np.ndarray:
     """How many bytes each number takes as a varint; negative ones take ten. Always a new array."""
+    sizes = more_bytes(numbers)
+    sizes += 1
+    return sizes
+
+
+def more_bytes(numbers: np.ndarray) -> np.ndarray:
+    """How many bytes each number takes as a varint beyond the first."""
     unsigned = numbers.astype(np.int64, copy=False).view(np.uint64)
-    if len(unsigned) < _FEW:
-        return np.searchsorted(_VARINT_STEPS, unsigned, side="right").astype(np.int32) + 1
+    if unsigned.size < _FEW:
+        return _VARINT_STEPS.searchsorted(unsigned, side="right")
     ends = [unsigned.min(), unsigned.max()]
     least, most = np.searchsorted(_VARINT_STEPS, ends, side="right").tolist()
-    sizes = np.full(len(unsigned), least + 1, np.int32)
+    sizes = np.full(unsigned.shape, least, np.int32)
     for step in _VARINT_STEPS[least:most]:
         sizes += unsigned >= step
     return sizes
@@ -107,20 +122,25 @@ def tag_size(number: int) -> int:
 def delimited(sizes: np.ndarray) -> np.ndarray:
     """With the length in front that strings, bytes and messages have."""
     with_lengths: np.ndarray = sizes + np.int32(1)
-    most = sizes.max(initial=0)
-    for step in _LENGTH_STEPS:
-        if step > most:
-            break
-        with_lengths += sizes >= step
+    for longer in longer_lengths(sizes):
+        with_lengths += longer
     return with_lengths
+
+
+def longer_lengths(sizes: np.ndarray) -> list[np.ndarray]:
+    """Of which of them the length takes more than one byte, more than two, and so on."""
+    most = sizes.max(initial=0)
+    return [sizes >= step for step in _LENGTH_STEPS if step <= most]
 
 
 def numbers_of(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
     """The numbers of an array, whatever stands in its null slots; not a copy."""
-    if not len(array):
+    count, offset = len(array), array.offset
+    if not count:
         return np.empty(0, dtype)
-    width = np.dtype(dtype).itemsize
-    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * width)
+    if offset:
+        offset *= np.dtype(dtype).itemsize
+    return np.frombuffer(array.buffers()[1], dtype, count, offset)
 
 
 def with_numbers(numbers: np.ndarray, array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -14,6 +14,7 @@ import pytest
 from headgate.schema.protobuf import ProtobufDecoder
 from headgate.schema.protobuf.compile_proto import compile_proto
 from headgate.schema.protobuf.judge import Judge, Judged
+from headgate.schema.protobuf.wire import lengths_of
 from tests.schema.protobuf.messages import MessageMaker
 from tests.schema.protobuf.oracle import Unstorable, decoded, differences, expected
 
@@ -92,8 +93,10 @@ class NeverAsked(Judge):
 def test_payloads_of_ordinary_writers_are_read_by_ptars_alone(decoder: ProtobufDecoder) -> None:
     assert decoder.reader is not None
     payloads = pa.array(payloads_of(decoder, 500, 5), pa.binary())
-    never_asked = NeverAsked(decoder.message, decoder.columns)
-    reading = replace(decoder.reader, judge=never_asked).read(payloads, np.arange(500))
+    never_asked = NeverAsked(decoder.judge.files, decoder.judge.name, decoder.columns)
+    reading = replace(decoder.reader, judge=never_asked).read(
+        payloads, lengths_of(payloads), np.arange(500)
+    )
     assert reading.odd.tolist() == []
     assert len(reading.rows) == 500
 

@@ -1,0 +1,158 @@
+"""Which changes of a file go to their log, in which columns and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.change.change_plan import ChangePlan
+from headgate.change.order.order_changes import lineages, order
+from headgate.change.table_key import ROW_ID, key_columns
+from headgate.envelope.datastream.opened_file import Changes
+from headgate.land.admit import admit
+from headgate.land.stage_table import reason_of
+from headgate.land.withheld import Withheld
+from headgate.pipeline import Mode
+from headgate.quarantine.reason import Reason
+from headgate.route.source_name import pattern_name
+from headgate.schema.change import CreateTable
+from headgate.schema.fit import decided, fit
+
+Why = tuple[Reason, str]
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Rows of a log, and what is kept out of it."""
+
+    table: str
+    rows: pa.Table
+    kept_out: dict[int, Why]
+    """By the place of the change in its file's group."""
+    lineages: tuple[str, ...] = ()
+    withheld: tuple[Withheld, ...] = ()
+
+
+def admit_changes(plan: ChangePlan, changes: Changes) -> Iterator[Admitted]:
+    """One part for each lineage that the changes are of, which is one as a rule."""
+    table = plan.log_for(changes.source)
+    everything = np.arange(len(changes.positions))
+    if (why := _no_table(plan, table, changes)) is not None:
+        columns, reason = why
+        kept_out = dict.fromkeys(everything.tolist(), reason)
+        yield Admitted(table, pa.table({}), kept_out, withheld=columns)
+        return
+    for found, rows in _by_lineage(plan, table, changes.metadata):
+        yield _admitted(plan, table, changes, rows, found)
+
+
+def _no_table(
+    plan: ChangePlan, table: str, changes: Changes
+) -> tuple[tuple[Withheld, ...], Why] | None:
+    """Why there is no table for the changes, and may be none."""
+    if table in plan.known_tables:
+        return None
+    rules = plan.contract.for_table(table)
+    if rules.tables is not Mode.EVOLVE:
+        change = decided(CreateTable(table, changes.payload.num_columns), rules)
+        held = Withheld(table, (), change.as_record(), len(changes.positions))
+        return (held,), (Reason.CONTRACT_TABLES, f"for table {table}")
+    if not plan.may_write(table, set()):
+        return (), (Reason.TOO_MANY_TABLES, f"for table {table}")
+    return None
+
+
+def _by_lineage(
+    plan: ChangePlan, table: str, metadata: pa.RecordBatch
+) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+    """The rows of each lineage, with those that took over before and after it."""
+    everything = np.arange(len(metadata))
+    told = lineages(metadata).dictionary_encode()
+    known = plan.lineages_of(table, told.dictionary.to_pylist())
+    if known or not len(told.dictionary):
+        yield known, everything
+        return
+    codes = told.indices.fill_null(0).to_numpy()
+    for code, lineage in enumerate(told.dictionary.to_pylist()):
+        yield (lineage,), np.flatnonzero(codes == code)
+
+
+def _admitted(
+    plan: ChangePlan,
+    table: str,
+    changes: Changes,
+    rows: np.ndarray,
+    known: tuple[str, ...],
+) -> Admitted:
+    metadata, payload = changes.metadata.take(pa.array(rows)), changes.payload.take(pa.array(rows))
+    orders = order(metadata, known)
+    kept_out: dict[int, Why] = {
+        row: (Reason.ORDER_UNKNOWN, why) for row, why in orders.unknown.items()
+    }
+    for row in _too_late(plan, table, metadata):
+        kept_out.setdefault(row, (Reason.TOO_LATE, "by the source's clock"))
+    for row in _without_key(plan, changes, metadata, payload):
+        kept_out.setdefault(row, (Reason.KEY_MISSING, "a column of the key is null or absent"))
+    withheld: tuple[Withheld, ...] = ()
+    staying = np.delete(np.arange(len(rows)), list(kept_out))
+    columns = payload.take(pa.array(staying))
+    shape, rules = plan.shape(table), plan.contract.for_table(table)
+    if shape is None and rules.strict:
+        shape = payload.schema
+    if shape is not None:
+        fitted = fit(payload.schema, shape, rules)
+        admitted = admit(columns, fitted)
+        for row, change in admitted.kept_out.items():
+            kept_out[int(staying[row])] = (reason_of(change), str(change))
+        withheld = tuple(
+            Withheld(table, (), change.as_record(), count) for change, count in admitted.withheld
+        )
+        staying = np.delete(staying, list(admitted.kept_out))
+        columns = admitted.columns
+    told = metadata.take(pa.array(staying))
+    placed = pa.table({"_order": orders.texts.take(pa.array(staying))})
+    for batch in (told, columns):
+        for field in batch.schema:
+            column = batch[field.name]
+            # A column of nothing but nulls costs a file as much as a full one, and says less.
+            if field.name in payload.schema.names or column.null_count < len(column):
+                placed = placed.append_column(field, column)
+    outside = {int(rows[row]): why for row, why in kept_out.items()}
+    return Admitted(table, placed, outside, known, withheld)
+
+
+def _too_late(plan: ChangePlan, table: str, metadata: pa.RecordBatch) -> list[int]:
+    known = plan.known.get(table)
+    if known is None or known.newest is None or not plan.horizon_seconds:
+        return []
+    earliest = known.newest - timedelta(seconds=plan.horizon_seconds)
+    late = pc.less(metadata["_source_timestamp"], pa.scalar(earliest, pa.timestamp("us", "UTC")))
+    return list(np.flatnonzero(late.fill_null(False).to_numpy(zero_copy_only=False)))
+
+
+def _without_key(
+    plan: ChangePlan, changes: Changes, metadata: pa.RecordBatch, payload: pa.RecordBatch
+) -> list[int]:
+    """Changes of a table with a key that have none, and do not name their row by its row id."""
+    declared = plan.envelope.key_of(pattern_name(changes.source))
+    named = metadata["_primary_keys"].to_pylist()
+    missing = np.zeros(len(metadata), bool)
+    for names in {tuple(declared or one or ()) for one in named}:
+        if names:
+            mine = np.array([tuple(declared or one or ()) == names for one in named], bool)
+            missing |= mine & ~_has_values(payload, names)
+    by_row_id = pc.and_(metadata[ROW_ID].is_valid(), metadata["_is_deleted"].fill_null(False))
+    return list(np.flatnonzero(missing & ~by_row_id.to_numpy(zero_copy_only=False)))
+
+
+def _has_values(payload: pa.RecordBatch, names: tuple[str, ...]) -> np.ndarray:
+    columns = key_columns(names, payload.schema)
+    there = np.full(len(payload), bool(columns))
+    for column in columns:
+        there &= payload[column].is_valid().to_numpy(zero_copy_only=False)
+    return there

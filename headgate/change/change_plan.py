@@ -1,0 +1,136 @@
+"""What the driver tells the executors about a batch of change files."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import pyarrow as pa
+
+from headgate.change.known_source import KnownSource, known_by
+from headgate.envelope.datastream.columns import LOG_COLUMNS
+from headgate.envelope.datastream.opened_file import SourceTable
+from headgate.land.batch_plan import BatchPlan
+from headgate.land.staged_file import StagedFile
+from headgate.land.table_shape import TableShape
+from headgate.pipeline import ChangePipeline, Datastream, Files
+from headgate.quarantine.quarantined import QUARANTINE
+from headgate.route.change_tables import ChangeTables
+
+FILES = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("modified", pa.int64()),
+        pa.field("changes", pa.int64()),
+        pa.field("rejected", pa.int64()),
+        pa.field("left_out", pa.int64()),
+        pa.field("batch", pa.int64()),
+    ]
+)
+"""The files that were read: one that is here as it is now is not read again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangePlan(BatchPlan):
+    """How change files are opened, ordered and told apart."""
+
+    tables: ChangeTables
+    files: Files
+    envelope: Datastream
+    horizon_seconds: float
+    max_file_bytes: int
+    known: Mapping[str, KnownSource] = field(default_factory=dict)
+    """By change log."""
+    waiting: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Files of logs that could not be committed yet: their changes are not to come twice."""
+    began: float = 0
+    """When the batch began, in milliseconds."""
+
+    @classmethod
+    def of(cls, pipeline: ChangePipeline) -> ChangePlan:
+        return cls(
+            lake=pipeline.lake,
+            tables=ChangeTables.of(pipeline),
+            files=pipeline.source,
+            envelope=pipeline.envelope,
+            horizon_seconds=pipeline.merge.horizon.total_seconds(),
+            max_file_bytes=int(pipeline.max_file_bytes),
+            max_tables=pipeline.max_tables,
+            contract=pipeline.contract,
+        )
+
+    @property
+    def own_tables(self) -> Mapping[str, TableShape]:
+        return {
+            self.tables.quarantine: TableShape(QUARANTINE),
+            self.tables.files: TableShape(FILES),
+        }
+
+    @property
+    def first_columns(self) -> pa.Schema:
+        return pa.schema([LOG_COLUMNS.field(name) for name in _ALWAYS])
+
+    @property
+    def quarantine(self) -> str:
+        return self.tables.quarantine
+
+    def tables_of(self, source: SourceTable) -> ChangeTables:
+        """The names that the source's tables have or get: plain ones, unless others have them."""
+        owner = self.known.get(self.tables.log_for(source))
+        return self.tables if owner is None or owner.source == source else self.tables.apart
+
+    def log_for(self, source: SourceTable) -> str:
+        return self.tables_of(source).log_for(source)
+
+    def lineages_of(self, table: str, found: Sequence[str]) -> tuple[str, ...]:
+        """In the order in which they took over; none where nothing is known of them yet."""
+        declared = tuple(self.envelope.lineages)
+        if declared and set(found) & set(declared):
+            return declared
+        known = self.known.get(table)
+        return known.lineages if known else ()
+
+    def reconsidered(self, files: Sequence[StagedFile]) -> Self | None:
+        """Also where files of different source tables, or of different lineages, would share a
+        new log: the one whose changes are the oldest has it."""
+        again = super().reconsidered(files) or self
+        found: dict[str, list[StagedFile]] = defaultdict(list)
+        for file in files:
+            if file.table not in self.own_tables and file.table not in self.known:
+                found[file.table].append(file)
+        chosen = {
+            table: known_by([min(mine, key=_first_moment)])
+            for table, mine in found.items()
+            if len({(file.route, file.lineages) for file in mine}) > 1
+        }
+        if chosen:
+            again = replace(again, known={**self.known, **chosen})
+        return None if again is self else again
+
+    def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from headgate.change.open_changes import open_changes
+        from headgate.change.stage_changes import stage_changes
+
+        opened = pa.Table.from_batches(open_changes(self, records))
+        return stage_changes(self, opened.sort_by("table").to_batches())
+
+
+def _first_moment(file: StagedFile) -> str:
+    return str(json.loads(file.statistics).get("minValues", {}).get("_source_timestamp", ""))
+
+
+_ALWAYS = (
+    "_uuid",
+    "_change_type",
+    "_is_deleted",
+    "_source_timestamp",
+    "_read_method",
+    "_primary_keys",
+    "_file",
+    "_order",
+)
+"""Columns of every log, from the start: readers of logs count on them."""

@@ -1,0 +1,152 @@
+"""In the executors, first: change files in, rows of change logs out.
+
+Everything that keeps a change out of its log is found here, where its file is open and its bytes
+are at hand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from headgate.change.admit_changes import Admitted, admit_changes
+from headgate.change.change_plan import FILES, ChangePlan
+from headgate.change.chunk import Chunk, Told
+from headgate.change.known_source import route_of
+from headgate.envelope.datastream.open_file import one_record, open_file
+from headgate.envelope.datastream.opened_file import Changes, OpenedFile
+from headgate.envelope.opened import Rejected
+from headgate.errors import HeadgateError
+from headgate.quarantine.quarantined import quarantined
+from headgate.quarantine.reason import Reason
+from headgate.route.source_name import pattern_name
+from headgate.schema.origin import as_records
+from headgate.source.change_files import LandedFile, read_local
+
+
+def open_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One pass over the files of a task; each is held in memory alone."""
+    try:
+        for batch in batches:
+            for row in range(len(batch)):
+                record = as_records(pa.Table.from_batches([batch.slice(row, 1)]))
+                for chunk in _OneFile(plan, record).chunks():
+                    yield from chunk.packed()
+    except HeadgateError as error:
+        told = Told(error=(type(error).__name__, *error.parts))
+        yield from Chunk("", pa.table({}), told).packed()
+
+
+@dataclass
+class _OneFile:
+    """A file, or a record of the quarantine, which is a file of its own."""
+
+    plan: ChangePlan
+    record: pa.Table
+    left_out: int = 0
+    landed: int = 0
+    raw: list[bytes | None] = field(default_factory=list)
+    positions: list[int | None] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+
+    def chunks(self) -> Iterator[Chunk]:
+        content, file = self._content()
+        if file is not None and file.size > self.plan.max_file_bytes:
+            self._reject(None, None, Reason.TOO_LARGE, f"{file.size} bytes")
+        else:
+            opened = open_file(content)
+            if opened.unfinished and file is not None and self._is_fresh(file):
+                return
+            yield from self._opened(content, opened)
+        if self.rejected:
+            yield self._quarantined()
+        if file is not None:
+            yield Chunk(self.plan.tables.files, self._row(file))
+
+    def _content(self) -> tuple[bytes, LandedFile | None]:
+        value, path = self.record["value"][0], self.record["file"][0].as_py()
+        if not value.is_valid:
+            return read_local(path)
+        content = value.as_py()
+        if self.record["partition"][0].is_valid:  # a row of the quarantine
+            return content, None
+        modified = self.record["timestamp"][0].as_py()
+        return content, LandedFile(path, len(content), int(modified.timestamp() * 1000))
+
+    def _is_fresh(self, file: LandedFile) -> bool:
+        """Whether somebody may still be writing it."""
+        return file.modified > self.plan.began - self.plan.files.settle.milliseconds
+
+    def _opened(self, content: bytes, opened: OpenedFile) -> Iterator[Chunk]:
+        if opened.unreadable is not None or opened.unfinished:
+            detail = opened.unreadable or "it ends in the middle of a record"
+            self._reject(content, None, Reason.FILE_UNREADABLE, detail)
+        for one in opened.rejected:
+            route = None if one.source is None else route_of(one.source)
+            self._reject(one.raw, one.position, one.reason, one.detail, route)
+        for changes in opened.changes:
+            if not self.plan.files.takes(pattern_name(changes.source)):
+                self.left_out += len(changes.positions)
+                continue
+            yield from self._admitted(content, changes)
+
+    def _admitted(self, content: bytes, changes: Changes) -> Iterator[Chunk]:
+        route = route_of(changes.source)
+        for admitted in admit_changes(self.plan, changes):
+            for row, (reason, detail) in admitted.kept_out.items():
+                position = int(changes.positions[row])
+                self._reject(one_record(content, position), position, reason, detail, route)
+            if len(admitted.rows):
+                self.landed += len(admitted.rows)
+                yield self._chunk(route, admitted)
+
+    def _chunk(self, route: str, admitted: Admitted) -> Chunk:
+        rows = admitted.rows
+        path = pa.repeat(pa.scalar(self.record["file"][0].as_py(), pa.string()), len(rows))
+        told = Told(route, admitted.lineages, admitted.withheld)
+        return Chunk(admitted.table, rows.append_column("_file", path), told)
+
+    def _reject(
+        self,
+        raw: bytes | None,
+        position: int | None,
+        reason: Reason,
+        detail: str,
+        route: str | None = None,
+    ) -> None:
+        self.rejected.append(Rejected(len(self.rejected), reason, detail, route))
+        self.raw.append(raw)
+        self.positions.append(position)
+
+    def _quarantined(self) -> Chunk:
+        count = len(self.rejected)
+        records = self.record.take(pa.array([0] * count))
+        for name, values in (("value", self.raw), ("offset", self.positions)):
+            at = records.schema.get_field_index(name)
+            records = records.set_column(
+                at, records.schema.field(at), pa.array(values, records.schema.field(at).type)
+            )
+        now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
+        return Chunk(
+            self.plan.quarantine, quarantined(records, self.rejected, self.plan.version, now)
+        )
+
+    def _row(self, file: LandedFile) -> pa.Table:
+        row = {
+            "path": file.path,
+            "size": file.size,
+            "modified": file.modified,
+            "changes": self.landed,
+            "rejected": len(self.rejected),
+            "left_out": self.left_out,
+            "batch": self.plan.version,
+        }
+        return pa.Table.from_pylist([row], FILES)
+
+
+def reasons_of(rows: pa.Table) -> dict[str, int]:
+    return dict(Counter(rows["reason"].to_pylist()))

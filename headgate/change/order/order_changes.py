@@ -1,0 +1,81 @@
+"""The orders of changes, and the lineages in which their positions count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.change.order.encoding import joined
+from headgate.change.order.epoch import epochs
+from headgate.change.order.needed_columns import needed_columns
+from headgate.change.order.parts_of_order import parts_of_order, positions_in_lineage
+from headgate.change.order.reading import SOURCES, Reading, rows_by_reading
+
+
+@dataclass(frozen=True)
+class Orders:
+    """The order of each change; null where it is unknown, and then why, by row."""
+
+    texts: pa.StringArray
+    unknown: dict[int, str]
+
+
+def lineages(metadata: pa.RecordBatch | pa.Table) -> pa.StringArray:
+    """The lineage of each change; null for backfills and where the order is unknown anyway."""
+    found = [_by_reading(batch, _lineages) for batch in _batches(metadata)]
+    return pa.concat_arrays([pa.array([], pa.string()), *found])
+
+
+def order(metadata: pa.RecordBatch | pa.Table, lineages: Sequence[str]) -> Orders:
+    """The orders of the changes of one table, whose lineages took over in the order given."""
+    known = epochs(lineages)
+
+    def texts(reading: Reading, changes: pa.RecordBatch) -> pa.Array:
+        return joined(*(part.texts for part in parts_of_order(reading, changes, known)))
+
+    def reasons(reading: Reading, changes: pa.RecordBatch) -> pa.Array:
+        parts = parts_of_order(reading, changes, known)
+        return pc.coalesce(
+            *(pc.if_else(part.texts.is_null(), part.unknown, None) for part in parts)
+        )
+
+    found, before = [pa.array([], pa.string())], 0
+    unknown: dict[int, str] = {}
+    for batch in _batches(metadata):
+        found.append(_by_reading(batch, texts))
+        if found[-1].null_count:
+            rows = np.flatnonzero(found[-1].is_null().to_numpy(zero_copy_only=False))
+            why = _by_reading(batch.take(pa.array(rows)), reasons).to_pylist()
+            unknown |= zip((rows + before).tolist(), why, strict=True)
+        before += len(batch)
+    return Orders(pa.concat_arrays(found), unknown)
+
+
+def _batches(metadata: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
+    batches = [metadata] if isinstance(metadata, pa.RecordBatch) else metadata.to_batches()
+    return [needed_columns(batch) for batch in batches]
+
+
+def _by_reading(
+    changes: pa.RecordBatch, make: Callable[[Reading, pa.RecordBatch], pa.Array]
+) -> pa.Array:
+    """A text for each change, made at once for all that were read alike."""
+    rows = rows_by_reading(changes)
+    if len(rows) == 1:
+        [reading] = rows
+        return make(reading, changes)
+    made = [make(reading, changes.take(pa.array(some))) for reading, some in rows.items()]
+    back = np.argsort(np.concatenate([np.empty(0, np.int64), *rows.values()]))
+    return pa.concat_arrays([pa.array([], pa.string()), *made]).take(pa.array(back))
+
+
+def _lineages(reading: Reading, changes: pa.RecordBatch) -> pa.Array:
+    if reading not in SOURCES:
+        return pa.nulls(len(changes), pa.string())
+    positions = positions_in_lineage(reading, changes)
+    whole = joined(*(part.texts for part in positions.parts))
+    return pc.if_else(whole.is_valid(), positions.lineages, None)

@@ -1,0 +1,56 @@
+"""A change file, opened by what is in it: no name of a file says what its bytes are."""
+
+from __future__ import annotations
+
+import codecs
+
+import pyarrow as pa
+
+from headgate.envelope.datastream.avro_container import AVRO_MAGIC
+from headgate.envelope.datastream.avro_file import one_avro_record, open_avro
+from headgate.envelope.datastream.decompress import GZIP_MAGIC, gunzip
+from headgate.envelope.datastream.json_file import one_json_record, open_json
+from headgate.envelope.datastream.opened_file import (
+    LARGEST_FILE,
+    OpenedFile,
+    UnfinishedFile,
+    UnreadableFile,
+)
+from headgate.schema.avro.read_bytes import WrongBytes
+
+_MAGICS = (AVRO_MAGIC, GZIP_MAGIC, codecs.BOM_UTF8)
+
+
+def open_file(content: bytes | pa.Buffer) -> OpenedFile:
+    """The changes of one file, whatever its bytes are: Avro, JSON, or either of them in gzip."""
+    try:
+        plain = _plain(content)
+        return open_avro(plain) if plain.startswith(AVRO_MAGIC) else open_json(plain)
+    except UnreadableFile as error:
+        return OpenedFile(unreadable=str(error))
+    except UnfinishedFile:
+        return OpenedFile(unfinished=True)
+
+
+def one_record(content: bytes | pa.Buffer, position: int) -> bytes | None:
+    """A file that has that record alone, and can be opened like any other; None without one."""
+    if position < 0:
+        return None
+    try:
+        plain = _plain(content)
+        if plain.startswith(AVRO_MAGIC):
+            return one_avro_record(plain, position)
+        return one_json_record(plain, position)
+    except (UnreadableFile, UnfinishedFile, WrongBytes):
+        return None
+
+
+def _plain(content: bytes | pa.Buffer) -> bytes:
+    plain = content if isinstance(content, bytes) else content.to_pybytes()
+    if plain and any(magic != plain and magic.startswith(plain) for magic in _MAGICS):
+        raise UnfinishedFile
+    if plain.startswith(GZIP_MAGIC):
+        return gunzip(plain)
+    if len(plain) > LARGEST_FILE:
+        raise UnreadableFile(f"it has more than {LARGEST_FILE >> 20} MB")
+    return plain

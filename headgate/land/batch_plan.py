@@ -1,0 +1,92 @@
+"""What the driver tells the executors about a batch, whatever its records are."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import pyarrow as pa
+
+from headgate.land.contested_shapes import contested_shapes
+from headgate.land.staged_file import StagedFile
+from headgate.land.table_shape import TableShape
+from headgate.pipeline import Contract
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPlan(ABC):
+    """Small, picklable, without secrets: those are read where they are used."""
+
+    lake: str
+    version: int = 0
+    known_tables: frozenset[str] = frozenset()
+    max_tables: int
+    contract: Contract = field(default_factory=Contract)
+    shapes: Mapping[str, bytes] = field(default_factory=dict)
+    """The columns of tables that do not follow every schema, or that files had to be fitted to."""
+    met: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """The schemas that each table has met before."""
+    only_tables: frozenset[str] | None = None
+    """The tables that may be written, once it is known that not all can be."""
+
+    @property
+    @abstractmethod
+    def own_tables(self) -> Mapping[str, TableShape]:
+        """Tables that are not of a route: what is put aside, what is kept as it came."""
+
+    @property
+    @abstractmethod
+    def first_columns(self) -> pa.Schema:
+        """What every table of a route has from the start."""
+
+    @property
+    @abstractmethod
+    def quarantine(self) -> str: ...
+
+    @abstractmethod
+    def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Records in, files out: the whole of a batch, in this process."""
+
+    def reconsidered(self, files: Sequence[StagedFile]) -> Self | None:
+        """Another plan, where tasks chose without knowing of each other: which tables there is
+        room for, and what the columns of new ones are."""
+        again = self
+        if self.only_tables is None:
+            new = sorted({file.table for file in files} - self.known_tables - set(self.own_tables))
+            crowded = any("too_many_tables" in (file.reasons or ()) for file in files)
+            if len(new) > self.room or (crowded and len(new) < self.room):
+                again = again.limited_to(new)
+        if chosen := contested_shapes(files, self):
+            again = again.with_shapes(chosen)
+        return None if again is self else again
+
+    def table_shape(self, table: str) -> TableShape:
+        return self.own_tables.get(table) or TableShape(self.first_columns)
+
+    @property
+    def room(self) -> int:
+        """How many tables may still be made."""
+        return max(0, self.max_tables - len(self.known_tables))
+
+    def shape(self, table: str) -> pa.Schema | None:
+        columns = self.shapes.get(table)
+        return None if columns is None else pa.ipc.read_schema(pa.py_buffer(columns))
+
+    def with_shapes(self, shapes: Mapping[str, pa.Schema]) -> Self:
+        written = {table: shape.serialize().to_pybytes() for table, shape in shapes.items()}
+        return replace(self, shapes={**self.shapes, **written})
+
+    def new_file(self) -> str:
+        return f"part-{self.version:09d}-{uuid.uuid4()}.parquet"
+
+    def limited_to(self, new_tables: Sequence[str]) -> Self:
+        return replace(self, only_tables=self.known_tables | frozenset(new_tables[: self.room]))
+
+    def may_write(self, table: str, made: set[str]) -> bool:
+        """Whether a task may write to this table, given those it has made itself."""
+        if self.only_tables is not None:
+            return table in self.only_tables
+        return table in self.known_tables or table in made or len(made) < self.room

@@ -1,0 +1,173 @@
+"""How long messages are, counted over many of their columns at once.
+
+Most batches are small, and a step of numpy costs more than the values that it is taken for. So
+all columns of scalars stand below each other in one table, and a step is taken for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.schema.protobuf.field import Field, One
+from headgate.schema.protobuf.scalar import SCALARS, Enum, Scalar
+from headgate.schema.protobuf.well_known import NANOS, SECONDS, SecondsAndNanos
+from headgate.schema.protobuf.wire import (
+    longer_lengths,
+    more_bytes,
+    offsets_of,
+    present_in,
+    tag_size,
+)
+
+_AT_ONCE = 1 << 13
+"""So many messages are measured together: a larger table leaves the processor's cache."""
+_FEW = 500
+"""From so many numbers on, those of a column are best counted by themselves: they are alike."""
+_INT64, _INT32 = SCALARS[3], SCALARS[5]
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Scalars that occur once in each message."""
+
+    place: int
+    scalar: Scalar
+    number: int
+    has_presence: bool = False
+    within: int | None = None
+    """The place of the moment or duration that they are a part of."""
+
+    @property
+    def presence_of(self) -> int:
+        """The place of what must be there for them to be."""
+        return self.place if self.within is None else self.within
+
+    @property
+    def least(self) -> int:
+        """The bytes that a value takes at least: its tag, and one, or all if that is fixed."""
+        return tag_size(self.number) + (self.scalar.fixed_width or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Some columns: texts first, then numbers of any length, then those of a fixed one."""
+
+    columns: tuple[_Column, ...]
+    texts: int
+    varints: int
+    least: np.ndarray
+    special: tuple[tuple[int, _Column], ...]
+    """Those of which it does not depend on the value alone whether it is written."""
+
+    @classmethod
+    def of(cls, columns: Iterable[_Column]) -> _Table:
+        texts, varints, fixed = list[_Column](), list[_Column](), list[_Column]()
+        for one in columns:
+            by_value = texts if one.scalar.is_text else varints
+            (by_value if one.scalar.fixed_width is None else fixed).append(one)
+        ordered = (*texts, *varints, *fixed)
+        least = np.array([[one.least] for one in ordered], np.int32)
+        special = [
+            (row, one)
+            for row, one in enumerate(ordered)
+            if one.has_presence or one.within is not None
+        ]
+        return cls(ordered, len(texts), len(varints), least, tuple(special))
+
+    def add_to(self, sizes: np.ndarray, raws: Sequence[pa.Array]) -> None:
+        """The bytes that all of them together take in each message."""
+        if not self.columns:
+            return
+        offsets = [offsets_of(raws[one.place]) for one in self.columns[: self.texts]]
+        bits = [one.scalar.bits(raws[one.place]) for one in self.columns[self.texts :]]
+        present = [present_in(raws[one.presence_of]) for _, one in self.special]
+        for start in range(0, len(sizes), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            sizes[part] += self._sizes(
+                [one[start : start + _AT_ONCE + 1] for one in offsets],
+                [one[part] for one in bits],
+                [one if one is True else one[part] for one in present],
+            )
+
+    def _sizes(
+        self,
+        offsets: Sequence[np.ndarray],
+        bits: Sequence[np.ndarray],
+        present: Sequence[np.ndarray | bool],
+    ) -> np.ndarray:
+        texts, varints = self.texts, self.varints
+        count = len(bits[0]) if bits else len(offsets[0]) - 1
+        sizes = np.zeros((len(self.columns), count), np.int32)
+        if texts:
+            ends = np.concatenate(offsets).reshape(texts, -1)
+            np.subtract(ends[:, 1:], ends[:, :-1], out=sizes[:texts])
+        written = sizes != 0
+        if texts:
+            for longer in longer_lengths(sizes[:texts]):
+                sizes[:texts] += longer
+        if bits:
+            # Of numbers without a sign, too, only the bits matter.
+            joined = np.concatenate(bits, dtype=np.int64, casting="unsafe")
+            numbers = joined.reshape(len(bits), -1)
+            np.not_equal(numbers, 0, out=written[texts:])
+            if count < _FEW:
+                sizes[texts : texts + varints] = more_bytes(numbers[:varints])
+            else:
+                for row in range(varints):
+                    sizes[texts + row] = more_bytes(numbers[row])
+        for (row, one), is_present in zip(self.special, present, strict=True):
+            if one.within is None:
+                written[row] = is_present
+            elif is_present is not True:
+                written[row] &= is_present
+        sizes += self.least
+        sizes *= written
+        # These are parts of one payload, which is not longer than 32 bits can tell.
+        return np.asarray(np.add.reduce(sizes, 0, np.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Of messages that have certain fields."""
+
+    moments: tuple[tuple[int, int], ...]
+    """Places of moments and durations, and what each takes besides its parts, which are columns
+    behind all others."""
+    table: _Table
+    others: tuple[tuple[int, Field], ...]
+    """Those that are measured one by one."""
+
+    @classmethod
+    def of(cls, fields: Sequence[Field]) -> Measure:
+        columns, others = list[_Column](), list[tuple[int, Field]]()
+        moments = list[tuple[int, int]]()
+        for place, field in enumerate(fields):
+            shape = field.shape if isinstance(field, One) else None
+            scalar = _INT32 if isinstance(shape, Enum) else shape
+            if isinstance(field, One) and isinstance(scalar, Scalar):
+                columns.append(_Column(place, scalar, field.number, field.has_presence))
+            elif isinstance(shape, SecondsAndNanos):
+                behind = len(fields) + 2 * len(moments)
+                columns.append(_Column(behind, _INT64, SECONDS.number, within=place))
+                columns.append(_Column(behind + 1, _INT32, NANOS.number, within=place))
+                moments.append((place, tag_size(field.number) + 1))
+            else:
+                others.append((place, field))
+        return cls(tuple(moments), _Table.of(columns), tuple(others))
+
+    def sizes(self, raws: Sequence[pa.Array], count: int) -> np.ndarray:
+        """The bytes that each message takes, from what ptars read of its fields."""
+        sizes = np.zeros(count, np.int64)
+        raws = list(raws)
+        for place, besides in self.moments:
+            moment = raws[place]
+            raws += [moment.field(0), moment.field(1)]
+            sizes += besides * present_in(moment)
+        self.table.add_to(sizes, raws)
+        for place, field in self.others:
+            sizes += field.sizes(raws[place])
+        return sizes

@@ -1,0 +1,81 @@
+"""What can be asked of both kinds of pipelines is answered for change files too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import write_deltalake
+
+from headgate.examples import find_example
+from headgate.inspect import read_status, read_tables
+from headgate.inspect.check_lake import check_lake
+from headgate.inspect.check_source import check_source
+from headgate.inspect.find_mistakes import find_mistakes
+from headgate.inspect.own_tables import kind_of, landed_tables
+from headgate.land.ledger import Ledger
+from headgate.pipeline import ChangePipeline, load_pipeline
+from headgate.schema.origin import SOURCE_COLUMNS
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> ChangePipeline:
+    file = tmp_path / "shop.yaml"
+    file.write_text(find_example("shop").text(), "utf-8")
+    assert find_mistakes(file) == []
+    found = load_pipeline(file)
+    assert isinstance(found, ChangePipeline)
+    return found
+
+
+def test_nothing_has_landed_at_first(pipeline: ChangePipeline) -> None:
+    status = read_status(pipeline)
+    assert (status.pipeline, status.batches, status.rows, status.run) == ("shop", 0, 0, None)
+    assert read_tables(pipeline) == []
+    assert landed_tables(pipeline) == []
+
+
+def test_status_is_read_from_the_ledger(pipeline: ChangePipeline) -> None:
+    Ledger(pipeline.lake, pipeline.ledger, pipeline.name).start("query", 0)
+    status = read_status(pipeline)
+    assert (status.batches, status.tables, status.pending) == (0, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [
+        ("log_shop_orders", "log"),
+        ("shop_orders", "merged"),
+        ("history_shop_orders", "history"),
+        ("quarantine", "quarantine"),
+    ],
+)
+def test_tables_are_of_their_kind(pipeline: ChangePipeline, table: str, kind: str) -> None:
+    assert kind_of(pipeline, table) == kind
+
+
+def test_change_logs_are_found_in_the_lake(pipeline: ChangePipeline) -> None:
+    for table in ("log_shop_orders", "shop_orders", "quarantine"):
+        write_deltalake(f"{pipeline.lake}/{table}", SOURCE_COLUMNS.empty_table())
+    assert landed_tables(pipeline) == ["log_shop_orders"]
+
+
+def test_doctor_looks_for_the_folder_and_asks_no_registry(
+    pipeline: ChangePipeline, tmp_path: Path
+) -> None:
+    (check,) = check_source(pipeline)
+    assert (check.name, check.state, check.fix) == (
+        "change files",
+        "fail",
+        "check `source.files.path`, or make it",
+    )
+    (tmp_path / "landing").mkdir()
+    (check,) = check_source(pipeline)
+    assert check.state == "ok"
+    assert {each.state for each in check_lake(pipeline)} == {"ok"}
+
+
+def test_doctor_asks_for_secrets_of_spark(pipeline: ChangePipeline) -> None:
+    declared = {**dict(pipeline), "spark": {"spark.hadoop.fs.s3a.secret.key": "env:NOT_THERE"}}
+    checks = {each.name: each.state for each in check_source(ChangePipeline(**declared))}
+    assert checks["secret env:NOT_THERE"] == "fail"
