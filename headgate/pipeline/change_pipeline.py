@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Self
 
@@ -18,6 +19,9 @@ from headgate.pipeline.refused_at import refused_at
 from headgate.pipeline.size import Size
 from headgate.pipeline.source import ChangeSource
 from headgate.pipeline.wording import shown
+
+FILES_TABLE = "_files"
+"""The table of files that were read; no template gives a name with `_` in front."""
 
 _OTHER_WORDS = {
     "change_log": "log_{database}_{table}",
@@ -60,6 +64,10 @@ class ChangePipeline(AnyPipeline):
 
     max_file_bytes: Size = Size.parse("1 GB")
     """The largest file; larger ones go to the quarantine."""
+
+    @property
+    def own_tables(self) -> Mapping[str, str]:
+        return {**super().own_tables, "files": FILES_TABLE}
 
     @model_validator(mode="after")
     def _each_kind_of_table_has_its_own_names(self) -> Self:

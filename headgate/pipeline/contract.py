@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
@@ -109,12 +110,18 @@ class Contract(Rules):
     def for_table(self, table: str) -> Rules:
         for pattern, own in self.per_table.items():
             if fnmatchcase(table, pattern):
-                return Rules(
-                    tables=own.tables or self.tables,
-                    columns=own.columns or self.columns,
-                    types=own.types or self.types,
+                return _rules(
+                    own.tables or self.tables,
+                    own.columns or self.columns,
+                    own.types or self.types,
                 )
-        return Rules(tables=self.tables, columns=self.columns, types=self.types)
+        return _rules(self.tables, self.columns, self.types)
+
+
+@cache
+def _rules(tables: Mode, columns: Mode, types: Mode) -> Rules:
+    """Asked for each group of records of each batch; there are not many that differ."""
+    return Rules(tables=tables, columns=columns, types=types)
 
 
 ContractField = Annotated[Contract, BeforeValidator(_expand, json_schema_input_type=Contract | str)]

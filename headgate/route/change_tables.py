@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from headgate.pipeline import ChangePipeline
+from headgate.pipeline.change_pipeline import FILES_TABLE
 from headgate.route.change_name import ChangeName, letter_of_digest
 from headgate.route.source_name import SourceName
 
@@ -33,8 +34,7 @@ class ChangeTables:
     exact: bool = False
     """Whether sources have different names even if the templates see no difference."""
 
-    files: ClassVar[str] = "_files"
-    """The table of files that were read; no template gives a name with `_` in front."""
+    files: ClassVar[str] = FILES_TABLE
 
     @classmethod
     def of(cls, pipeline: ChangePipeline) -> ChangeTables:

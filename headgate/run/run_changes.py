@@ -76,6 +76,7 @@ class ChangeRun:
         self.merger = ChangeMerger(
             self.spark, f"{self.ledger.app}:merge", self.plan, self.pipeline.merge, self._tell
         )
+        self.merger.behind.update(self.plan.known)
         self.read = _files_read(self.plan)
         try:
             with self.stop.on_signals():

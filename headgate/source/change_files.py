@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from headgate.errors import SourceError
 from headgate.pipeline import Files
 from headgate.pipeline.place import is_remote
@@ -76,8 +78,8 @@ def records_of_files(
             F.col("modificationTime").alias("timestamp"),
             F.col("path").alias("file"),
         ).coalesce(tasks)
-    paths = [(file.path,) for file in files]
-    return spark.createDataFrame(paths, "file string").repartition(tasks)
+    paths = pa.table({"file": pa.array([file.path for file in files], pa.string())})
+    return spark.createDataFrame(paths).coalesce(tasks)
 
 
 def read_local(path: str) -> tuple[bytes, LandedFile]:

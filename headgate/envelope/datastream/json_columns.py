@@ -44,8 +44,8 @@ class JsonColumns:
     def add(self, objects: Sequence[dict[str, Any]]) -> None:
         portion = len(self._sizes)
         self._sizes.append(len(objects))
-        for name in dict.fromkeys(chain.from_iterable(objects)):
-            part = _part(values_of(name, objects))
+        for name, values in values_by_name(objects).items():
+            part = _part(values)
             if part is not None:
                 self._columns.setdefault(name, {})[portion] = part
         columns = len(self._columns)
@@ -76,12 +76,15 @@ class JsonColumns:
         return whole if alike or not forms <= {_Form.WHOLE, _Form.NUMBER} else _numbers(whole)
 
 
-def values_of(name: str, objects: Sequence[dict[str, Any]]) -> list[Any]:
-    """What each object has under a name, or null."""
+def values_by_name(objects: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """What the objects have under each of their names, null where one does not have it."""
     try:
-        return list(map(itemgetter(name), objects))
+        if len(set(map(len, objects))) == 1:
+            return {name: list(map(itemgetter(name), objects)) for name in objects[0]}
     except KeyError:
-        return [one.get(name) for one in objects]
+        pass
+    names = dict.fromkeys(chain.from_iterable(objects))
+    return {name: [one.get(name) for one in objects] for name in names}
 
 
 def _part(values: list[Any]) -> _Part | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -23,6 +26,9 @@ from headgate.envelope.datastream.opened_file import (
 )
 from headgate.quarantine.reason import Reason
 
+_Names = tuple[str | None, str | None, str]
+"""Of a database, a schema and a table."""
+
 _MANY_RECORDS = 1_024
 _MANY_BYTES = 8 << 20
 """Python's values take many times the place of Arrow's, and go before the next ones come."""
@@ -30,15 +36,29 @@ _MANY_BYTES = 8 << 20
 
 def open_json(content: bytes) -> OpenedFile:
     file = _JsonFile()
-    for position, record in enumerate(json_records(content)):
-        file.add(position, record)
-    return file.opened()
+    with _no_collection():
+        for position, record in enumerate(json_records(content)):
+            file.add(position, record)
+        return file.opened()
 
 
 def one_json_record(content: bytes, position: int) -> bytes | None:
     """A file with that record alone; None if there is none."""
     found = next(islice(json_records(content), position, None), None)
     return None if found is None else found.file
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """JSON has no circles, and to look for some in all of it takes a third of the time."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @dataclass
@@ -57,49 +77,47 @@ class _Table:
 
 class _JsonFile:
     def __init__(self) -> None:
-        self._tables: dict[SourceTable, _Table] = {}
+        self._tables: dict[_Names, _Table] = {}
         self._rejected: list[RejectedChange] = []
-        self._known: dict[tuple[str | None, ...], SourceTable | None] = {}
         self._waiting = self._bytes = 0
-        self._wrong: str | None = None
+        self._wrong = ""
         self._is_json = False
 
     def add(self, position: int, record: JsonRecord) -> None:
-        if not record.is_json:
+        value = record.value
+        if value is None:
             self._wrong = self._wrong or record.wrong
-        self._is_json = self._is_json or record.is_json
-        source = None if record.value is None else self._source(record.value)
-        wrong = record.wrong if record.value is None else _missing(record.value, source)
-        if wrong or source is None:
-            rejected = RejectedChange(
-                position, Reason.CHANGE_UNREADABLE, wrong, record.file, source
-            )
-            self._rejected.append(rejected)
+            self._is_json = self._is_json or record.is_json
+            self._reject(position, record, record.wrong)
             return
-        table = self._tables.get(source)
-        if table is None:
-            table = self._tables[source] = _Table()
-            if len(self._tables) > MOST_TABLES:
-                raise UnreadableFile(f"it has changes of more than {MOST_TABLES} tables")
-        table.waiting.append(record)
-        table.positions.append(position)
-        self._waiting += 1
-        self._bytes += len(record.content)
-        if self._waiting >= _MANY_RECORDS or self._bytes >= _MANY_BYTES:
-            self._take_in()
+        self._is_json = True
+        told = value.get("source_metadata")
+        names = _names(told) if isinstance(told, dict) else None
+        if names is None:
+            self._reject(position, record, "it names no table")
+        elif not isinstance(value.get("payload"), dict):
+            self._reject(position, record, "it has no payload", SourceTable(*names))
+        else:
+            table = self._tables.get(names) or self._new_table(names)
+            table.waiting.append(record)
+            table.positions.append(position)
+            self._waiting += 1
+            self._bytes += len(record.content)
+            if self._waiting >= _MANY_RECORDS or self._bytes >= _MANY_BYTES:
+                self._take_in()
 
     def opened(self) -> OpenedFile:
-        if self._wrong is not None and not self._is_json:
+        if self._wrong and not self._is_json:
             raise UnreadableFile(f"it is neither Avro nor JSON: {self._wrong}")
         self._take_in()
         changes = [
             Changes(
-                source,
+                SourceTable(*names),
                 pa.concat_batches(table.metadata),
                 table.columns.batch(),
                 np.array(table.positions, np.int64),
             )
-            for source, table in self._tables.items()
+            for names, table in self._tables.items()
         ]
         return OpenedFile(changes, self._rejected)
 
@@ -108,24 +126,25 @@ class _JsonFile:
             table.take_in()
         self._waiting = self._bytes = 0
 
-    def _source(self, value: dict[str, Any]) -> SourceTable | None:
-        told = value.get("source_metadata")
-        if not isinstance(told, dict):
-            return None
-        names = (_name(told.get("database")), _name(told.get("schema")), _name(told.get("table")))
-        if names not in self._known:
-            database, schema, table = names
-            self._known[names] = SourceTable(database, schema, table) if table else None
-        return self._known[names]
+    def _new_table(self, names: _Names) -> _Table:
+        if len(self._tables) == MOST_TABLES:
+            raise UnreadableFile(f"it has changes of more than {MOST_TABLES} tables")
+        self._tables[names] = _Table()
+        return self._tables[names]
+
+    def _reject(
+        self, position: int, record: JsonRecord, wrong: str, source: SourceTable | None = None
+    ) -> None:
+        reason = Reason.CHANGE_UNREADABLE
+        self._rejected.append(RejectedChange(position, reason, wrong, record.file, source))
+
+
+def _names(told: dict[str, Any]) -> _Names | None:
+    table = _name(told.get("table"))
+    return (_name(told.get("database")), _name(told.get("schema")), table) if table else None
 
 
 def _name(told: Any) -> str | None:
     if told is None or type(told) is str:
         return told
     return json_text(told) if isinstance(told, bool | int | str) else None
-
-
-def _missing(value: dict[str, Any], source: SourceTable | None) -> str:
-    if source is None:
-        return "it names no table"
-    return "" if isinstance(value.get("payload"), dict) else "it has no payload"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from types import NoneType
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.envelope.datastream.columns import METADATA
-from headgate.envelope.datastream.json_columns import values_of
+from headgate.envelope.datastream.json_columns import values_by_name
 from headgate.envelope.datastream.json_records import JsonRecord
 from headgate.envelope.datastream.json_text import json_text
 from headgate.envelope.datastream.told_metadata import (
@@ -37,8 +36,7 @@ def told_by(records: Sequence[JsonRecord]) -> pa.RecordBatch:
         ((), values, TOP_COLUMNS),
         (("source_metadata",), sources, SOURCE_COLUMNS),
     ):
-        for name in dict.fromkeys(chain.from_iterable(holders)):
-            found = values_of(name, holders)
+        for name, found in values_by_name(holders).items():
             kinds = set(map(type, found)) - {NoneType}
             place = (*above, name)
             if not kinds or place in _PARTS:

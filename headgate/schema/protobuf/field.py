@@ -97,7 +97,7 @@ class Field(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class One:
     """A field that occurs once; null is absent, where protobuf can tell."""
 
@@ -140,7 +140,7 @@ class One:
         return present_in(raw)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Many:
     """A repeated field; never null."""
 

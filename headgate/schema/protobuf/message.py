@@ -29,7 +29,7 @@ class Message:
     zero = None
     absent = None
 
-    @cached_property
+    @property
     def columns(self) -> list[pa.Field]:
         return [
             with_facts(pa.field(one.column, one.type), one.number, one.number in self.required)

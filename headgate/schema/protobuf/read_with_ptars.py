@@ -82,8 +82,9 @@ class PtarsReader:
         raws = self._raws(batches)
         arrays, odd = self.message.read_fields(raws)
         if not all_are_judged:
-            inexact = self._inexact(raws, lengths, read)
-            judged |= self.judge.judged(payloads, _difference(inexact, long))
+            inexact = _difference(self._inexact(raws, lengths, read), long)
+            if len(inexact):
+                judged |= self.judge.judged(payloads, inexact)
         # Of a map's entry with an unknown field, protobuf takes nothing.
         suspect = judged.unknown if self.has_maps else []
         if odd is None and not failed and not suspect:

@@ -21,6 +21,7 @@ from headgate.schema.protobuf.wire import (
     present_in,
     varint_sizes,
     with_numbers,
+    zigzag,
 )
 
 _SAME_BITS: dict[type[np.generic], type[np.generic]] = {
@@ -95,17 +96,14 @@ class Scalar:
             return delimited(lengths_of(raw))
         if self.fixed_width is not None:
             return np.full(len(raw), self.fixed_width, np.int32)
-        return varint_sizes(self.bits(raw))
+        bits = self.bits(raw)
+        return varint_sizes(zigzag(bits.astype(np.int64)) if self.is_zigzag else bits)
 
     def bits(self, raw: pa.Array) -> np.ndarray:
-        """What a writer writes, as numbers; not of texts."""
+        """The values as numbers, those with a point as the bits they are made of; not of texts."""
         if self.dtype is None:
             return bits_of(raw.buffers()[1], len(raw))
-        numbers = numbers_of(raw, _SAME_BITS.get(self.dtype, self.dtype))
-        if not self.is_zigzag:
-            return numbers
-        wide = numbers.astype(np.int64)
-        return (wide << 1) ^ (wide >> 63)
+        return numbers_of(raw, _SAME_BITS.get(self.dtype, self.dtype))
 
 
 _LONG, _DECIMAL = pa.int64(), pa.decimal128(20, 0)

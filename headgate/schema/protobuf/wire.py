@@ -113,6 +113,12 @@ def more_bytes(numbers: np.ndarray) -> np.ndarray:
     return sizes
 
 
+def zigzag(numbers: np.ndarray) -> np.ndarray:
+    """What is written for numbers of 64 bits whose sign stands last."""
+    folded: np.ndarray = (numbers << 1) ^ (numbers >> 63)
+    return folded
+
+
 @cache
 def tag_size(number: int) -> int:
     """How many bytes stand before each value of a field."""
