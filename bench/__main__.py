@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from bench.changes import Merging, merge_large, merge_many
 from bench.data import Data, produce
 from bench.decode import Decoding, decode_all
 from bench.landing import Landing, land
@@ -30,6 +31,13 @@ def main() -> None:
     folder = Path(".bench").absolute()
     shutil.rmtree(folder, ignore_errors=True)
     out = Console(width=120)
+    if arguments.only != "landing":
+        out.print(_merging_table(_merge_all(_session(out), folder / "changes", arguments, out)))
+    if arguments.only != "changes":
+        _bench_landing(arguments, folder, out)
+
+
+def _bench_landing(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
     services = up(folder / "services", say=out.print)
     try:
         spark = _session(out)
@@ -64,6 +72,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tables", type=int, nargs="+", default=FAN_OUT)
     parser.add_argument("--batch", type=int, default=2_500_000, help="records a batch")
     parser.add_argument("--batches", type=int, default=3, help="the first one is not counted")
+    parser.add_argument("--only", choices=["landing", "changes"], help="one part of it")
+    parser.add_argument("--merged", type=int, default=200, help="tables to merge side by side")
+    parser.add_argument("--large", type=int, default=10_000_000, help="rows of a large table")
     parser.add_argument("--alone", action="store_true", help="without the other ways")
     return parser.parse_args()
 
@@ -137,6 +148,41 @@ def _decoding_table(decoded: list[Decoding]) -> Table:
         mine = next(each for each in decoded if each.records == one.records)
         ratio = "" if one is mine else f"{mine.rate / one.rate:.1f} x"
         table.add_row(one.records, one.way, f"{one.rate:,.0f}", f"{one.megabytes:,.0f}", ratio)
+    return table
+
+
+def _merge_all(
+    spark: SparkSession, folder: Path, arguments: argparse.Namespace, out: Console
+) -> list[Merging]:
+    merge_many(spark, folder / "warm", 4, 500, lambda _: None)
+    return [
+        merge_many(spark, folder / "many", arguments.merged, 1_000, out.print),
+        merge_large(spark, folder / "large", arguments.large, 100_000, out.print),
+    ]
+
+
+def _merging_table(merged: list[Merging]) -> Table:
+    table = Table(title="Change files to change logs and merged tables, beside Spark's MERGE")
+    for heading in (
+        "what",
+        "Headgate",
+        "of it merging",
+        "MERGE per table, no log",
+        "Headgate is",
+        "CPU",
+        "peak memory",
+    ):
+        table.add_column(heading, justify="left" if heading == "what" else "right")
+    for one in merged:
+        table.add_row(
+            one.what,
+            f"{one.ours:.1f} s",
+            f"{one.merging:.1f} s",
+            f"{one.peer:.1f} s",
+            f"{one.peer / one.ours:.1f} x",
+            f"{one.cost.cpu_seconds:.1f} s",
+            f"{one.cost.peak_bytes / (1 << 30):.2f} GiB",
+        )
     return table
 
 

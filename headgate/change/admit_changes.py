@@ -36,6 +36,8 @@ class Admitted:
     """By the place of the change in its file's group."""
     lineages: tuple[str, ...] = ()
     withheld: tuple[Withheld, ...] = ()
+    columns: tuple[str, ...] = ()
+    """Of the row, as the file has them."""
 
 
 def admit_changes(plan: ChangePlan, changes: Changes) -> Iterator[Admitted]:
@@ -123,7 +125,7 @@ def _admitted(
             if field.name in payload.schema.names or column.null_count < len(column):
                 placed = placed.append_column(field, column)
     outside = {int(rows[row]): why for row, why in kept_out.items()}
-    return Admitted(table, placed, outside, known, withheld)
+    return Admitted(table, placed, outside, known, withheld, tuple(payload.schema.names))
 
 
 def _too_late(plan: ChangePlan, table: str, metadata: pa.RecordBatch) -> list[int]:

@@ -1,4 +1,9 @@
-"""A source table as it was at some moment, or as it is: the fold of its whole log."""
+"""A source table as it was at some moment, or as it is: the fold of its whole log.
+
+What a backfill read has no place among the changes, only a time. At a moment it counts from that
+time on. At a position it counts unless a later change of the same key had been made by then: such
+a row was read after the position.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +13,26 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.change.change_log import ChangeLog
 from headgate.change.fold import by_row_id_alone, has_key, keyed_changes, latest, live
-from headgate.change.merge_table import GONE
+from headgate.change.merge_table import GONE, LARGEST_FOLD
 from headgate.change.merged_columns import ORDER
+from headgate.change.order.encoding import BACKFILL
+from headgate.change.order.position_order import position_order
 from headgate.change.table_key import ROW_ID, TableKey, newest_key
+from headgate.errors import UsageError
+from headgate.pipeline.moment import moment_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+TIME = "_source_timestamp"
+_BYTES_A_TASK = LARGEST_FOLD // 4
+"""Of changes in files: several tasks of one machine fold at the same time."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +42,37 @@ class Until:
     moment: datetime | None = None
     order: str | None = None
 
+    @classmethod
+    def typed(cls, text: str, lineages: tuple[str, ...]) -> Until:
+        """A moment, in UTC unless it says otherwise, or a position in the source's log."""
+        moment = moment_of(text.strip())
+        if moment is not None:
+            return cls(moment=moment)
+        try:
+            return cls(order=position_order(text, lineages))
+        except UsageError as error:
+            hint = f"{error.hint} Moments look like 2026-11-01 12:00."
+            raise UsageError(error.code, error.message, hint) from None
+
     def of(self, changes: pa.Table) -> pa.Table:
         if self.moment is not None:
-            return changes.filter(pc.less_equal(changes["_source_timestamp"], self.moment))
+            return changes.filter(pc.less_equal(changes[TIME], self.moment))
         if self.order is not None:
             return changes.filter(pc.less_equal(changes[ORDER], self.order))
         return changes
 
 
 def key_of_log(log: ChangeLog, declared: tuple[str, ...] | None, until: Until) -> TableKey:
-    """The key that the source table had then."""
-    facts = [
-        name
-        for name in log.schema.names
-        if name in ("_primary_keys", ROW_ID, ORDER, "_source_timestamp")
+    """The key that the source table had then; if nothing is known of then, the one it has."""
+    wanted = ("_primary_keys", ROW_ID, ORDER, TIME)
+    facts = [name for name in log.schema.names if name in wanted]
+    found = [
+        _that_name_a_key(until.of(pa.Table.from_batches([portion])))
+        for portion in log.portions(facts)
     ]
-    told = until.of(log.changes(facts))
+    told = pa.concat_tables(found) if found else None
+    if not told:
+        return TableKey() if until == Until() else key_of_log(log, declared, Until())
     columns = pa.table(
         [
             told[field.name] if field.name in facts else pa.nulls(len(told), field.type)
@@ -54,12 +83,24 @@ def key_of_log(log: ChangeLog, declared: tuple[str, ...] | None, until: Until) -
     return newest_key(columns, declared) or TableKey()
 
 
+def _that_name_a_key(changes: pa.Table) -> pa.Table:
+    """The newest that names one, one that names its row, and one that there is anyway."""
+    few = [changes.slice(0, 1)]
+    named = changes.filter(pc.greater(pc.list_value_length(changes["_primary_keys"]), 0))
+    if len(named):
+        newest = pc.index(named[ORDER], pc.max(named[ORDER])).as_py()
+        few.append(named.slice(newest, 1))
+    if ROW_ID in changes.column_names:
+        few.append(changes.filter(changes[ROW_ID].is_valid()).slice(0, 1))
+    return pa.concat_tables(few)
+
+
 def rows_as_of(log: ChangeLog, key: TableKey, until: Until) -> pa.Table:
     """The rows of that moment, in the columns of the log."""
-    changes = until.of(log.changes())
+    changes = log.changes()
     if not key:
-        return changes
-    return live(latest(keyed_changes(changes, key, lambda _: changes), key))
+        return until.of(changes)
+    return _rows_then(keyed_changes(changes, key, lambda _: changes), key, until)
 
 
 def rows_as_of_with_spark(
@@ -73,24 +114,64 @@ def rows_as_of_with_spark(
 
     frame = spark.read.format("delta").option("versionAsOf", log.version).load(str(log.path))
     if until.moment is not None:
-        frame = frame.filter(F.col("_source_timestamp") <= F.lit(until.moment))
-    if until.order is not None:
-        frame = frame.filter(F.col(ORDER) <= F.lit(until.order))
+        frame = frame.filter(F.col(TIME) <= F.lit(until.moment))
     if not key:
-        return frame
-    by_row = _deletions_by_row(log, key, until)
-    keyed = frame.repartition(*(F.col(f"`{name}`") for name in key.columns))
-    return keyed.mapInArrow(partial(_fold, key, by_row), frame.schema)
+        return frame if until.order is None else frame.filter(F.col(ORDER) <= F.lit(until.order))
+    by_row = _deletions_by_row(log, key)
+    tasks = log.bytes // _BYTES_A_TASK + 1
+    keyed = frame.repartition(tasks, *(F.col(f"`{name}`") for name in key.columns))
+    return keyed.mapInArrow(partial(_fold, key, by_row, until), frame.schema)
 
 
-def _deletions_by_row(log: ChangeLog, key: TableKey, until: Until) -> pa.Table | None:
+def in_columns(rows: DataFrame, columns: pa.Schema) -> DataFrame:
+    """Of rows in the columns of a log: those that are wanted, with what they remember."""
+    from pyspark.sql import functions as F
+
+    return rows.select(
+        *(
+            F.col(f"`{field.name}`").alias(
+                field.name,
+                metadata={
+                    name.decode(): value.decode() for name, value in (field.metadata or {}).items()
+                },
+            )
+            for field in columns
+        )
+    )
+
+
+def _rows_then(keyed: pa.Table, key: TableKey, until: Until) -> pa.Table:
+    if until.order is not None:
+        keyed = _without_what_was_read_later(keyed, key, until.order)
+    return live(latest(until.of(keyed), key))
+
+
+def _without_what_was_read_later(keyed: pa.Table, key: TableKey, order: str) -> pa.Table:
+    """Without rows of backfills that a change after the order had been made to by then."""
+    names = list(key.columns)
+    is_read = pc.starts_with(keyed[ORDER], f"{BACKFILL}.").to_numpy()
+    read = np.flatnonzero(is_read)
+    after = keyed.select([*names, ORDER, TIME]).filter(pc.greater(keyed[ORDER], order))
+    if not len(read) or not len(after):
+        return keyed
+    backfilled = keyed.select([*names, TIME]).take(pa.array(read))
+    backfilled = backfilled.append_column("_place", pa.array(read))
+    changed = after.group_by(names).aggregate([(TIME, "min")])
+    both = backfilled.join(changed, names, join_type="inner")
+    outdated = both.filter(pc.less_equal(both[f"{TIME}_min"], both[TIME]))
+    counts = np.ones(len(keyed), bool)
+    counts[outdated["_place"].to_numpy()] = False
+    return keyed.filter(pa.array(counts))
+
+
+def _deletions_by_row(log: ChangeLog, key: TableKey) -> pa.Table | None:
     """Deletions by row id alone, which are few, with their keys."""
     if key.by_row_id or ROW_ID not in log.schema.names:
         return None
-    columns = [*key.columns, ROW_ID, ORDER, GONE, "_source_timestamp"]
+    columns = [*key.columns, ROW_ID, ORDER, GONE, TIME]
     alone = []
     for portion in log.portions(columns):
-        rows = until.of(pa.Table.from_batches([portion]))
+        rows = pa.Table.from_batches([portion])
         alone.append(rows.filter(pa.array(by_row_id_alone(rows, key))))
     deletions = pa.concat_tables(alone) if alone else None
     if not deletions:
@@ -99,7 +180,7 @@ def _deletions_by_row(log: ChangeLog, key: TableKey, until: Until) -> pa.Table |
 
 
 def _fold(
-    key: TableKey, by_row: pa.Table | None, batches: Iterator[pa.RecordBatch]
+    key: TableKey, by_row: pa.Table | None, until: Until, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     received = list(batches)
     if not received:
@@ -113,4 +194,4 @@ def _fold(
             join_type="left semi",
         )
         changes = pa.concat_tables([changes, mine], promote_options="permissive")
-    yield from live(latest(changes, key)).select(received[0].schema.names).to_batches()
+    yield from _rows_then(changes, key, until).select(received[0].schema.names).to_batches()

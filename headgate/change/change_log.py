@@ -32,10 +32,11 @@ class ChangeLog:
     bytes: int
 
     @classmethod
-    def open(cls, lake: str, table: str) -> ChangeLog | None:
+    def open(cls, lake: str, table: str, version: int | None = None) -> ChangeLog | None:
+        """As it is, or as it was at a version; None if there is no such table."""
         path = Path(lake, table)
         try:
-            opened = DeltaTable(str(path))
+            opened = DeltaTable(str(path), version=version)
         except TableNotFoundError:
             return None
         added = pa.table(opened.get_add_actions())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import pyarrow as pa
 
-from headgate.change.known_source import KnownSource, known_by
+from headgate.change.chunk import CHUNK
+from headgate.change.known_source import KnownSource, known_by, source_of
 from headgate.envelope.datastream.columns import LOG_COLUMNS
 from headgate.envelope.datastream.opened_file import SourceTable
 from headgate.land.batch_plan import BatchPlan
@@ -19,6 +20,7 @@ from headgate.land.table_shape import TableShape
 from headgate.pipeline import ChangePipeline, Datastream, Files
 from headgate.quarantine.quarantined import QUARANTINE
 from headgate.route.change_tables import ChangeTables
+from headgate.route.source_name import pattern_name
 
 FILES = pa.schema(
     [
@@ -78,6 +80,45 @@ class ChangePlan(BatchPlan):
     def quarantine(self) -> str:
         return self.tables.quarantine
 
+    @property
+    def ledger(self) -> str:
+        return self.tables.ledger
+
+    def tables_in_lake(self) -> frozenset[str]:
+        return frozenset(self.known)
+
+    def names_of_route(self, route: str) -> Collection[str]:
+        source = source_of(route)
+        tables = self.tables_of(source)
+        made = (
+            tables.log_for(source),
+            tables.merged_for(source),
+            tables.history_for(source),
+            pattern_name(source),
+            source_text(source),
+        )
+        return frozenset(name for name in made if name is not None)
+
+    def forget(self) -> None:
+        """Change files bring their schemas along: there is nothing to ask anew."""
+
+    def after(self, files: Sequence[StagedFile]) -> Self:
+        found: dict[str, list[StagedFile]] = defaultdict(list)
+        for file in files:
+            if file.table not in self.own_tables:
+                found[file.table].append(file)
+        known = dict(self.known)
+        for table, mine in found.items():
+            learnt = known_by(mine)
+            known[table] = known[table].joined(learnt) if table in known else learnt
+        return replace(self, known=known)
+
+    def beside(self, waiting: Iterable[StagedFile]) -> Self:
+        paths: dict[str, list[str]] = defaultdict(list)
+        for file in waiting:
+            paths[file.table].append(file.path)
+        return replace(self, waiting=paths)
+
     def tables_of(self, source: SourceTable) -> ChangeTables:
         """The names that the source's tables have or get: plain ones, unless others have them."""
         owner = self.known.get(self.tables.log_for(source))
@@ -115,8 +156,13 @@ class ChangePlan(BatchPlan):
         from headgate.change.open_changes import open_changes
         from headgate.change.stage_changes import stage_changes
 
-        opened = pa.Table.from_batches(open_changes(self, records))
+        opened = pa.Table.from_batches(open_changes(self, records), CHUNK)
         return stage_changes(self, opened.sort_by("table").to_batches())
+
+
+def source_text(source: SourceTable) -> str:
+    """A source table as people write it, with its schema where it has a database too."""
+    return ".".join(part for part in (source.database, source.schema, source.table) if part)
 
 
 def _first_moment(file: StagedFile) -> str:

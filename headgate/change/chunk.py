@@ -29,6 +29,8 @@ class Told:
     route: str | None = None
     lineages: tuple[str, ...] = ()
     withheld: tuple[Withheld, ...] = ()
+    columns: tuple[str, ...] | None = None
+    """All that the source table had, where the file says so."""
     error: tuple[str | None, ...] | None = None
 
     def to_json(self) -> str:
@@ -41,12 +43,13 @@ class Told:
             Withheld(**{**one, "schema_ids": tuple(one["schema_ids"])})
             for one in record.pop("withheld")
         )
-        error = record.pop("error")
+        error, columns = record.pop("error"), record.pop("columns")
         lineages = tuple(record.pop("lineages"))
         return cls(
             **record,
             lineages=lineages,
             withheld=withheld,
+            columns=None if columns is None else tuple(columns),
             error=None if error is None else tuple(error),
         )
 

@@ -57,7 +57,9 @@ def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
         return ForSpark(plan, plan.merged, log.version, None)
     changes = new.changes()
     kept = TableKey.kept_in(pa.schema(table.schema())) if table else None
-    key = newest_key(changes, plan.key) or kept or TableKey()
+    told = newest_key(changes, plan.key)
+    # Row ids are the key of a table that never told another one.
+    key = kept if kept and (not told or told.by_row_id) else told or TableKey()
     if table is None:
         return _make(plan, log, changes, key, again=False)
     if _is_outdated(plan, table, changes, key) or (new is log and not kept):
@@ -101,7 +103,7 @@ def _make(
     if key:
         tombstones = Tombstones(plan.lake, plan.tombstones, key)
         if again:
-            tombstones.start_anew()
+            tombstones.start_anew(changes)
         folded = fold_new(changes, key, log, tombstones, keep_living=not plan.metadata)
         tombstones.remember(*folded.gone)
         rows = live(folded.changes)

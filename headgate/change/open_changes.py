@@ -6,9 +6,10 @@ are at hand.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from headgate.change.admit_changes import Admitted, admit_changes
 from headgate.change.change_plan import FILES, ChangePlan
 from headgate.change.chunk import Chunk, Told
 from headgate.change.known_source import route_of
-from headgate.envelope.datastream.open_file import one_record, open_file
+from headgate.envelope.datastream.open_file import open_file, records_alone
 from headgate.envelope.datastream.opened_file import Changes, OpenedFile
 from headgate.envelope.opened import Rejected
 from headgate.errors import HeadgateError
@@ -49,31 +50,54 @@ class _OneFile:
     record: pa.Table
     left_out: int = 0
     landed: int = 0
+    has_schema: bool = False
     raw: list[bytes | None] = field(default_factory=list)
     positions: list[int | None] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
 
     def chunks(self) -> Iterator[Chunk]:
+        if self.plan.from_quarantine:
+            yield from self._again()
+            return
         content, file = self._content()
-        if file is not None and file.size > self.plan.max_file_bytes:
+        if file.size > self.plan.max_file_bytes:
             self._reject(None, None, Reason.TOO_LARGE, f"{file.size} bytes")
         else:
             opened = open_file(content)
-            if opened.unfinished and file is not None and self._is_fresh(file):
+            if opened.unfinished and self._is_fresh(file):
                 return
             yield from self._opened(content, opened)
         if self.rejected:
             yield self._quarantined()
-        if file is not None:
-            yield Chunk(self.plan.tables.files, self._row(file))
+        yield Chunk(self.plan.tables.files, self._row(file))
 
-    def _content(self) -> tuple[bytes, LandedFile | None]:
+    def _again(self) -> Iterator[Chunk]:
+        """A row of the quarantine: what of it can land, and itself if anything cannot."""
+        value = self.record["value"][0]
+        content = value.as_py() if value.is_valid else self._read_again()
+        if content is not None:
+            yield from self._opened(content, open_file(content))
+        if self.rejected:
+            yield self._kept()
+
+    def _read_again(self) -> bytes | None:
+        """The file of a row that has no bytes, as it was too large for the quarantine."""
+        path = self.record["file"][0].as_py()
+        try:
+            size = os.path.getsize(path)
+            if size <= self.plan.max_file_bytes:
+                return read_local(path)[0]
+            detail = f"{size} bytes"
+        except OSError as error:
+            detail = f"it cannot be read again: {error.strerror}"
+        self._reject(None, None, Reason.TOO_LARGE, detail)
+        return None
+
+    def _content(self) -> tuple[bytes, LandedFile]:
         value, path = self.record["value"][0], self.record["file"][0].as_py()
         if not value.is_valid:
             return read_local(path)
         content = value.as_py()
-        if self.record["partition"][0].is_valid:  # a row of the quarantine
-            return content, None
         modified = self.record["timestamp"][0].as_py()
         return content, LandedFile(path, len(content), int(modified.timestamp() * 1000))
 
@@ -82,6 +106,7 @@ class _OneFile:
         return file.modified > self.plan.began - self.plan.files.settle.milliseconds
 
     def _opened(self, content: bytes, opened: OpenedFile) -> Iterator[Chunk]:
+        self.has_schema = opened.has_schema
         if opened.unreadable is not None or opened.unfinished:
             detail = opened.unreadable or "it ends in the middle of a record"
             self._reject(content, None, Reason.FILE_UNREADABLE, detail)
@@ -90,16 +115,24 @@ class _OneFile:
             self._reject(one.raw, one.position, one.reason, one.detail, route)
         for changes in opened.changes:
             if not self.plan.files.takes(pattern_name(changes.source)):
-                self.left_out += len(changes.positions)
+                self._leave_out(changes)
                 continue
             yield from self._admitted(content, changes)
+
+    def _leave_out(self, changes: Changes) -> None:
+        self.left_out += len(changes.positions)
+        if self.plan.from_quarantine:
+            detail = "`source.files` leaves its table out"
+            route = route_of(changes.source)
+            self._reject(None, None, Reason.CONTRACT_TABLES, detail, route)
 
     def _admitted(self, content: bytes, changes: Changes) -> Iterator[Chunk]:
         route = route_of(changes.source)
         for admitted in admit_changes(self.plan, changes):
-            for row, (reason, detail) in admitted.kept_out.items():
-                position = int(changes.positions[row])
-                self._reject(one_record(content, position), position, reason, detail, route)
+            whys = {int(changes.positions[row]): why for row, why in admitted.kept_out.items()}
+            alone = {} if self.plan.from_quarantine else dict(records_alone(content, whys))
+            for position, (reason, detail) in whys.items():
+                self._reject(alone.get(position), position, reason, detail, route)
             if len(admitted.rows):
                 self.landed += len(admitted.rows)
                 yield self._chunk(route, admitted)
@@ -107,7 +140,8 @@ class _OneFile:
     def _chunk(self, route: str, admitted: Admitted) -> Chunk:
         rows = admitted.rows
         path = pa.repeat(pa.scalar(self.record["file"][0].as_py(), pa.string()), len(rows))
-        told = Told(route, admitted.lineages, admitted.withheld)
+        columns = admitted.columns if self.has_schema else None
+        told = Told(route, admitted.lineages, admitted.withheld, columns)
         return Chunk(admitted.table, rows.append_column("_file", path), told)
 
     def _reject(
@@ -130,10 +164,17 @@ class _OneFile:
             records = records.set_column(
                 at, records.schema.field(at), pa.array(values, records.schema.field(at).type)
             )
+        return self._rows_of_quarantine(records, self.rejected)
+
+    def _kept(self) -> Chunk:
+        """The very row that it was, whatever of it has landed: no change lands twice."""
+        first, count = self.rejected[0], len(self.rejected)
+        detail = first.detail if count == 1 else f"{count} changes of it, the first: {first.detail}"
+        return self._rows_of_quarantine(self.record, [replace(first, detail=detail)])
+
+    def _rows_of_quarantine(self, records: pa.Table, rejected: Sequence[Rejected]) -> Chunk:
         now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
-        return Chunk(
-            self.plan.quarantine, quarantined(records, self.rejected, self.plan.version, now)
-        )
+        return Chunk(self.plan.quarantine, quarantined(records, rejected, self.plan.version, now))
 
     def _row(self, file: LandedFile) -> pa.Table:
         row = {

@@ -19,10 +19,12 @@ from headgate import errors
 from headgate.change.change_plan import ChangePlan
 from headgate.change.chunk import Chunk, unpacked
 from headgate.change.open_changes import reasons_of
+from headgate.envelope.datastream.columns import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
 from headgate.land.stage import told_error, told_file
 from headgate.land.staged_file import StagedFile, written
 from headgate.land.write_parquet import write_parquet
+from headgate.schema.field_facts import apart_from
 
 
 def stage_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -44,8 +46,10 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
         reasons = reasons_of(rows) if table == plan.quarantine else None
         yield write_parquet(plan.lake, table, plan.new_file(), rows, reasons=reasons)
         return
-    seen = _uuids_landed(plan, table, chunks)
+    there = _open(Path(plan.lake, table))
+    seen = _uuids_landed(plan, table, chunks, there)
     contested = _contested_shapes(plan, table, chunks)
+    dropped = _dropped(plan, table, chunks, there)
     for (route, lineages), told in _by_origin(chunks).items():
         parts = [chunk.rows for chunk in told]
         withheld = tuple(one for chunk in told for one in chunk.told.withheld)
@@ -54,8 +58,10 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
             if not len(rows):
                 continue
             file = write_parquet(plan.lake, table, plan.new_file(), rows, route=route)
-            yield replace(file, lineages=lineages, withheld=withheld, new_schemas=contested)
-            withheld = ()
+            yield replace(
+                file, lineages=lineages, withheld=withheld, new_schemas=contested, dropped=dropped
+            )
+            withheld, dropped = (), ()
 
 
 def _by_origin(chunks: Sequence[Chunk]) -> dict[tuple[str | None, tuple[str, ...]], list[Chunk]]:
@@ -106,7 +112,35 @@ def _once(rows: pa.Table, seen: set[str]) -> pa.Table:
     return rows if new.all() else rows.filter(pa.array(new))
 
 
-def _uuids_landed(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> set[str]:
+def _dropped(
+    plan: ChangePlan, table: str, chunks: Sequence[Chunk], there: DeltaTable | None
+) -> tuple[str, ...]:
+    """Columns that the newest of all changes has no more."""
+    known = plan.known.get(table)
+    newest = max(chunks, key=lambda chunk: pc.max(chunk.rows["_order"]).as_py() or "")
+    if there is None or known is None or newest.told.columns is None:
+        return ()
+    _, latest = _span([newest])
+    if latest is None or (known.newest is not None and latest.as_py() < known.newest):
+        return ()
+    own = [field for field in pa.schema(there.schema()) if field.name not in LOG_COLUMN_NAMES]
+    return tuple(
+        field.name
+        for field in own
+        if field.name not in newest.told.columns and apart_from(field) is None
+    )
+
+
+def _open(path: Path) -> DeltaTable | None:
+    try:
+        return DeltaTable(str(path))
+    except TableNotFoundError:
+        return None
+
+
+def _uuids_landed(
+    plan: ChangePlan, table: str, chunks: Sequence[Chunk], there: DeltaTable | None
+) -> set[str]:
     """Of changes in the log, those that could be told again by these.
 
     A change that is told again has the source time it had the first time: files of other times
@@ -114,11 +148,8 @@ def _uuids_landed(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> set[
     """
     folder = Path(plan.lake, table)
     paths = [str(folder / name) for name in plan.waiting.get(table, ())]
-    try:
-        added = pa.table(DeltaTable(str(folder)).get_add_actions(flatten=True))
-    except TableNotFoundError:
-        added = None
-    if added is not None:
+    if there is not None:
+        added = pa.table(there.get_add_actions(flatten=True))
         paths += [str(folder / name) for name in _overlapping(added, chunks)]
     seen: set[str] = set()
     for path in paths:

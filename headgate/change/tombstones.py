@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import create_table_with_add_actions
 
 from headgate.change.fold import latest
 from headgate.change.table_key import ROW_ID, TableKey
+from headgate.land.commit_with_delta_rs import add_action
+from headgate.land.write_parquet import write_parquet
 
 _MOST_FILES = 32
 _FACTS = ("_order", "_source_timestamp")
@@ -80,8 +84,7 @@ class Tombstones:
                 together = together.filter(pc.greater_equal(together["_source_timestamp"], since))
             self._write(latest(together, TableKey((*self._key.columns, ROW_ID))))
         else:
-            write_deltalake(self._path, rows, mode="append")
-            self._table = DeltaTable(self._path)
+            self._append(rows)
 
     def _facts_of(self, changes: pa.Table) -> pa.Table:
         columns = {
@@ -92,10 +95,10 @@ class Tombstones:
         }
         return pa.table(columns)
 
-    def start_anew(self) -> None:
+    def start_anew(self, changes: pa.Table) -> None:
         """The key is another one: what was remembered of the old one says nothing."""
         if self._table is not None:
-            self._write(self._read().schema.empty_table())
+            self._write(self._facts_of(changes.slice(0, 0)))
 
     def _known(self, changes: pa.Table, by: Sequence[str]) -> pa.Table | None:
         if self._table is None:
@@ -125,6 +128,17 @@ class Tombstones:
     def _read(self) -> pa.Table:
         assert self._table is not None
         return self._table.to_pyarrow_table(columns=self._columns)
+
+    def _append(self, rows: pa.Table) -> None:
+        """By a file of our own: delta-rs takes a plan and a thread to write one."""
+        folder = Path(self._path)
+        name = f"part-{uuid4()}.parquet"
+        file = write_parquet(str(folder.parent), folder.name, name, rows)
+        add = add_action(file)
+        if self._table is None:
+            create_table_with_add_actions(self._path, Schema.from_arrow(rows.schema), [add])
+        else:
+            self._table.create_write_transaction([add], "append", self._table.schema())
 
     def _write(self, rows: pa.Table) -> None:
         """All of them anew."""

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 _GROUPS = {
     "Start": ("init", "demo", "up", "down"),
     "Land": ("simulate", "run"),
-    "Look": ("status", "tables", "schema", "plan", "quarantine"),
+    "Look": ("status", "tables", "schema", "plan", "quarantine", "rewind", "verify"),
     "Mend": ("check", "doctor", "jars"),
 }
 

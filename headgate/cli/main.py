@@ -19,12 +19,14 @@ from headgate.cli.commands import (
     jars,
     plan,
     quarantine,
+    rewind,
     run,
     schema,
     services,
     simulate,
     status,
     tables,
+    verify,
 )
 from headgate.cli.default_command import DefaultCommandGroup
 from headgate.cli.grouped_help import GroupedHelp, HelpfulGroup
@@ -76,6 +78,8 @@ for command in (
     status.status,
     tables.tables,
     plan.plan,
+    rewind.rewind,
+    verify.verify,
     check.check,
     doctor.doctor,
     jars.jars,

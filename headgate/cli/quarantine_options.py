@@ -41,12 +41,21 @@ OffsetOption = Annotated[
 ]
 
 
+FileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--file", metavar="PATH", help="Only those of this change file: its path, or the end of it."
+    ),
+]
+
+
 def wanted_records(
     reason: str | None,
     route: str | None,
     since: str | None,
     until: str | None,
     offset: str | None,
+    in_file: str | None = None,
 ) -> QuarantineFilter:
     from headgate.quarantine.quarantine_filter import OffsetRange, QuarantineFilter
 
@@ -58,6 +67,7 @@ def wanted_records(
         since=_moment("--since", since),
         until=_moment("--until", until),
         offsets=None if offset is None else OffsetRange.parse(offset),
+        file=in_file,
     )
 
 

@@ -12,14 +12,20 @@ from headgate.cli.text_columns import print_columns, print_facts
 
 if TYPE_CHECKING:
     from headgate.inspect import QuarantinedRecord
+    from headgate.pipeline import ChangePipeline, Pipeline
 
 _HEADERS = ("RECORD", "REASON", "ROUTE", "SCHEMA", "SIZE", "BATCH", "WHEN", "DETAIL")
 
 
 def print_record_list(
-    records: Sequence[QuarantinedRecord], total: int, *, with_state: bool = False
+    records: Sequence[QuarantinedRecord],
+    total: int,
+    folder: str = "",
+    *,
+    with_state: bool = False,
 ) -> None:
-    headers, rows = list(_HEADERS), [list(_row(each)) for each in records]
+    """Files are named from the folder on that they all are in."""
+    headers, rows = list(_HEADERS), [list(_row(each, folder)) for each in records]
     if with_state:
         headers.insert(1, "STATE")
         for row, record in zip(rows, records, strict=True):
@@ -28,12 +34,12 @@ def print_record_list(
     print(f"\n{number(len(records))} of {counted(total, 'record')}")
 
 
-def print_records(records: Sequence[QuarantinedRecord]) -> None:
+def print_records(records: Sequence[QuarantinedRecord], folder: str = "") -> None:
     from headgate.quarantine.reason import Reason
 
     texts = {each.value: each.text for each in Reason}
     for record in records:
-        print(f"{styled(_name(record), 'bold')} {_state(record)}")
+        print(f"{styled(name_of_record(record, folder), 'bold')} {_state(record)}")
         facts = [
             ("reason", f"{record.reason}: {texts.get(record.reason, '')}"),
             ("detail", printable(record.detail or "")),
@@ -51,8 +57,17 @@ def print_records(records: Sequence[QuarantinedRecord]) -> None:
             print(f"  {line}")
 
 
-def _name(record: QuarantinedRecord) -> str:
-    return str(record.position) if record.position else "-"
+def landing_folder(pipeline: Pipeline | ChangePipeline) -> str:
+    """Where all change files of a pipeline are; nothing where it has none."""
+    from headgate.pipeline import ChangePipeline
+
+    if not isinstance(pipeline, ChangePipeline):
+        return ""
+    return f"{pipeline.source.path.rstrip('/')}/"
+
+
+def name_of_record(record: QuarantinedRecord, folder: str = "") -> str:
+    return str(record.position).removeprefix(folder) if record.position else "-"
 
 
 def _state(record: QuarantinedRecord) -> str:
@@ -72,9 +87,9 @@ def _way_out(record: QuarantinedRecord) -> str:
     return remedy(record.reason) if record.state == "open" else ""
 
 
-def _row(record: QuarantinedRecord) -> tuple[str, ...]:
+def _row(record: QuarantinedRecord, folder: str) -> tuple[str, ...]:
     return (
-        _name(record),
+        name_of_record(record, folder),
         record.reason,
         record.route or "",
         record.schema_id or "",

@@ -20,7 +20,14 @@ _MOST_TABLES = 10
 
 def tell_progress(event: Event) -> None:
     """A line a portion, on standard error: the result is what goes on."""
-    from headgate.land.event import BatchLanded, SchemaChanged, TableWaits
+    from headgate.land.event import (
+        BatchLanded,
+        MergeFailed,
+        SchemaChanged,
+        TablesMerged,
+        TableWaits,
+        WithoutKey,
+    )
 
     match event:
         case BatchLanded():
@@ -32,6 +39,12 @@ def tell_progress(event: Event) -> None:
             line = f"{event.table}: {event.change}"
         case TableWaits():
             line = f"{event.table} waits with {counted(event.rows, 'record')}: {event.error}"
+        case TablesMerged():
+            line = f"{counted(event.tables, 'table')} merged in {lasted(event.seconds)}"
+        case MergeFailed():
+            line = f"{event.table} is behind its log: {event.error}"
+        case WithoutKey():
+            line = f"{event.table} {event.told}"
         case _:
             return
     print(printable(line), file=sys.stderr, flush=True)
@@ -50,6 +63,9 @@ def print_replayed(file: str, done: Replayed) -> None:
         (styled("waiting", "yellow"), f"{table} with {counted(rows, 'record')}")
         for table, rows in done.waiting.items()
     ]
+    if done.merged:
+        facts.append(("merged", counted(len(done.merged), "table")))
+    facts += [(styled("behind", "yellow"), f"{table} follows later") for table in done.behind]
     print_facts(facts)
     print_next_steps(_next_steps(file, done))
 
@@ -77,6 +93,8 @@ def _next_steps(file: str, done: Replayed) -> list[tuple[str, str]]:
     steps = []
     if done.waiting:
         steps.append((f"headgate quarantine replay {file}", "again, once the table can be written"))
+    if done.behind:
+        steps.append((f"headgate run {file} --once", "merge what replays left behind"))
     if done.landed:
         steps.append((f"headgate tables {file}", "what is where"))
     for reason in list(done.remaining)[:3]:

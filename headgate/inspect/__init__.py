@@ -14,7 +14,7 @@ from headgate.inspect.quarantined_records import (
     find_quarantined,
     read_quarantined,
 )
-from headgate.inspect.record_position import Position
+from headgate.inspect.record_position import FilePosition, Position
 from headgate.inspect.recorded_change import RecordedChange
 from headgate.inspect.status import Status, read_status
 from headgate.inspect.table_schema import TableSchema, read_table_schema
@@ -40,6 +40,7 @@ _HOME = {
 __all__ = [
     "Check",
     "CurrentRun",
+    "FilePosition",
     "NamedSchema",
     "Plan",
     "Position",

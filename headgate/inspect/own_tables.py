@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from headgate.pipeline import ChangePipeline, Pipeline
+from headgate.pipeline.change_pipeline import FILES_TABLE
 from headgate.route.change_tables import ChangeTables
 from headgate.route.table_names import TableNames
 
@@ -18,17 +19,30 @@ class TableKind(StrEnum):
     MERGED = "merged"
     HISTORY = "history"
     QUARANTINE = "quarantine"
+    FILES = "files"
 
     @property
     def is_landed_in(self) -> bool:
         """Whether it is one of the many tables that a source's own records or changes land in."""
         return self in (TableKind.SILVER, TableKind.LOG)
 
+    @property
+    def is_derived(self) -> bool:
+        """Whether it follows a table that changes land in."""
+        return self in (TableKind.MERGED, TableKind.HISTORY)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a pipeline has one of it, whatever its source has."""
+        return not self.is_landed_in and not self.is_derived
+
 
 def kind_of(pipeline: Pipeline | ChangePipeline, table: str) -> TableKind:
     if table == pipeline.quarantine:
         return TableKind.QUARANTINE
     if isinstance(pipeline, ChangePipeline):
+        if table == FILES_TABLE:
+            return TableKind.FILES
         return TableKind(ChangeTables.of(pipeline).kind_of(table) or TableKind.LOG)
     return TableKind.BRONZE if table == pipeline.bronze else TableKind.SILVER
 

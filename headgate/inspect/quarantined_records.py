@@ -11,13 +11,13 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from headgate.errors import LandingError
+from headgate.inspect.change_sources import names_of_route, shown_route
 from headgate.inspect.query_table import query_table
-from headgate.inspect.record_position import Position
-from headgate.pipeline import AnyPipeline, Pipeline
-from headgate.quarantine.quarantine_filter import OffsetRange, QuarantineFilter
+from headgate.inspect.record_position import FilePosition, Position
+from headgate.pipeline import AnyPipeline
+from headgate.quarantine.quarantine_filter import QuarantineFilter
 from headgate.quarantine.quarantine_state import QuarantineState
 from headgate.replay.quarantine_snapshot import QuarantineSnapshot, unreadable
-from headgate.route.table_names import TableNames
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class QuarantinedRecord:
     """A record that could not land, why, and what has become of it."""
 
     id: str | None
-    position: Position | None
+    position: Position | FilePosition | None
     """None where the source does not number its records."""
     state: QuarantineState
     settled_at: datetime | None
@@ -33,6 +33,7 @@ class QuarantinedRecord:
     reason: str
     detail: str | None
     route: str | None
+    """Of changes: the table of the source."""
     schema_id: str | None
     timestamp: datetime | None
     """When the source got it."""
@@ -75,44 +76,47 @@ def count_quarantined(pipeline: AnyPipeline) -> QuarantineCounts:
 
 
 def read_quarantined(
-    pipeline: Pipeline, wanted: QuarantineFilter | None = None, limit: int = 20
+    pipeline: AnyPipeline, wanted: QuarantineFilter | None = None, limit: int = 20
 ) -> tuple[list[QuarantinedRecord], int]:
     """The newest that are wanted, as many as asked for, and how many there are in all."""
     snapshot = _open(pipeline)
     if snapshot is None:
         return [], 0
-    where = _condition(snapshot, wanted or QuarantineFilter())
-    count = _query(snapshot, f"SELECT count(*) AS count FROM quarantine WHERE {where}")
-    rows = _query(
-        snapshot,
-        f"""
-        SELECT * FROM quarantine WHERE {where}
-        ORDER BY _batch DESC, _topic, _partition, _offset LIMIT {limit}
-        """,
-    )
-    return [_record(row) for row in rows], count[0]["count"]
+    return _read(pipeline, snapshot, _condition(snapshot, wanted or QuarantineFilter()), limit)
 
 
-def find_quarantined(pipeline: Pipeline, position: Position) -> list[QuarantinedRecord]:
+def find_quarantined(
+    pipeline: AnyPipeline, position: Position | FilePosition
+) -> list[QuarantinedRecord]:
     """All that is known of the record at a position; an error if it never was in quarantine."""
-    offsets = OffsetRange(position.topic, position.partition, position.offset, position.offset)
-    records, _ = read_quarantined(pipeline, QuarantineFilter(offsets=offsets, state=None))
-    if not records:
+    snapshot = _open(pipeline)
+    found = None if snapshot is None else _read(pipeline, snapshot, position.condition(), 20)
+    if found is None or not found[0]:
         raise LandingError(
             "record-unknown",
             f"record {position} is not in quarantine",
             hint="headgate quarantine list shows those that are",
             where=str(Path(pipeline.lake, pipeline.quarantine)),
         )
-    return records
+    return found[0]
+
+
+def _read(
+    pipeline: AnyPipeline, snapshot: QuarantineSnapshot, where: str, limit: int
+) -> tuple[list[QuarantinedRecord], int]:
+    count = _query(snapshot, f"SELECT count(*) AS count FROM quarantine WHERE {where}")
+    rows = _query(
+        snapshot,
+        f"""
+        SELECT * FROM quarantine WHERE {where}
+        ORDER BY _batch DESC, _topic, _partition, _file, _offset LIMIT {limit}
+        """,
+    )
+    return [_record(pipeline, row) for row in rows], count[0]["count"]
 
 
 def _open(pipeline: AnyPipeline) -> QuarantineSnapshot | None:
-    if isinstance(pipeline, Pipeline):
-        names = TableNames.of(pipeline)
-    else:
-        names = TableNames("{route}", pipeline.quarantine, pipeline.ledger)
-    return QuarantineSnapshot.open(pipeline.lake, names)
+    return QuarantineSnapshot.open(pipeline.lake, pipeline.quarantine, names_of_route(pipeline))
 
 
 def _condition(snapshot: QuarantineSnapshot, wanted: QuarantineFilter) -> str:
@@ -131,18 +135,15 @@ def _query(snapshot: QuarantineSnapshot | None, sql: str) -> list[dict[str, Any]
         raise unreadable(snapshot.path, error) from error
 
 
-def _record(row: dict[str, Any]) -> QuarantinedRecord:
-    numbered = row["_topic"] is not None and row["_offset"] is not None
+def _record(pipeline: AnyPipeline, row: dict[str, Any]) -> QuarantinedRecord:
     return QuarantinedRecord(
         id=row["id"],
-        position=Position(row["_topic"], row["_partition"] or 0, row["_offset"])
-        if numbered
-        else None,
+        position=_position(row),
         state=QuarantineState(row["state"] or QuarantineState.OPEN),
         settled_at=row["settled_at"],
         reason=row["reason"],
         detail=row["detail"],
-        route=row["route"],
+        route=shown_route(pipeline, row["route"]),
         schema_id=row["schema_id"],
         timestamp=row["_timestamp"],
         at=row["_at"],
@@ -151,3 +152,11 @@ def _record(row: dict[str, Any]) -> QuarantinedRecord:
         key=row["_key"],
         headers=tuple((each["key"], each["value"]) for each in row["_headers"] or ()),
     )
+
+
+def _position(row: dict[str, Any]) -> Position | FilePosition | None:
+    if row["_file"] is not None:
+        return FilePosition(row["_file"], row["_offset"])
+    if row["_topic"] is None or row["_offset"] is None:
+        return None
+    return Position(row["_topic"], row["_partition"] or 0, row["_offset"])

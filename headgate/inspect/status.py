@@ -9,13 +9,16 @@ from typing import Any
 
 from headgate.inspect.batch_under_way import batch_under_way
 from headgate.inspect.current_run import CurrentRun, find_current_run
+from headgate.inspect.derived_tables import tables_behind
 from headgate.inspect.ledger_rows import LedgerRows
 from headgate.inspect.own_tables import kind_of
 from headgate.inspect.pending_tables import PendingTable, pending_tables
 from headgate.inspect.quarantined_records import count_quarantined
+from headgate.inspect.query_table import quoted
 from headgate.inspect.recorded_change import recorded_changes
 from headgate.inspect.replay_ledger_rows import ReplayLedgerRows
 from headgate.pipeline import ChangePipeline, Pipeline
+from headgate.pipeline.change_pipeline import FILES_TABLE
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Status:
     open_batch: int | None
     """A batch that is staged and not complete yet."""
     rows: int
-    """Records in silver tables, or changes and the rows that came of them."""
+    """Records in silver tables, or changes in change logs."""
     quarantined: Mapping[str, int]
     """How many are open, for which reason."""
     replayed: int
@@ -53,6 +56,10 @@ class Status:
     pending: tuple[PendingTable, ...]
     schema_changes: int
     """Changes of tables that were there already; new tables are not counted."""
+    files: int | None = None
+    """Change files that were read; None where the source has none."""
+    behind: tuple[str, ...] = ()
+    """Merged and history tables that do not have all of their change logs yet."""
 
 
 def read_status(pipeline: Pipeline | ChangePipeline) -> Status:
@@ -87,7 +94,19 @@ def read_status(pipeline: Pipeline | ChangePipeline) -> Status:
             change.change != "CreateTable" and kind_of(pipeline, change.table).is_landed_in
             for change in recorded_changes(ledger)
         ),
+        files=_files_read(ledger) if isinstance(pipeline, ChangePipeline) else None,
+        behind=tables_behind(pipeline, ledger) if isinstance(pipeline, ChangePipeline) else (),
     )
+
+
+def _files_read(ledger: LedgerRows) -> int:
+    read = ledger.query(
+        f"""
+        SELECT sum("rows") AS count FROM ledger
+        WHERE kind = 'table' AND "table" = {quoted(FILES_TABLE)}
+        """
+    )
+    return read[0]["count"] or 0 if read else 0
 
 
 def _last_batch(ledger: LedgerRows, newest: Mapping[str, Any]) -> LastBatch:

@@ -10,14 +10,23 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from headgate.change.change_plan import source_text
+from headgate.change.history_table import VALIDITY
+from headgate.envelope.datastream.columns import LOG_COLUMN_NAMES
 from headgate.errors import LandingError
+from headgate.inspect.change_sources import plan_of_names
+from headgate.inspect.derived_tables import read_following
 from headgate.inspect.ledger_rows import LedgerRows
+from headgate.inspect.own_tables import TableKind, kind_of
 from headgate.inspect.recorded_change import RecordedChange, recorded_changes
-from headgate.pipeline import Pipeline
+from headgate.pipeline import AnyPipeline, ChangePipeline, Pipeline
 from headgate.pipeline.wording import nearest
+from headgate.route.source_name import pattern_name
 from headgate.route.table_names import TableNames
 from headgate.schema.origin import ORIGIN_COLUMNS
 from headgate.schema.type_names import type_name
+
+_BESIDE_ROWS = LOG_COLUMN_NAMES | set(VALIDITY.names)
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,7 @@ class Column:
     name: str
     type: str
     origin: bool
-    """It says where a record came from, and is not the message's own."""
+    """It says where a record or a change came from, and is not the message's or the row's own."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +44,22 @@ class TableSchema:
     """Columns now, and their history with the oldest change first."""
 
     table: str
+    kind: TableKind
     route: str | None
+    """Of changes: the table of the source."""
     version: int
     columns: tuple[Column, ...]
     history: tuple[RecordedChange, ...]
+    """Of a merged or history table: what happened to the columns of its change log."""
+    follows: str | None = None
+    """The change log that a merged or history table is made of."""
 
 
-def read_table_schema(pipeline: Pipeline, name: str) -> TableSchema:
-    """By the table's name, or by the route that lands in it."""
+def read_table_schema(pipeline: Pipeline | ChangePipeline, name: str) -> TableSchema:
+    """By the table's name, by the route that lands in it, or by the name of the source's table."""
     ledger = LedgerRows(pipeline)
+    if isinstance(pipeline, ChangePipeline):
+        return _of_changes(pipeline, ledger, name)
     routes = ledger.query(
         """
         SELECT "table", max(route) AS route, count(DISTINCT route) AS routes FROM ledger
@@ -53,18 +69,47 @@ def read_table_schema(pipeline: Pipeline, name: str) -> TableSchema:
     known = [row["table"] for row in routes]
     table = find_table(pipeline, name, known)
     if table is None:
-        raise _unknown(pipeline, name, known)
+        raise _unknown(pipeline, name, nearest_table(pipeline, name, known))
     opened = open_table(pipeline, table)
     mine = next(row for row in routes if row["table"] == table)
     return TableSchema(
         table=table,
+        kind=kind_of(pipeline, table),
         route=mine["route"] if mine["routes"] == 1 else None,
         version=opened.version(),
-        columns=tuple(
-            Column(field.name, type_name(field.type), field.name in ORIGIN_COLUMNS)
-            for field in pa.schema(opened.schema())
-        ),
+        columns=_columns(opened, ORIGIN_COLUMNS),
         history=tuple(recorded_changes(ledger, table)),
+    )
+
+
+def _of_changes(pipeline: ChangePipeline, ledger: LedgerRows, name: str) -> TableSchema:
+    landed = ledger.query("""SELECT DISTINCT "table" FROM everything WHERE kind = 'table'""")
+    following = read_following(ledger)
+    plan = plan_of_names(pipeline, ledger)
+    known = [*(row["table"] for row in landed), *following]
+    by_source = {source_text(one.source): log for log, one in plan.known.items()}
+    by_source |= {pattern_name(one.source): log for log, one in plan.known.items()}
+    table = name if name in known else by_source.get(name)
+    if table is None:
+        raise _unknown(pipeline, name, nearest(name, [*known, *by_source]))
+    opened = open_table(pipeline, table)
+    log = following[table].log if table in following else None
+    source = plan.known.get(log or table)
+    return TableSchema(
+        table=table,
+        kind=kind_of(pipeline, table),
+        route=None if source is None else source_text(source.source),
+        version=opened.version(),
+        columns=_columns(opened, _BESIDE_ROWS if source is not None else ()),
+        history=tuple(recorded_changes(ledger, log or table)),
+        follows=log,
+    )
+
+
+def _columns(table: DeltaTable, origin: Collection[str]) -> tuple[Column, ...]:
+    return tuple(
+        Column(field.name, type_name(field.type), field.name in origin)
+        for field in pa.schema(table.schema())
     )
 
 
@@ -81,7 +126,7 @@ def nearest_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str 
     return nearest(name, known) or nearest(TableNames.of(pipeline).silver_for(name), known)
 
 
-def open_table(pipeline: Pipeline, table: str) -> DeltaTable:
+def open_table(pipeline: AnyPipeline, table: str) -> DeltaTable:
     path = Path(pipeline.lake, table)
     try:
         return DeltaTable(str(path))
@@ -92,8 +137,7 @@ def open_table(pipeline: Pipeline, table: str) -> DeltaTable:
     raise LandingError("lake-unreadable", message, "restore the table's folder", where=str(path))
 
 
-def _unknown(pipeline: Pipeline, name: str, known: Collection[str]) -> LandingError:
-    meant = nearest_table(pipeline, name, known)
+def _unknown(pipeline: AnyPipeline, name: str, meant: str | None) -> LandingError:
     hint = f"did you mean `{meant}`?" if meant else "headgate tables lists them"
     message = f"nothing has landed in a table `{name}`"
     return LandingError("table-unknown", message, hint, where=pipeline.lake)

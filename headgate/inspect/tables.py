@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from headgate.inspect.change_sources import shown_route
+from headgate.inspect.derived_tables import Following, read_following, tables_behind
 from headgate.inspect.ledger_rows import LedgerRows
 from headgate.inspect.own_tables import TableKind, kind_of
 from headgate.inspect.recorded_change import RecordedChange, recorded_changes
@@ -27,7 +30,7 @@ SELECT
     -- Replays count their versions apart.
     coalesce(max(version) FILTER (WHERE pipeline NOT LIKE '%:replay'), max(version)) AS version,
     max(at) AS at
-FROM everything WHERE kind = 'table' GROUP BY "table"
+FROM everything WHERE kind IN ('table', 'merged') GROUP BY "table"
 """
 
 
@@ -38,7 +41,9 @@ class TableSummary:
     table: str
     kind: TableKind
     route: str | None
+    """Of changes: the table of the source."""
     rows: int
+    """Those that landed; of merged and history tables, those that there are now."""
     files: int
     """Files that were landed; compaction may have joined them since."""
     bytes: int
@@ -48,38 +53,82 @@ class TableSummary:
     last_batch: int
     last_at: datetime
     last_change: RecordedChange | None
+    log: str | None = None
+    """The change log that a merged or history table follows."""
+    behind: bool = False
+    """Whether its log has more than it has."""
+
+
+@dataclass(frozen=True)
+class _Now:
+    """What a table's own log says."""
+
+    columns: int | None = None
+    rows: int | None = None
+    files: int | None = None
+    bytes: int | None = None
 
 
 def read_tables(pipeline: Pipeline | ChangePipeline) -> list[TableSummary]:
-    """Those that the source's records came to, by name; then the pipeline's own."""
+    """Those that the source's records came to and what is made of them; then the pipeline's own."""
     ledger = LedgerRows(pipeline)
     last_changes = {change.table: change for change in recorded_changes(ledger)}
-    rows = ledger.query(_ONE_ROW_A_TABLE)
+    rows = {row["table"]: row for row in ledger.query(_ONE_ROW_A_TABLE)}
+    following: dict[str, Following] = {}
+    behind: tuple[str, ...] = ()
+    if isinstance(pipeline, ChangePipeline):
+        following, behind = read_following(ledger), tables_behind(pipeline, ledger)
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        columns = list(pool.map(lambda row: _columns(pipeline.lake, row["table"]), rows))
-    found = [
-        TableSummary(
-            table=row["table"],
-            kind=kind_of(pipeline, row["table"]),
-            route=row["route"] if row["table"] != pipeline.own_tables.get("bronze") else None,
-            rows=row["rows"] or 0,
-            files=row["files"] or 0,
-            bytes=row["bytes"] or 0,
-            columns=count,
-            version=row["table_version"],
-            last_batch=row["version"],
-            last_at=row["at"],
-            last_change=last_changes.get(row["table"]),
+        now = pool.map(lambda table: _look(pipeline.lake, table, table in following), rows)
+    found = []
+    for (table, row), seen in zip(rows.items(), now, strict=True):
+        kind = kind_of(pipeline, table)
+        log = following[table].log if table in following else None
+        origin = row if log is None else rows.get(log, row)
+        found.append(
+            TableSummary(
+                table=table,
+                kind=kind,
+                route=None if kind.is_own else shown_route(pipeline, origin["route"]),
+                rows=_first(seen.rows, row["rows"]),
+                files=_first(seen.files, row["files"]),
+                bytes=_first(seen.bytes, row["bytes"]),
+                columns=seen.columns,
+                version=row["table_version"],
+                last_batch=row["version"],
+                last_at=row["at"],
+                last_change=last_changes.get(table),
+                log=log,
+                behind=table in behind,
+            )
         )
-        for row, count in zip(rows, columns, strict=True)
-    ]
-    return sorted(
-        found, key=lambda each: (each.kind in (TableKind.BRONZE, TableKind.QUARANTINE), each.table)
+    return sorted(found, key=_place)
+
+
+def _place(table: TableSummary) -> tuple[bool, str, str]:
+    """What is made of a log comes right after it."""
+    kinds = list(TableKind)
+    return table.kind.is_own, table.log or table.table, f"{kinds.index(table.kind)}{table.table}"
+
+
+def _look(lake: str, table: str, counted: bool) -> _Now:
+    """Rows come and go in tables that follow others: what landed says little of how many."""
+    try:
+        opened = DeltaTable(str(Path(lake, table)))
+        columns = len(opened.schema().fields)
+        if not counted:
+            return _Now(columns)
+        added = pa.table(opened.get_add_actions(flatten=True))
+    except (DeltaError, OSError):
+        return _Now()
+    sizes = {name: added[name].to_pylist() for name in ("num_records", "size_bytes")}
+    return _Now(
+        columns,
+        rows=sum(map(int, sizes["num_records"])),
+        files=len(added),
+        bytes=sum(map(int, sizes["size_bytes"])),
     )
 
 
-def _columns(lake: str, table: str) -> int | None:
-    try:
-        return len(DeltaTable(str(Path(lake, table))).schema().fields)
-    except (DeltaError, OSError):
-        return None
+def _first(*amounts: int | None) -> int:
+    return next((amount for amount in amounts if amount is not None), 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -31,6 +31,8 @@ class BatchPlan(ABC):
     """The schemas that each table has met before."""
     only_tables: frozenset[str] | None = None
     """The tables that may be written, once it is known that not all can be."""
+    from_quarantine: bool = False
+    """Whether the records are rows of the quarantine: each of them stays there or lands."""
 
     @property
     @abstractmethod
@@ -45,6 +47,35 @@ class BatchPlan(ABC):
     @property
     @abstractmethod
     def quarantine(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def ledger(self) -> str: ...
+
+    @property
+    def bronze(self) -> str | None:
+        """The table of records as they came, where there is one."""
+        return None
+
+    @abstractmethod
+    def tables_in_lake(self) -> frozenset[str]:
+        """Those of routes that are there already."""
+
+    @abstractmethod
+    def names_of_route(self, route: str) -> Collection[str]:
+        """What a person may call a route, beside itself: the tables that are made of it."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """What was learnt elsewhere may have changed since: ask anew."""
+
+    def after(self, files: Sequence[StagedFile]) -> Self:
+        """The plan of a batch that comes after one with these files."""
+        return self
+
+    def beside(self, waiting: Iterable[StagedFile]) -> Self:
+        """The plan of a batch while these files wait for their tables."""
+        return self
 
     @abstractmethod
     def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -71,7 +71,7 @@ class DeltaRsCommitter:
         return size_of(opened) <= up_to
 
     def commit(self, commit: Commit) -> int:
-        actions = [_add(file) for file in commit.files]
+        actions = [add_action(file) for file in commit.files]
         properties = CommitProperties(
             app_transactions=[Transaction(commit.mark.app, commit.mark.version)],
             # Rows that others add while all are rewritten would be left as they were.
@@ -94,7 +94,7 @@ class DeltaRsCommitter:
             rewritten = rewrite_files(
                 str(self._lake), commit.table, pa.table(table.get_add_actions()), commit.schema
             )
-            actions = [*(_add(file) for file in rewritten), *actions]
+            actions = [*(add_action(file) for file in rewritten), *actions]
         elif schema is not commit.schema and _types(schema) != _types(commit.schema):
             write_deltalake(table, commit.schema.empty_table(), mode="append", schema_mode="merge")
         table.create_write_transaction(
@@ -153,7 +153,8 @@ def size_of(table: DeltaTable) -> int:
     return sum(map(int, table.get_add_actions().column("size_bytes").to_pylist()))
 
 
-def _add(file: StagedFile) -> AddAction:
+def add_action(file: StagedFile) -> AddAction:
+    """What the log says of a file."""
     return AddAction(
         path=file.path,
         size=file.size,

@@ -89,6 +89,8 @@ def fit_files(
         changes = [change for change in fitted.changes if change.decided_by is not None]
         asked += [Asked(change, file.schema_ids) for change in changes]
         schema = fitted.schema
+    gone = sorted({name for file in ordered for name in file.dropped} - history.dropped)
+    asked += [Asked(DropColumn(name), ()) for name in gone]
     schema = fit(first_columns, schema).schema
     if any(one.schema is not schema for one in fits):
         fits = [fit(columns, schema, may_widen=may_widen) for columns in schemas]

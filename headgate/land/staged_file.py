@@ -36,6 +36,8 @@ class StagedFile:
     """Rows whose payloads had fields that their own schema does not have."""
     withheld: tuple[Withheld, ...] = ()
     """What the contract kept out of this table, or of those whose records are in quarantine."""
+    dropped: tuple[str, ...] = ()
+    """Columns of the table that its newest rows are known to have no more."""
     lineages: tuple[str, ...] = ()
     """Of changes: the series of logs in which their positions count, the earliest first."""
 
@@ -60,6 +62,7 @@ class StagedFile:
         record["schema_bytes"] = base64.b64decode(record["schema_bytes"])
         record["schema_ids"] = tuple(record["schema_ids"])
         record["lineages"] = tuple(record.get("lineages", ()))
+        record["dropped"] = tuple(record.get("dropped", ()))
         record["withheld"] = tuple(
             Withheld(**{**one, "schema_ids": tuple(one["schema_ids"])})
             for one in record.get("withheld", ())

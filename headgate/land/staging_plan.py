@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -55,6 +55,25 @@ class StagingPlan(BatchPlan):
     @property
     def quarantine(self) -> str:
         return self.names.quarantine
+
+    @property
+    def ledger(self) -> str:
+        return self.names.ledger
+
+    @property
+    def bronze(self) -> str | None:
+        return self.names.bronze
+
+    def tables_in_lake(self) -> frozenset[str]:
+        return frozenset(self.names.silver_in(self.lake))
+
+    def names_of_route(self, route: str) -> Collection[str]:
+        return (self.names.silver_for(route),)
+
+    def forget(self) -> None:
+        from headgate.land.stage import forget_schemas
+
+        forget_schemas(self.registry)
 
     def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headgate.land.stage import stage

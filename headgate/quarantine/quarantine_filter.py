@@ -58,6 +58,8 @@ class QuarantineFilter:
     until: datetime | None = None
     """Put in quarantine before this moment."""
     offsets: OffsetRange | None = None
+    file: str | None = None
+    """The path of the change file that it came in, or the end of it."""
     state: QuarantineState | None = QuarantineState.OPEN
     """None for all of them, whatever has become of them."""
 
@@ -83,18 +85,27 @@ class QuarantineFilter:
             first, last = self.offsets.first, self.offsets.last
             conditions.append(f"_topic = {topic} AND _partition = {partition}")
             conditions.append(f"_offset BETWEEN {first} AND {last}")
+        if self.file is not None:
+            conditions.append(in_file(self.file))
         return " AND ".join(conditions) or "true"
 
     @property
     def is_narrow(self) -> bool:
         """Whether anything is asked for beyond a state."""
-        asked = (self.reason, self.route, self.since, self.until, self.offsets)
+        asked = (self.reason, self.route, self.since, self.until, self.offsets, self.file)
         return any(each is not None for each in asked)
 
     def as_record(self) -> dict[str, str]:
         """What is asked for, as the ledger keeps it."""
         asked = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: str(value) for name, value in asked.items() if value is not None}
+
+
+def in_file(path: str) -> str:
+    """Whether a record came in the file of that path, or of one that ends so; in SQL."""
+    whole, end = _literal(path), _literal(f"/{path.lstrip('/')}")
+    # An older table has no column for it, only nulls of no type.
+    return f"(CAST(_file AS VARCHAR) = {whole} OR ends_with(CAST(_file AS VARCHAR), {end}))"
 
 
 def _literal(value: str | datetime) -> str:

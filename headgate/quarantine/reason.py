@@ -17,7 +17,7 @@ class Reason(StrEnum):
         return member
 
     NULL_VALUE = "null_value", "The record has no value."
-    TOO_LARGE = "too_large", "The record is larger than `max_record_bytes`."
+    TOO_LARGE = "too_large", "It is larger than `max_record_bytes` or, a file, `max_file_bytes`."
     ENVELOPE_UNDECODABLE = "envelope_undecodable", "The envelope cannot be opened."
     MAGIC_BYTE_WRONG = "magic_byte_wrong", "The first byte is none of Confluent's framing."
     MESSAGE_INDEX_WRONG = "message_index_wrong", "The message index is absurd or not in the schema."
@@ -35,7 +35,6 @@ class Reason(StrEnum):
     CONTRACT_TYPES = "contract_types", "The contract keeps a new type out of the table."
     FILE_UNREADABLE = "file_unreadable", "The file is no Avro or JSON file of changes."
     CHANGE_UNREADABLE = "change_unreadable", "The change names no table or has no row."
-    NAME_TAKEN = "name_taken", "Another source table already has the table's name."
     KEY_MISSING = "key_missing", "The change has no value for its table's key."
     ORDER_UNKNOWN = "order_unknown", "The order of the change among others cannot be known."
     TOO_LATE = (

@@ -5,18 +5,18 @@ from __future__ import annotations
 from headgate.quarantine.reason import Reason
 
 _REMEDIES = {
-    Reason.TOO_LARGE: "raise `max_record_bytes`, then replay",
+    Reason.TOO_LARGE: "raise `max_record_bytes` or, of a file, `max_file_bytes`, then replay",
     Reason.SCHEMA_UNKNOWN: "register the schema under this id, then replay",
     Reason.SCHEMA_REFUSED: "mend the schema in the registry, then replay",
     Reason.TOO_MANY_TABLES: "raise `max_tables`, then replay",
     Reason.CONTRACT_TABLES: "let `contract` make the table, then replay",
     Reason.CONTRACT_COLUMNS: "let `contract` add the column, then replay",
     Reason.CONTRACT_TYPES: "let `contract` take the type, then replay",
-    Reason.FILE_UNREADABLE: "have the file written again; this one can be dropped",
-    Reason.NAME_TAKEN: "give one of the two tables another name, then replay",
-    Reason.KEY_MISSING: "say what the table's key is, then replay",
-    Reason.ORDER_UNKNOWN: "say in which order the source's logs came, then replay",
-    Reason.TOO_LATE: "load the table anew; this one can be dropped",
+    Reason.FILE_UNREADABLE: "put the mended file there under a new name; this one can be dropped",
+    Reason.CHANGE_UNREADABLE: "have the source tell it again; this one can be dropped",
+    Reason.KEY_MISSING: "name the table's key in `envelope.datastream.keys`, then replay",
+    Reason.ORDER_UNKNOWN: "name the logs in order in `envelope.datastream.lineages`, then replay",
+    Reason.TOO_LATE: "raise `merge.horizon`, then replay",
 }
 _ENVELOPE = {
     Reason.ENVELOPE_UNDECODABLE,

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from headgate.land.batch_plan import BatchPlan
 from headgate.land.staged_file import StagedFile
-from headgate.land.staging_plan import StagingPlan
 from headgate.quarantine.quarantine_filter import QuarantineFilter
 from headgate.quarantine.quarantine_state import QuarantineState
 from headgate.replay.quarantine_snapshot import QuarantineSnapshot
@@ -32,7 +32,7 @@ def drop_quarantined(
         return {}
     rows = _dropped(snapshot, wanted)
 
-    def stage(plan: StagingPlan) -> tuple[list[StagedFile], Settlement]:
+    def stage(plan: BatchPlan) -> tuple[list[StagedFile], Settlement]:
         settlement = Settlement(
             plan.version,
             QuarantineState.DROPPED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Self
 
@@ -12,7 +13,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from headgate.errors import LandingError
 from headgate.quarantine.quarantine_filter import QuarantineFilter
 from headgate.quarantine.quarantined import QUARANTINE
-from headgate.route.table_names import TableNames
+
+NamesOfRoute = Callable[[str], Collection[str]]
+"""What a person may call a route, beside itself."""
 
 _ONE_FILE_AT_A_TIME = {
     "datafusion.execution.batch_size": "512",
@@ -25,17 +28,17 @@ read one after the other should be in the same files, as a file is written anew 
 class QuarantineSnapshot:
     """Answers queries over `quarantine`, with columns that an older table may not have yet."""
 
-    def __init__(self, path: str, names: TableNames) -> None:
+    def __init__(self, path: str, names_of_route: NamesOfRoute) -> None:
         self.path = path
         self.table = DeltaTable(path)
-        self._names = names
+        self._names_of_route = names_of_route
 
     @classmethod
-    def open(cls, lake: str, names: TableNames) -> Self | None:
+    def open(cls, lake: str, quarantine: str, names_of_route: NamesOfRoute) -> Self | None:
         """None where nothing was ever put in quarantine."""
-        path = str(Path(lake, names.quarantine))
+        path = str(Path(lake, quarantine))
         try:
-            return cls(path, names)
+            return cls(path, names_of_route)
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
@@ -65,7 +68,7 @@ class QuarantineSnapshot:
         known = self.rows("SELECT DISTINCT route FROM quarantine WHERE route IS NOT NULL")
         routes = known.read_all().column("route").to_pylist()
         return wanted.condition(
-            [route for route in routes if self._names.silver_for(route) == wanted.route]
+            [route for route in routes if wanted.route in self._names_of_route(route)]
         )
 
     def counts(self, wanted: QuarantineFilter) -> dict[str, int]:

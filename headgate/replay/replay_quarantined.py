@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from headgate.land.stage import forget_schemas
-from headgate.land.staged_file import StagedFile
 from headgate.land.batch_plan import BatchPlan
+from headgate.land.staged_file import StagedFile
 from headgate.quarantine.quarantine_filter import QuarantineFilter
 from headgate.quarantine.quarantine_state import QuarantineState
 from headgate.quarantine.quarantined import QUARANTINE
@@ -27,13 +26,17 @@ class Replayed:
     taken: int
     """Records that were tried once more."""
     landed: Mapping[str, int]
-    """How many went to which silver table."""
+    """How many went to which silver table or change log."""
     remaining: Mapping[str, int]
     """How many of them stay in quarantine, for which reason."""
     waiting: Mapping[str, int]
     """Tables that could not be written, and their records: the next replay tries again."""
     completed: bool
     """Whether an earlier one that was cut short was completed first; its records count too."""
+    merged: tuple[str, ...] = ()
+    """Tables that followed the change logs which got something."""
+    behind: tuple[str, ...] = ()
+    """Tables that did not follow: the next run does it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def replay_quarantined(
     portion: Portion | None = None,
 ) -> Replayed:
     """Try again what is wanted and open now; the oldest first where there is a limit."""
-    forget_schemas(lander.plan.registry)
+    lander.plan.forget()
     wanted = replace(wanted, state=QuarantineState.OPEN)
     completed = lander.complete()
     snapshot = lander.snapshot()
@@ -97,7 +100,7 @@ def _open_rows(
         # By their names, as a sort of whole rows would hold them all in memory.
         condition = f"""id IN (
             SELECT id FROM quarantine WHERE {condition}
-            ORDER BY _at, _topic, _partition, _offset LIMIT {limit}
+            ORDER BY _at, _topic, _partition, _file, _offset LIMIT {limit}
         )"""
     names = ", ".join(QUARANTINE.names)
     for batch in snapshot.rows(f"SELECT {names} FROM quarantine WHERE {condition}"):

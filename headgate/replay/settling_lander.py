@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from headgate.errors import LandingError
+from headgate.land.batch_plan import BatchPlan
 from headgate.land.committer import Committer
 from headgate.land.event import BatchLanded, Event, Listener
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Kind
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
-from headgate.land.batch_plan import BatchPlan
 from headgate.quarantine.quarantine_filter import QuarantineFilter
 from headgate.quarantine.quarantine_state import QuarantineState
 from headgate.replay.quarantine_snapshot import QuarantineSnapshot
@@ -38,27 +38,26 @@ class SettlingLander:
     def __init__(
         self, plan: BatchPlan, committer: Committer, pipeline: str, listener: Listener
     ) -> None:
-        self.plan = plan
+        self.plan = plan = replace(plan, from_quarantine=True)
         self.listener = listener
         self.taken = 0
         self.landed: Counter[str] = Counter()
-        """Rows by silver table."""
+        """Rows by silver table or change log."""
         self.remaining: Counter[str] = Counter()
         self._note = StagedBatchNote(plan.lake, name_of_files(pipeline))
         self._settlements = SettlementNote(plan.lake, name_of_files(pipeline))
-        self._ledger = SettlingLedger(plan.lake, plan.names, pipeline, self._settlements)
-        known = set(plan.names.silver_in(plan.lake))
-        progress = self._ledger.progress()
+        self.ledger = SettlingLedger(plan, pipeline, self._settlements)
+        progress = self.ledger.progress()
         self._lander = BatchLander(
-            ledger=self._ledger,
+            ledger=self.ledger,
             note=self._note,
             committer=committer,
             plan=plan,
             listener=self._tell,
             landed=progress.landed if progress else None,
             pending=progress.pending if progress else (),
-            known_tables=known,
-            history=self._ledger.history(),
+            known_tables=set(plan.tables_in_lake()),
+            history=self.ledger.history(),
         )
         self._begun = progress is not None
 
@@ -66,7 +65,9 @@ class SettlingLander:
         """Land what waits and what was cut short; whether there was such a portion."""
         if not self._begun:
             return False
+        waiting = [one.file for one in self._lander.pending]
         self._lander.land_pending()
+        self.plan = self.plan.after(waiting)
         self._count()
         staged = self._note.under_way(self._lander.landed)
         if staged is None:
@@ -79,34 +80,40 @@ class SettlingLander:
                 where=str(Path(self.plan.lake, "_staged")),
             )
         self._lander.land_staged(staged)
+        self.plan = self.plan.after(staged.files)
         self._count()
         return True
 
     def snapshot(self) -> QuarantineSnapshot | None:
         """The quarantine with all its rows named; None where there is none."""
-        lake, names = self.plan.lake, self.plan.names
-        if QuarantineSnapshot.open(lake, names) is None:
+        if self._open_quarantine() is None:
             return None
-        name_rows(str(Path(lake, names.quarantine)))
-        return QuarantineSnapshot.open(lake, names)
+        name_rows(str(Path(self.plan.lake, self.plan.quarantine)))
+        return self._open_quarantine()
 
     def land(
         self, wanted: QuarantineFilter, snapshot: QuarantineSnapshot, stage: StageAndSettle
     ) -> None:
         """One portion of a snapshot."""
         if not self._begun:
-            self._ledger.start("replay", 0)
+            self.ledger.start("replay", 0)
             self._begun = True
 
+        staged: list[StagedFile] = []
+
         def run(plan: BatchPlan) -> list[StagedFile]:
-            files, settlement = stage(plan)
+            nonlocal staged
+            staged, settlement = stage(plan)
             self._settlements.write(settlement)
-            return files
+            return staged
 
         landed = self._lander.landed
         version = 0 if landed is None else landed + 1
+        waiting = (*self.ledger.waiting_of_stream(), *self._lander.pending)
+        self._lander.plan = self.plan.beside(one.file for one in waiting)
         taken_from = {"quarantine_version": snapshot.table.version()}
         self._lander.land(Extent(version, wanted.as_record(), taken_from), run)
+        self.plan = self.plan.after(staged)
         self._count()
 
     @property
@@ -117,18 +124,22 @@ class SettlingLander:
             rows[one.file.table] += one.file.rows
         return rows
 
+    def _open_quarantine(self) -> QuarantineSnapshot | None:
+        plan = self.plan
+        return QuarantineSnapshot.open(plan.lake, plan.quarantine, plan.names_of_route)
+
     def _count(self) -> None:
-        settlement = self._ledger.settlement
+        settlement = self.ledger.settlement
         if settlement is not None and settlement.state is QuarantineState.REPLAYED:
             self.taken += settlement.taken
             self.remaining.update(settlement.remaining)
-        own = (self.plan.names.quarantine, self.plan.names.bronze)
-        for entry in self._ledger.entries:
+        own = self.plan.own_tables
+        for entry in self.ledger.entries:
             if entry.kind is Kind.TABLE and entry.table is not None and entry.table not in own:
                 self.landed[entry.table] += entry.rows or 0
 
     def _tell(self, event: Event) -> None:
-        if isinstance(event, BatchLanded) and self._ledger.settlement is not None:
-            still = {**event.quarantined, **self._ledger.settlement.remaining}
+        if isinstance(event, BatchLanded) and self.ledger.settlement is not None:
+            still = {**event.quarantined, **self.ledger.settlement.remaining}
             event = replace(event, quarantined=still)
         self.listener(event)

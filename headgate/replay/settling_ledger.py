@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from headgate.land.ledger import Entry, Kind, Ledger, schema_rows
+from headgate.land.batch_plan import BatchPlan
+from headgate.land.ledger import Entry, Kind, Ledger, Pending, schema_rows
 from headgate.land.schema_history import SchemaHistory
 from headgate.replay.replay_names import name_in_ledger
 from headgate.replay.settle import settle
 from headgate.replay.settlement import Settlement, SettlementNote
-from headgate.route.table_names import TableNames
 
 
 class SettlingLedger(Ledger):
@@ -20,10 +20,10 @@ class SettlingLedger(Ledger):
     other.
     """
 
-    def __init__(self, lake: str, names: TableNames, pipeline: str, note: SettlementNote) -> None:
-        super().__init__(lake, names.ledger, name_in_ledger(pipeline))
-        self._stream = Ledger(lake, names.ledger, pipeline)
-        self._quarantine = Path(lake, names.quarantine)
+    def __init__(self, plan: BatchPlan, pipeline: str, note: SettlementNote) -> None:
+        super().__init__(plan.lake, plan.ledger, name_in_ledger(pipeline))
+        self._stream = Ledger(plan.lake, plan.ledger, pipeline)
+        self._quarantine = Path(plan.lake, plan.quarantine)
         self._note = note
         self.settlement: Settlement | None = None
         """Of the version that was completed last; None where only waiting files landed."""
@@ -33,6 +33,11 @@ class SettlingLedger(Ledger):
         """The version that each table had, whoever gave it to it."""
         stream, own = self._stream.table_versions(), super().table_versions()
         return {table: max(stream.get(table, -1), own.get(table, -1)) for table in {*stream, *own}}
+
+    def waiting_of_stream(self) -> tuple[Pending, ...]:
+        """Files of the stream that are not committed yet."""
+        progress = self._stream.progress()
+        return progress.pending if progress else ()
 
     def history(self) -> SchemaHistory:
         """The schemas that tables have met, in the stream or in a replay."""

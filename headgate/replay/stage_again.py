@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headgate.land.batch_plan import BatchPlan
 from headgate.land.stage import staged_files
 from headgate.land.staged_file import StagedFile
-from headgate.land.batch_plan import BatchPlan
 from headgate.quarantine.quarantine_state import QuarantineState
 from headgate.replay.find_again import find_again, records_of
 from headgate.replay.settlement import SETTLED
@@ -61,7 +61,7 @@ def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: Stage
         if file.table == plan.quarantine:
             rejected.append(pq.ParquetFile(path).read())
             path.unlink()
-        elif file.table == plan.names.bronze and in_bronze:
+        elif file.table == plan.bronze and in_bronze:
             path.unlink()
         else:
             staged.files.append(file)
@@ -71,7 +71,7 @@ def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: Stage
         facts = again.select([*_TOLD, "in_bronze"]).to_pylist()
         left_over = dict(zip(find_again(records_of(again), records), facts, strict=True))
     for row, was in enumerate(taken.select(SETTLED.names).to_pylist()):
-        now = _settled(was, left_over.get(row), in_bronze, plan.names.bronze is not None)
+        now = _settled(was, left_over.get(row), in_bronze, plan.bronze is not None)
         if now["state"] == QuarantineState.OPEN:
             staged.remaining[now["reason"]] += 1
         if now != was:

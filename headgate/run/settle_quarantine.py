@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 
+from headgate.change.change_plan import ChangePlan
 from headgate.errors import CheckpointError, LandingError
+from headgate.land.batch_plan import BatchPlan
 from headgate.land.choose_committer import EitherCommitter
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.commit_with_spark import SparkCommitter
@@ -17,9 +20,11 @@ from headgate.land.committer import Commit, Committer, TableState
 from headgate.land.event import Listener
 from headgate.land.run_lock import run_lock
 from headgate.land.staging_plan import StagingPlan
-from headgate.pipeline import Pipeline
+from headgate.pipeline import AnyPipeline, ChangePipeline, Pipeline
 from headgate.quarantine.quarantine_filter import QuarantineFilter
 from headgate.replay.drop_quarantined import Confirm, drop_quarantined
+from headgate.replay.known_with_replays import known_with_replays
+from headgate.replay.merge_replayed import merge_replayed
 from headgate.replay.replay_names import name_of_files
 from headgate.replay.replay_quarantined import Replayed, replay_quarantined
 from headgate.replay.settling_lander import SettlingLander
@@ -28,18 +33,24 @@ from headgate.source.kafka import text
 
 
 def replay_quarantine(
-    pipeline: Pipeline,
+    pipeline: Pipeline | ChangePipeline,
     wanted: QuarantineFilter | None = None,
     listener: Listener = lambda _: None,
     limit: int | None = None,
 ) -> Replayed:
     """Land open records of the quarantine, each exactly once; the stream may run meanwhile."""
     with _lander(pipeline, listener) as lander:
-        return replay_quarantined(lander, wanted or QuarantineFilter(), limit)
+        done = replay_quarantined(lander, wanted or QuarantineFilter(), limit)
+        if isinstance(pipeline, ChangePipeline) and isinstance(lander.plan, ChangePlan):
+            followed = merge_replayed(pipeline, lander.plan, lander.ledger, listener)
+            done = replace(done, merged=followed.merged, behind=followed.behind)
+        return done
 
 
 def drop_quarantine(
-    pipeline: Pipeline, wanted: QuarantineFilter, confirm: Confirm = lambda _: True
+    pipeline: Pipeline | ChangePipeline,
+    wanted: QuarantineFilter,
+    confirm: Confirm = lambda _: True,
 ) -> dict[str, int]:
     """Give up open records of the quarantine; returns how many for which reason."""
     with _lander(pipeline, lambda _: None) as lander:
@@ -47,15 +58,20 @@ def drop_quarantine(
 
 
 @contextmanager
-def _lander(pipeline: Pipeline, listener: Listener) -> Iterator[SettlingLander]:
+def _lander(pipeline: Pipeline | ChangePipeline, listener: Listener) -> Iterator[SettlingLander]:
     with _locked(pipeline):
         _require_writable(pipeline)
-        plan = StagingPlan.of(pipeline)
-        yield SettlingLander(plan, _committer(pipeline), pipeline.name, listener)
+        yield SettlingLander(_plan(pipeline), _committer(pipeline), pipeline.name, listener)
+
+
+def _plan(pipeline: Pipeline | ChangePipeline) -> BatchPlan:
+    if isinstance(pipeline, ChangePipeline):
+        return replace(ChangePlan.of(pipeline), known=known_with_replays(pipeline))
+    return StagingPlan.of(pipeline)
 
 
 @contextmanager
-def _locked(pipeline: Pipeline) -> Iterator[None]:
+def _locked(pipeline: AnyPipeline) -> Iterator[None]:
     path = Path(pipeline.lake, "_staged", name_of_files(pipeline.name))
     with ExitStack() as stack:
         try:
@@ -71,7 +87,7 @@ def _locked(pipeline: Pipeline) -> Iterator[None]:
         yield
 
 
-def _require_writable(pipeline: Pipeline) -> None:
+def _require_writable(pipeline: AnyPipeline) -> None:
     """Before anything lands: rows that could not be marked would seem to be open still."""
     if not DeltaRsCommitter(pipeline.lake).can_write(pipeline.quarantine):
         raise LandingError(
@@ -82,7 +98,7 @@ def _require_writable(pipeline: Pipeline) -> None:
         )
 
 
-def _committer(pipeline: Pipeline) -> Committer:
+def _committer(pipeline: AnyPipeline) -> Committer:
     if pipeline.commit == "delta-rs":
         return DeltaRsCommitter(pipeline.lake)
     spark = _SparkWhenNeeded(pipeline)
@@ -94,7 +110,7 @@ def _committer(pipeline: Pipeline) -> Committer:
 class _SparkWhenNeeded:
     """Starts Spark for the first table that needs it: most replays have none."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: AnyPipeline) -> None:
         self._pipeline = pipeline
 
     @cached_property

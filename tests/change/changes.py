@@ -56,6 +56,8 @@ class Database:
     micros: int = 1_700_000_000_000_000
     versions: int = 0
     changes: list[Change] = field(default_factory=list)
+    states: list[Rows] = field(default_factory=list)
+    """The rows after each change, with those that no change has told of."""
 
     def insert(self, key: int) -> None:
         self.rows[key] = self.new_columns()
@@ -85,6 +87,7 @@ class Database:
         self._tick()
         for key, columns in self.rows.items():
             self.changes.append(Change(key, columns, "INSERT", self._uuid(), self.micros))
+            self.states.append(dict(self.rows))
 
     def rotate(self) -> None:
         """The next log file, in which positions begin anew."""
@@ -108,6 +111,7 @@ class Database:
             self.changes.append(
                 Change(key, columns, change_type, uuid, self.micros, file, self.position)
             )
+            self.states.append(dict(self.rows))
 
     def _tick(self) -> None:
         self.micros += self.random.choice((0, 0, 1_000, 400_000))
@@ -124,6 +128,8 @@ class Case:
     batches: list[list[Change]]
     rows: Rows
     lineages: list[str]
+    states: list[Rows]
+    """The rows before the first change, then those after each."""
 
 
 def case(seed: int, fail_over: bool = False) -> Case:
@@ -131,6 +137,7 @@ def case(seed: int, fail_over: bool = False) -> Case:
     random = Random(seed)
     database = Database(random, {}, file=random.choice((1, 998, 999_998)))
     database.rows.update((key, database.new_columns()) for key in KEYS if random.random() < 0.5)
+    database.states.append(dict(database.rows))
     statements = random.randint(4, 16)
     dumps = {random.randrange(statements) for _ in range(random.randint(1, 2))}
     failing = random.randrange(statements) if fail_over else None
@@ -143,7 +150,8 @@ def case(seed: int, fail_over: bool = False) -> Case:
             database.rotate()
         _run_any_statement(database)
     lineages = [f"log:{FIRST_SERIES}", *([f"log:{SECOND_SERIES}"] if fail_over else [])]
-    return Case(database.changes, arrivals(database.changes, random), database.rows, lineages)
+    batches = arrivals(database.changes, random)
+    return Case(database.changes, batches, database.rows, lineages, database.states)
 
 
 def _run_any_statement(database: Database) -> None:

@@ -21,7 +21,8 @@ from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.committer import Committer
 from headgate.land.event import Event
 from headgate.land.land_batch import BatchLander, Extent
-from headgate.land.ledger import Entry, Ledger
+from headgate.land.ledger import Entry, Kind, Ledger
+from headgate.land.schema_history import SchemaHistory
 from headgate.land.stage import staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
@@ -69,6 +70,7 @@ class ChangeLake:
             landed=landed,
             pending=progress.pending if progress else (),
             known_tables=set(known),
+            history=SchemaHistory.of(self.ledger.rows([Kind.SCHEMA])),
             derive=self._derive,
         )
         paths = pa.RecordBatch.from_pydict({"file": [str(file) for file in files]})

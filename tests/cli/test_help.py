@@ -26,6 +26,8 @@ COMMANDS = [
     "quarantine show",
     "quarantine replay",
     "quarantine drop",
+    "rewind",
+    "verify",
     "check",
     "doctor",
     "jars",

@@ -26,7 +26,6 @@ def test_codes_stay_what_they_are() -> None:
         "key_missing",
         "magic_byte_wrong",
         "message_index_wrong",
-        "name_taken",
         "null_value",
         "order_unknown",
         "payload_missing",

@@ -9,6 +9,7 @@ the changes, wherever it is done: in Arrow, in Spark, in DataFusion, in Python.
     MySQL, by GTID      1.<epoch>.<GTID number>.<log file>.<log position>.<kind>.<uuid>
     Oracle              1.<epoch>.<scn>.<rs_id>.<ssn>.<kind>.<uuid>
     PostgreSQL          1.<epoch>.<lsn>.<kind>.<uuid>
+    SQL Server          1.<epoch>.<lsn>.<kind>.<uuid>
 
 0 or 1        A backfill reads rows as they are, not as they were changed: any change is above it.
 epoch         4 digits: the place of the change's lineage in the list of lineages. Positions of two
@@ -19,7 +20,7 @@ numbers       20 digits, which is what an unsigned number of 64 bits needs. Log 
               number: `mysql-bin.1000000` comes after `mysql-bin.999999`.
 rs_id         Three hexadecimal numbers of 8 digits. Where it or the ssn is missing, dashes stand
               in its place: they are below all digits.
-lsn           Two hexadecimal numbers of 8 digits.
+lsn           Two hexadecimal numbers of 8 digits; of SQL Server, a third of 4 digits.
 kind          1 digit, see tie_break.py.
 uuid          Last, since its length may vary; at most 64 letters, digits, `-` and `_`.
 

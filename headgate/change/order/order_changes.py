@@ -38,7 +38,9 @@ def order(metadata: pa.RecordBatch | pa.Table, lineages: Sequence[str]) -> Order
         return joined(*(part.texts for part in parts_of_order(reading, changes, known)))
 
     def reasons(reading: Reading, changes: pa.RecordBatch) -> pa.Array:
-        parts = parts_of_order(reading, changes, known)
+        phase, *parts = parts_of_order(reading, changes, known)
+        # Of a change without a whole position no lineage is known: that is not what is wrong.
+        parts = [*parts[1:], *parts[:1], phase]
         return pc.coalesce(
             *(pc.if_else(part.texts.is_null(), part.unknown, None) for part in parts)
         )

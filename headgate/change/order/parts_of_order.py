@@ -15,12 +15,14 @@ from headgate.change.order.oracle import oracle_positions
 from headgate.change.order.position import Positions
 from headgate.change.order.postgresql import postgresql_positions
 from headgate.change.order.reading import Reading
+from headgate.change.order.sqlserver import sqlserver_positions
 from headgate.change.order.tie_break import kind_part, uuid_part
 
 _POSITIONS: dict[Reading, Callable[[pa.RecordBatch], Positions]] = {
     Reading.MYSQL: mysql_positions,
     Reading.ORACLE: oracle_positions,
     Reading.POSTGRESQL: postgresql_positions,
+    Reading.SQLSERVER: sqlserver_positions,
 }
 
 
@@ -29,7 +31,7 @@ def parts_of_order(
 ) -> tuple[Part, ...]:
     """Of changes that were read alike."""
     if reading is Reading.UNKNOWN:
-        return (Part(pa.nulls(len(changes), pa.string()), "the read method is unknown"),)
+        return (_no_source(changes),)
     if reading is Reading.BACKFILL:
         return _phase(BACKFILL, changes), _time_part(changes), uuid_part(changes)
     positions = positions_in_lineage(reading, changes)
@@ -40,6 +42,14 @@ def positions_in_lineage(reading: Reading, changes: pa.RecordBatch) -> Positions
     """Positions with everything that decides between changes of one lineage."""
     positions = _POSITIONS[reading](changes)
     return Positions(positions.lineages, (*positions.parts, kind_part(changes), uuid_part(changes)))
+
+
+def _no_source(changes: pa.RecordBatch) -> Part:
+    methods = pc.utf8_slice_codeunits(changes.column("_read_method").fill_null("none"), 0, 80)
+    why = pc.binary_join_element_wise(
+        "neither the read method (", methods, ") nor a position tells of a source known here", ""
+    )
+    return Part(pa.nulls(len(changes), pa.string()), why)
 
 
 def _phase(phase: str, changes: pa.RecordBatch) -> Part:

@@ -9,9 +9,15 @@ from headgate.change.order.epoch import epochs
 from headgate.change.order.mysql import typed_mysql_position
 from headgate.change.order.oracle import typed_oracle_position
 from headgate.change.order.postgresql import typed_postgresql_position
+from headgate.change.order.sqlserver import typed_sqlserver_position
 from headgate.errors import UsageError
 
-_READINGS = (typed_mysql_position, typed_oracle_position, typed_postgresql_position)
+_READINGS = (
+    typed_mysql_position,
+    typed_oracle_position,
+    typed_postgresql_position,
+    typed_sqlserver_position,
+)
 
 
 def position_order(text: str, lineages: Sequence[str]) -> str:
@@ -21,7 +27,8 @@ def position_order(text: str, lineages: Sequence[str]) -> str:
         raise UsageError(
             "bad-argument",
             f"{_shown(text)} is no position in a log",
-            hint="Positions look like mysql-bin.000014:4711, 0-1-270, scn:123456 or 16/CB002DB0.",
+            hint="Positions look like mysql-bin.000014:4711, 0-1-270, scn:123456, 16/CB002DB0"
+            " or 00000025:00000728:0003.",
         )
     epoch = epochs(lineages).get(typed.lineage)
     if epoch is None:

@@ -1,5 +1,8 @@
-"""How changes were read, told from their read method: from which kind of source, and whether as
-rows of a backfill."""
+"""How changes were read: from which kind of source, and whether as rows of a backfill.
+
+That is told by their read method. Some streams write no more than `cdc` there; then the kind of
+position that a change has tells its source.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +21,52 @@ class Reading(IntEnum):
     MYSQL = 2
     ORACLE = 3
     POSTGRESQL = 4
+    SQLSERVER = 5
 
 
 SOURCES = {
     Reading.MYSQL: r"\A(mysql|mariadb)[-_]",
     Reading.ORACLE: r"\Aoracle[-_]",
     Reading.POSTGRESQL: r"\Apostgres",
+    Reading.SQLSERVER: r"\Asqlserver[-_]",
 }
 _BACKFILL = "backfill|dump"
+_OF_ANY_SOURCE = r"\A(cdc|backfill)\z"
 
 
 def rows_by_reading(changes: pa.RecordBatch) -> dict[Reading, np.ndarray]:
     """The rows that were read in each way; all rows stand under one."""
     methods = changes.column("_read_method").dictionary_encode()
     sources = [_matches(methods.dictionary, pattern) for pattern in SOURCES.values()]
-    backfill = _matches(methods.dictionary, _BACKFILL) & np.logical_or.reduce(sources)
+    of_any = _matches(methods.dictionary, _OF_ANY_SOURCE)
+    backfill = _matches(methods.dictionary, _BACKFILL) & np.logical_or.reduce([*sources, of_any])
     readings = np.select([backfill, *sources], [Reading.BACKFILL, *SOURCES], Reading.UNKNOWN)
-    readings = np.append(readings, Reading.UNKNOWN)
-    of_rows = readings[methods.indices.fill_null(-1).to_numpy()]
+    by_method = methods.indices.fill_null(-1).to_numpy()
+    of_rows = np.append(readings, Reading.UNKNOWN)[by_method]
+    if of_any.any():
+        asked = np.append(of_any & ~backfill, False)[by_method]
+        of_rows[asked] = _by_position(changes)[asked]
     return {Reading(found): np.flatnonzero(of_rows == found) for found in np.unique(of_rows)}
 
 
-def _matches(methods: pa.Array, pattern: str) -> np.ndarray:
-    matching = pc.match_substring_regex(methods, pattern, ignore_case=True)
-    return np.asarray(matching.to_numpy(zero_copy_only=False), dtype=bool)
+def _by_position(changes: pa.RecordBatch) -> np.ndarray:
+    """Oracle comes first: its changes name a log file too."""
+    told = {
+        Reading.ORACLE: _is_told(changes.column("_scn").cast(pa.string())),
+        Reading.MYSQL: _is_told(changes.column("_log_file")) | _is_told(changes.column("_gtid")),
+        Reading.POSTGRESQL: _matches(changes.column("_lsn"), "/"),
+        Reading.SQLSERVER: _is_told(changes.column("_lsn")),
+    }
+    return np.select(list(told.values()), list(told), Reading.UNKNOWN)
+
+
+def _is_told(texts: pa.Array) -> np.ndarray:
+    return _as_truths(pc.greater(pc.binary_length(texts), 0))
+
+
+def _matches(texts: pa.Array, pattern: str) -> np.ndarray:
+    return _as_truths(pc.match_substring_regex(texts, pattern, ignore_case=True))
+
+
+def _as_truths(found: pa.Array) -> np.ndarray:
+    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)

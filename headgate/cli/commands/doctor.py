@@ -30,7 +30,7 @@ def doctor(
 
     \b
       headgate doctor                 this machine
-      headgate doctor games.yaml      broker, registry, lake, checkpoint and secrets too
+      headgate doctor games.yaml      source, registry, lake, checkpoint and secrets too
 
     Every check is made; the fixes stand at the end. Exits with 1 if a check failed.
 

@@ -11,6 +11,7 @@ from headgate.cli.json_output import print_json
 from headgate.cli.next_steps import print_next_steps
 from headgate.cli.show_error import ShownError, show_errors
 from headgate.cli.show_plan import print_plan, withheld
+from headgate.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.inspect import Plan
@@ -41,10 +42,17 @@ def plan(
     Next: headgate schema diff TABLE SUBJECT
     """
     from headgate.inspect import read_plan
-    from headgate.pipeline import load_stream_pipeline
+    from headgate.pipeline import ChangePipeline, load_pipeline
 
     file = find_pipeline(pipeline)
-    found = read_plan(load_stream_pipeline(file))
+    declared = load_pipeline(file)
+    if isinstance(declared, ChangePipeline):
+        raise UsageError(
+            "bad-argument",
+            f"{file} declares change files: there is no registry whose schemas could be planned",
+            hint="headgate schema TABLE shows what tables went through",
+        )
+    found = read_plan(declared)
     troubles = _troubles(found) if strict else []
     if as_json:
         print_json(found.as_record(), errors=troubles)

@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.cli.amounts import counted
-from headgate.cli.find_pipeline import (
-    PipelineArgument,
-    find_pipeline,
-    load_named,
-    split_arguments,
-)
+from headgate.cli.find_pipeline import PipelineArgument, find_pipeline, split_arguments
 from headgate.cli.json_output import print_json
 from headgate.cli.next_steps import print_next_steps
 from headgate.cli.quarantine_options import (
+    FileOption,
     OffsetOption,
     ReasonOption,
     RouteOption,
@@ -25,7 +21,12 @@ from headgate.cli.quarantine_options import (
     UntilOption,
     wanted_records,
 )
-from headgate.cli.show_quarantined import print_record_list, print_records
+from headgate.cli.show_quarantined import (
+    landing_folder,
+    name_of_record,
+    print_record_list,
+    print_records,
+)
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def list_records(
     since: SinceOption = None,
     until: UntilOption = None,
     offset: OffsetOption = None,
+    in_file: FileOption = None,
     state: Annotated[
         str | None,
         typer.Option(
@@ -70,12 +72,13 @@ def list_records(
     from dataclasses import replace
 
     from headgate.inspect import read_quarantined
-    from headgate.pipeline import load_stream_pipeline
+    from headgate.pipeline import load_pipeline
 
     chosen = _state("all" if every else state)
-    wanted = replace(wanted_records(reason, route, since, until, offset), state=chosen)
+    wanted = replace(wanted_records(reason, route, since, until, offset, in_file), state=chosen)
     file = find_pipeline(pipeline)
-    records, total = read_quarantined(load_stream_pipeline(file), wanted, limit)
+    declared = load_pipeline(file)
+    records, total = read_quarantined(declared, wanted, limit)
     if as_json:
         print_json({"total": total, "records": records})
         return
@@ -83,10 +86,11 @@ def list_records(
         which = "" if chosen is None else f"{chosen} " if chosen != "open" else ""
         print(f"No {which}record is in quarantine" + (" for that" if wanted.is_narrow else ""))
         return
-    print_record_list(records, total, with_state=chosen is None)
+    folder = landing_folder(declared)
+    print_record_list(records, total, folder, with_state=chosen is None)
     steps = []
     if records[0].position:
-        show_one = f"headgate quarantine show {file} {records[0].position}"
+        show_one = f"headgate quarantine show {file} {name_of_record(records[0], folder)}"
         steps.append((show_one, "all about one"))
     if any(each.state == "open" for each in records):
         steps.append((f"headgate quarantine replay {file}", "land them, once the cause is gone"))
@@ -106,7 +110,9 @@ def show(
     ] = None,
     second: Annotated[
         str | None,
-        typer.Argument(metavar="RECORD", help="topic:partition:offset", show_default=False),
+        typer.Argument(
+            metavar="RECORD", help="topic:partition:offset, or file:number.", show_default=False
+        ),
     ] = None,
     as_json: _Json = False,
 ) -> None:
@@ -114,22 +120,25 @@ def show(
 
     \b
       headgate quarantine show games.yaml games:0:12
+      headgate quarantine show shop.yaml 2026/11/01/12/00/orders.avro:12
 
     Next: headgate quarantine replay PIPELINE --offset RECORD
     """
-    from headgate.inspect import Position, find_quarantined
+    from headgate.inspect import FilePosition, Position, find_quarantined
+    from headgate.pipeline import ChangePipeline, load_pipeline
 
     pipeline, record = split_arguments(first, second)
     if record is None:
         raise UsageError(
             "bad-argument", "name a record", hint="headgate quarantine list shows them"
         )
-    position = Position.parse(record)
-    found = find_quarantined(load_named(pipeline), position)
+    declared = load_pipeline(find_pipeline(pipeline))
+    parse = FilePosition.parse if isinstance(declared, ChangePipeline) else Position.parse
+    found = find_quarantined(declared, parse(record))
     if as_json:
         print_json(found)
         return
-    print_records(found)
+    print_records(found, landing_folder(declared))
 
 
 @app.command()
@@ -140,6 +149,7 @@ def replay(
     since: SinceOption = None,
     until: UntilOption = None,
     offset: OffsetOption = None,
+    in_file: FileOption = None,
     limit: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="At most so many, the oldest first.")
     ] = None,
@@ -152,7 +162,8 @@ def replay(
       headgate quarantine replay games.yaml --table silver_chess --limit 10
 
     Each lands exactly once, also if this is cut short and run again. Those that still cannot
-    land stay, with the reason of today. The stream may run meanwhile.
+    land stay, with the reason of today. The stream may run meanwhile. Tables that follow change
+    logs are brought up to them.
 
     Next: headgate quarantine list PIPELINE
     """
@@ -160,11 +171,11 @@ def replay(
 
     from headgate.cli.quiet_spark import quiet_spark
     from headgate.cli.show_replayed import print_replayed, tell_progress
-    from headgate.pipeline import load_stream_pipeline
+    from headgate.pipeline import load_pipeline
 
-    wanted = wanted_records(reason, route, since, until, offset)
+    wanted = wanted_records(reason, route, since, until, offset, in_file)
     file = find_pipeline(pipeline)
-    declared = load_stream_pipeline(file)
+    declared = load_pipeline(file)
     from headgate.run.settle_quarantine import replay_quarantine
 
     listener = (lambda _: None) if as_json else tell_progress
@@ -188,6 +199,7 @@ def drop(
     since: SinceOption = None,
     until: UntilOption = None,
     offset: OffsetOption = None,
+    in_file: FileOption = None,
     every: Annotated[bool, typer.Option("--all", help="Every open record.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: _Json = False,
@@ -204,19 +216,19 @@ def drop(
     Next: headgate quarantine list PIPELINE --state dropped
     """
     from headgate.cli.show_replayed import print_dropped
-    from headgate.pipeline import load_stream_pipeline
+    from headgate.pipeline import load_pipeline
 
-    wanted = wanted_records(reason, route, since, until, offset)
+    wanted = wanted_records(reason, route, since, until, offset, in_file)
     if wanted.is_narrow == every:
         raise UsageError(
             "bad-argument",
             "say which records" if not every else "--all goes with no other choice",
-            hint="--reason, --route, --since, --until or --offset; or --all for every open one",
+            hint="--reason, --route, --since, --until, --offset or --file; or --all for all",
         )
     if not yes and (as_json or not sys.stdin.isatty()):
         raise UsageError("bad-argument", "nobody is here to ask", hint="--yes drops without asking")
     file = find_pipeline(pipeline)
-    declared = load_stream_pipeline(file)
+    declared = load_pipeline(file)
     from headgate.run.settle_quarantine import drop_quarantine
 
     refused = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.cli.amounts import ago, counted
-from headgate.cli.find_pipeline import load_named, split_arguments
+from headgate.cli.find_pipeline import find_pipeline, load_named, split_arguments
 from headgate.cli.json_output import print_json
 from headgate.cli.show_changes import print_changes
 from headgate.cli.styled import printable, styled
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headgate.inspect import RecordedChange, SchemaDiff, TableSchema
 
 app = typer.Typer(rich_markup_mode=None, subcommand_metavar="[PIPELINE] TABLE | diff A B")
+_HEADERS = ("BATCH", "WHEN", "CHANGE", "OUTCOME", "SCHEMA IDS")
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -46,7 +47,9 @@ def show(
     ] = None,
     second: Annotated[
         str | None,
-        typer.Argument(metavar="TABLE", help="A table or a route.", show_default=False),
+        typer.Argument(
+            metavar="TABLE", help="A table, a route, or a table of the source.", show_default=False
+        ),
     ] = None,
     as_json: _Json = False,
 ) -> None:
@@ -55,6 +58,7 @@ def show(
     \b
       headgate schema games.yaml silver_chess
       headgate schema games.yaml chess
+      headgate schema shop.yaml shop.orders         the change log of a table of the source
 
     The history comes from the ledger: what changed, in which batch, because of which schemas.
     The word `show` may be left out.
@@ -65,8 +69,9 @@ def show(
     if table is None:
         raise UsageError("bad-argument", "name a table", hint="headgate tables lists them")
     from headgate.inspect import read_table_schema
+    from headgate.pipeline import load_pipeline
 
-    found = read_table_schema(load_named(pipeline), table)
+    found = read_table_schema(load_pipeline(find_pipeline(pipeline)), table)
     if as_json:
         print_json(found)
         return
@@ -125,8 +130,7 @@ def _print_diff(found: SchemaDiff) -> None:
 
 
 def _print_schema(found: TableSchema) -> None:
-    of_route = f" of route {printable(found.route)}" if found.route else ""
-    title = f"{styled(found.table, 'bold')}{of_route}, version {found.version}"
+    title = f"{styled(found.table, 'bold')}{_origin(found)}, version {found.version}"
     print(f"{title}, {counted(len(found.columns), 'column')}\n")
     # The message's own columns first; where a record came from is the same in every table.
     columns = sorted(found.columns, key=lambda each: each.origin)
@@ -138,11 +142,21 @@ def _print_schema(found: TableSchema) -> None:
     if not found.history:
         print("The ledger has no change of this table")
         return
-    print_columns(
-        ("BATCH", "WHEN", "CHANGE", "OUTCOME", "SCHEMA IDS"),
-        [_row(each) for each in found.history],
-        right=("BATCH",),
-    )
+    if found.follows:
+        print(f"What happened to {found.follows}, which it follows:\n")
+    # Changes bring their schemas along: those have no ids.
+    last = None if any(each.schema_ids for each in found.history) else -1
+    rows = [_row(each)[:last] for each in found.history]
+    print_columns(_HEADERS[:last], rows, right=("BATCH",))
+
+
+def _origin(found: TableSchema) -> str:
+    if found.follows:
+        return f", {found.kind} {printable(found.route or '')}"
+    if not found.route:
+        return ""
+    of_changes = found.kind == "log"
+    return f"{', changes of' if of_changes else ' of route'} {printable(found.route)}"
 
 
 def _row(change: RecordedChange) -> tuple[str, ...]:

@@ -53,21 +53,28 @@ def _state(found: Status) -> str:
 
 def _facts(found: Status) -> list[tuple[str, str]]:
     facts = []
+    # Only of change files it is known how many were read.
+    thing, table = ("record", "table") if found.files is None else ("change", "change log")
     if found.last_batch is not None:
         last = found.last_batch
-        what = f"{counted(last.rows, 'record')} into {counted(last.tables, 'table')}"
+        what = f"{counted(last.rows, thing)} into {counted(last.tables, table)}"
         facts.append(("last batch", f"{last.batch}, {ago(last.at)}: {what}"))
     facts.append(("batches", number(found.batches)))
     if found.open_batch is not None:
         begun = "is being landed" if found.run else "was begun; the next run completes it"
         facts.append(("open batch", f"{found.open_batch} {begun}"))
-    facts.append(("records", number(found.rows)))
-    facts.append(("tables", number(found.tables)))
+    facts.append((f"{thing}s", number(found.rows)))
+    facts.append((f"{table}s", number(found.tables)))
+    if found.files is not None:
+        facts.append(("files read", number(found.files)))
     facts.append(("schema changes", number(found.schema_changes)))
     facts.append(("quarantined", number(sum(found.quarantined.values()))))
     facts += [("", f"{number(count):>8}  {why}") for why, count in found.quarantined.items()]
     for waiting in found.pending:
-        what = f"{counted(waiting.rows, 'record')} wait: {printable(waiting.error)}"
+        what = f"{counted(waiting.rows, thing)} wait: {printable(waiting.error)}"
         facts.append((styled("waiting", "yellow"), f"{waiting.table}, {what}"))
+    if found.behind:
+        which = f"{counted(len(found.behind), 'table')}, the first is {found.behind[0]}"
+        facts.append((styled("behind", "yellow"), f"{which}: the next run merges what is new"))
     facts.append(("lake", found.lake))
     return facts

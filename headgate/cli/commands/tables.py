@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headgate.inspect import RecordedChange, TableSummary
 
 _HEADERS = ("TABLE", "ROWS", "COLUMNS", "FILES", "SIZE", "VERSION", "LAST BATCH", "LAST CHANGE")
+_OF_CHANGES = ("TABLE", "KIND", "SOURCE", *_HEADERS[1:])
 _NUMBERS = ("ROWS", "COLUMNS", "FILES", "SIZE", "VERSION")
 
 
@@ -28,7 +29,7 @@ def tables(
     \b
       headgate tables games.yaml
 
-    Numbers come from the ledger.
+    Numbers come from the ledger; those of tables that follow change logs, from the tables.
 
     Next: headgate schema PIPELINE TABLE
     """
@@ -44,7 +45,10 @@ def tables(
         print("Nothing has landed yet")
         print_next_steps([(f"headgate run {file} --once", "land what the source has")])
         return
-    print_columns(_HEADERS, [_row(each) for each in found], right=_NUMBERS)
+    if any(each.kind == "log" for each in found):
+        print_columns(_OF_CHANGES, [_row_of_changes(each) for each in found], right=_NUMBERS)
+    else:
+        print_columns(_HEADERS, [_row(each) for each in found], right=_NUMBERS)
     for kind, of_rows, of_tables in (
         ("silver", "record", "silver table"),
         ("log", "change", "change log"),
@@ -64,8 +68,13 @@ def _row(table: TableSummary) -> tuple[str, ...]:
         size(table.bytes),
         number(table.version),
         ago(table.last_at),
-        _change(table.last_change),
+        "is behind its log" if table.behind else _change(table.last_change),
     )
+
+
+def _row_of_changes(table: TableSummary) -> tuple[str, ...]:
+    name, *rest = _row(table)
+    return (name, str(table.kind), table.route or "", *rest)
 
 
 def _change(change: RecordedChange | None) -> str:

@@ -6,6 +6,7 @@ nothing of the file is taken.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,9 @@ from headgate.envelope.datastream.opened_file import (
     UnreadableFile,
 )
 from headgate.envelope.datastream.told_metadata import (
-    SOURCE_COLUMNS,
-    TOP_COLUMNS,
+    COLUMNS,
     More,
+    Place,
     add_more,
     metadata_columns,
 )
@@ -38,26 +39,37 @@ _MOST_MEMORY = 2 << 30
 
 
 def open_avro(content: bytes) -> OpenedFile:
-    container = read_container(content)
-    file = _AvroFile(container, change_schema(container.schema))
-    for portion in portions(container, file.schema):
-        file.add(portion)
-    rejected = sorted(file.rejected, key=lambda one: one.position)
-    return OpenedFile(file.changes.joined(), rejected)
-
-
-def one_avro_record(content: bytes, position: int) -> bytes | None:
-    """A file with that record alone; None if there is none."""
+    """The changes; UnreadableFile or UnfinishedFile if there are none to be had."""
     container = read_container(content)
     schema = change_schema(container.schema)
+    opened = _opened(container, schema)
+    if schema.fields_mean and opened.rejected and not opened.changes:
+        as_written = _opened(container, change_schema(container.schema, as_written=True))
+        return as_written if as_written.changes else opened
+    return opened
+
+
+def _opened(container: Container, schema: ChangeSchema) -> OpenedFile:
+    file = _AvroFile(container, schema)
+    for portion in portions(container, schema):
+        file.add(portion)
+    rejected = sorted(file.rejected, key=lambda one: one.position)
+    return OpenedFile(file.changes.joined(), rejected, has_schema=True)
+
+
+def avro_records_alone(content: bytes, positions: Collection[int]) -> Iterator[tuple[int, bytes]]:
+    """Of the records at these positions, each as a file of its own."""
+    container = read_container(content)
+    schema = change_schema(container.schema)
+    first = 0
     for block in container.blocks:
-        if position < block.count:
+        wanted = [one - first for one in positions if first <= one < first + block.count]
+        if wanted:
             records = records_of(container, block, schema)
-            return container.file_of(
-                Portion(schema, 0, (records,), (block.count,)).content(position)
-            )
-        position -= block.count
-    return None
+            portion = Portion(schema, first, (records,), (block.count,))
+            for row in wanted:
+                yield first + row, container.file_of(portion.content(row))
+        first += block.count
 
 
 class _AvroFile:
@@ -115,10 +127,10 @@ def _index(schema: ChangeSchema, name: str) -> int:
 
 
 def _metadata(schema: ChangeSchema, portion: Portion, read: ReadPortion) -> pa.RecordBatch:
-    told: dict[str, pa.Array] = {}
+    told: dict[Place, pa.Array] = {}
     more: More = {}
     source = read.records.field(_index(schema, "source_metadata"))
-    parts: list[tuple[tuple[str, ...], pa.Array]] = [
+    parts: list[tuple[Place, pa.Array]] = [
         ((name,), read.records.field(at)) for at, name in enumerate(read.records.type.names)
     ]
     parts += [
@@ -126,14 +138,13 @@ def _metadata(schema: ChangeSchema, portion: Portion, read: ReadPortion) -> pa.R
         for name, array in zip(source.type.names, source.flatten(), strict=True)
     ]
     for place, array in parts:
-        names = TOP_COLUMNS if len(place) == 1 else SOURCE_COLUMNS
-        if place[-1] in names:
-            told[names[place[-1]]] = array
+        if place in COLUMNS:
+            told[place] = array
         elif place not in {("payload",), ("source_metadata",)}:
             _note(more, place, array)
 
-    def value_at(column: str, row: int) -> Any:
-        return plain_value(told[column][row])
+    def value_at(place: Place, row: int) -> Any:
+        return plain_value(told[place][row])
 
     return metadata_columns(
         len(read.records),
@@ -144,7 +155,7 @@ def _metadata(schema: ChangeSchema, portion: Portion, read: ReadPortion) -> pa.R
     )
 
 
-def _note(more: More, place: tuple[str, ...], array: pa.Array) -> None:
+def _note(more: More, place: Place, array: pa.Array) -> None:
     there = np.flatnonzero(array.is_valid())
     if len(there):
         for row, value in zip(there.tolist(), plain_values(array.take(there)), strict=True):

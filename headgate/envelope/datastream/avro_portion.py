@@ -43,6 +43,7 @@ class Portion:
     counts: tuple[int, ...]
 
     def read(self) -> ReadPortion:
+        """At once if that is sure, else by the letter."""
         count = sum(self.counts)
         rows = np.arange(count)
         if self.schema.blocks is not None and not self.is_small:
@@ -77,7 +78,7 @@ class Portion:
 
 
 def portions(container: Container, schema: ChangeSchema) -> Iterator[Portion]:
-    """All blocks of a file, no more of them at a time than memory is the matter of."""
+    """All blocks of a file, some of them at a time: what is decompressed is not all in memory."""
     left = LARGEST_FILE
     first = total = size = 0
     blocks: list[bytes] = []

@@ -32,13 +32,19 @@ class ChangeSchema:
     payload: PayloadColumns
     cells: int
     """So many values has a record in memory, be it as short as can be."""
+    fields_mean: bool
+    """Whether the logical types of some values stand on their fields."""
 
 
-@lru_cache(maxsize=64)
-def change_schema(text: bytes) -> ChangeSchema:
-    """The schema of a file; UnreadableFile if it is none of changes."""
+@lru_cache(maxsize=512)
+def change_schema(text: bytes, as_written: bool = False) -> ChangeSchema:
+    """The schema of a file; UnreadableFile if it is none of changes.
+
+    As it is written, a logical type on a field means nothing: so Avro has it.
+    """
     try:
-        said = _with_meaning_in_types(json.loads(text))
+        written = json.loads(text)
+        said = written if as_written else _with_meaning_in_types(written)
         schema = parse_schema(SchemaText("AVRO", json.dumps(said)))
         record = root_record(schema)
         payload = _payload(record)
@@ -49,6 +55,7 @@ def change_schema(text: bytes) -> ChangeSchema:
             decoder=AvroDecoder.of(schema),
             payload=PayloadColumns.of(payload),
             cells=places(record),
+            fields_mean=said != written,
         )
     except (RefusedSchema, ValueError, RecursionError) as error:
         raise UnreadableFile(f"its schema cannot be used: {error}"[:500]) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -35,6 +35,7 @@ _MANY_BYTES = 8 << 20
 
 
 def open_json(content: bytes) -> OpenedFile:
+    """The changes; UnreadableFile or UnfinishedFile if there are none to be had."""
     file = _JsonFile()
     with _no_collection():
         for position, record in enumerate(json_records(content)):
@@ -42,10 +43,12 @@ def open_json(content: bytes) -> OpenedFile:
         return file.opened()
 
 
-def one_json_record(content: bytes, position: int) -> bytes | None:
-    """A file with that record alone; None if there is none."""
-    found = next(islice(json_records(content), position, None), None)
-    return None if found is None else found.file
+def json_records_alone(content: bytes, positions: Collection[int]) -> Iterator[tuple[int, bytes]]:
+    """Of the records at these positions, each as a file of its own."""
+    wanted, last = set(positions), max(positions, default=-1)
+    for position, record in enumerate(islice(json_records(content), last + 1)):
+        if position in wanted:
+            yield position, record.file
 
 
 @contextmanager

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
 from headgate.envelope.datastream.avro_container import AVRO_MAGIC
-from headgate.envelope.datastream.avro_file import one_avro_record, open_avro
+from headgate.envelope.datastream.avro_file import avro_records_alone, open_avro
 from headgate.envelope.datastream.decompress import GZIP_MAGIC, gunzip
-from headgate.envelope.datastream.json_file import one_json_record, open_json
+from headgate.envelope.datastream.json_file import json_records_alone, open_json
 from headgate.envelope.datastream.opened_file import (
     LARGEST_FILE,
     OpenedFile,
@@ -32,17 +33,21 @@ def open_file(content: bytes | pa.Buffer) -> OpenedFile:
         return OpenedFile(unfinished=True)
 
 
-def one_record(content: bytes | pa.Buffer, position: int) -> bytes | None:
-    """A file that has that record alone, and can be opened like any other; None without one."""
-    if position < 0:
-        return None
+def records_alone(
+    content: bytes | pa.Buffer, positions: Collection[int]
+) -> Iterator[tuple[int, bytes]]:
+    """Some records, each as a file that has it alone and can be opened like any other."""
     try:
         plain = _plain(content)
-        if plain.startswith(AVRO_MAGIC):
-            return one_avro_record(plain, position)
-        return one_json_record(plain, position)
+        is_avro = plain.startswith(AVRO_MAGIC)
+        yield from (avro_records_alone if is_avro else json_records_alone)(plain, positions)
     except (UnreadableFile, UnfinishedFile, WrongBytes):
-        return None
+        return
+
+
+def one_record(content: bytes | pa.Buffer, position: int) -> bytes | None:
+    """The file that has that record alone; None without one."""
+    return dict(records_alone(content, [position])).get(position)
 
 
 def _plain(content: bytes | pa.Buffer) -> bytes:

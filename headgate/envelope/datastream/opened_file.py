@@ -58,6 +58,8 @@ class OpenedFile:
 
     changes: list[Changes] = field(default_factory=list)
     rejected: list[RejectedChange] = field(default_factory=list)
+    has_schema: bool = False
+    """Whether it names all columns of its tables, be they null in every row."""
     unreadable: str | None = None
     """Why the file as a whole cannot be read."""
     unfinished: bool = False

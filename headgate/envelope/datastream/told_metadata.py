@@ -19,7 +19,7 @@ from headgate.envelope.datastream.columns import METADATA
 from headgate.envelope.datastream.json_text import json_text
 from headgate.envelope.datastream.told_values import converted
 
-TOP_COLUMNS = {
+_TOP = {
     "uuid": "_uuid",
     "source_timestamp": "_source_timestamp",
     "read_timestamp": "_read_timestamp",
@@ -31,7 +31,7 @@ TOP_COLUMNS = {
 }
 """The fields of a record, and their columns."""
 
-SOURCE_COLUMNS = {
+_SOURCE = {
     "change_type": "_change_type",
     "is_deleted": "_is_deleted",
     "primary_keys": "_primary_keys",
@@ -47,14 +47,25 @@ SOURCE_COLUMNS = {
     "row_id": "_row_id",
     "lsn": "_lsn",
     "tx_id": "_tx_id",
+    "binlog_file": "_log_file",
+    "binlog_position": "_log_position",
+    "replication_index": "_primary_keys",
 }
-"""The fields of its `source_metadata`, and their columns."""
+"""The fields of its `source_metadata`, and their columns.
 
-PLACES = {
-    **{column: (name,) for name, column in TOP_COLUMNS.items()},
-    **{column: ("source_metadata", name) for name, column in SOURCE_COLUMNS.items()},
+Streams of MySQL that follow GTIDs call the place in the log otherwise, and those of SQL Server
+the key: the first name that tells something counts.
+"""
+
+Place = tuple[str, ...]
+"""The names that lead to a value in a record."""
+
+COLUMNS: dict[Place, str] = {
+    **{(name,): column for name, column in _TOP.items()},
+    **{("source_metadata", name): column for name, column in _SOURCE.items()},
 }
 _OF_CONTENT = UUID("6f2a7b0e-6a43-5f0c-9d5b-0f1d9a1d3c55")
+_DELETIONS = pa.array(["DELETE", "UPDATE-DELETE"])
 
 More = dict[int, dict[str, Any]]
 """Of some rows, what has no column: as it stands in the record."""
@@ -62,33 +73,34 @@ More = dict[int, dict[str, Any]]
 
 def metadata_columns(
     rows: int,
-    told: Mapping[str, pa.Array],
+    told: Mapping[Place, pa.Array],
     more: More,
-    value_at: Callable[[str, int], Any],
+    value_at: Callable[[Place, int], Any],
     contents: Callable[[Sequence[int]], Sequence[bytes]],
 ) -> pa.RecordBatch:
-    """The metadata of so many changes, `told` having what is told under a column's name.
+    """The metadata of so many changes, `told` having what is told at each place.
 
     `value_at` gives one value back as it was told, and `contents` the bytes of some records.
     """
-    columns = {}
-    for field in METADATA:
-        raw = told.get(field.name)
+    columns = {field.name: pa.nulls(rows, field.type) for field in METADATA}
+    for place, name in COLUMNS.items():
+        raw = told.get(place)
         if raw is None:
-            columns[field.name] = pa.nulls(rows, field.type)
             continue
-        column = columns[field.name] = converted(raw, field.type)
-        if column.null_count != raw.null_count:
-            unread = np.flatnonzero(pc.and_(raw.is_valid(), column.is_null()))
-            for row in unread.tolist():
-                add_more(more, row, PLACES[field.name], value_at(field.name, row))
+        before = columns[name]
+        column = converted(raw, before.type)
+        if column.null_count != raw.null_count or before.null_count < rows:
+            unused = pc.and_(raw.is_valid(), pc.or_(column.is_null(), before.is_valid()))
+            for row in np.flatnonzero(unused).tolist():
+                add_more(more, row, place, value_at(place, row))
+        columns[name] = column if before.null_count == rows else pc.coalesce(before, column)
     columns["_uuid"] = _uuids(columns["_uuid"], contents)
     columns.update(_kinds(columns))
     columns["_more"] = _more_texts(rows, more)
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=METADATA)
 
 
-def add_more(more: More, row: int, place: tuple[str, ...], value: Any) -> None:
+def add_more(more: More, row: int, place: Place, value: Any) -> None:
     """Note a value that has no column where the record has it."""
     inside = more.setdefault(row, {})
     for name in place[:-1]:
@@ -109,12 +121,14 @@ def _uuids(told: pa.Array, contents: Callable[[Sequence[int]], Sequence[bytes]])
 
 
 def _kinds(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """The kind of change and whether it deletes: either can be told by the other alone."""
+    """The kind of change and whether it deletes: either can be told by the other alone.
+
+    Oracle's streams call a row that has left its key an UPDATE-DELETE, and not deleted.
+    """
     kind, is_deleted = columns["_change_type"], columns["_is_deleted"]
     kind = pc.replace_substring(pc.utf8_upper(kind), "_", "-")
-    if is_deleted.null_count:
-        deletes = pc.is_in(kind, pa.array(["DELETE", "UPDATE-DELETE"]))
-        is_deleted = pc.coalesce(is_deleted, deletes)
+    deletes = pc.is_in(kind, value_set=_DELETIONS)
+    is_deleted = pc.or_(is_deleted.fill_null(False), deletes)
     if kind.null_count:
         backfill = pc.match_substring_regex(columns["_read_method"], "(?i)backfill|dump")
         inserted = pc.if_else(pc.fill_null(backfill, False), "INSERT", None)

@@ -130,8 +130,8 @@ def _shape_of_named(kind: Named) -> Named:
             return _record_shape(kind)
         case Fixed(name, size):
             return Fixed(name, size)
-        case Enum(name):
-            # As a part of an endless type an enum is met by its name alone.
+        case Enum():
+            # What is named stays so: only a type without an end looks for it by its name.
             return kind
 
 

@@ -24,10 +24,8 @@ from headgate.schema.protobuf.wire import (
     zigzag,
 )
 
-_AT_ONCE = 1 << 17
-"""So many values are counted together: a larger table leaves the processor's cache."""
-_FEW = 500
-"""From so many numbers on, those of a column are best counted by themselves: they are alike."""
+_MANY = 4_000
+"""Of so many messages a column is best counted by itself: a table would leave the cache."""
 _INT64, _INT32 = SCALARS[3], SCALARS[5]
 
 
@@ -41,11 +39,6 @@ class _Column:
     has_presence: bool = False
     within: int | None = None
     """The place of the moment or duration that they are a part of."""
-
-    @property
-    def presence_of(self) -> int:
-        """The place of what must be there for them to be."""
-        return self.place if self.within is None else self.within
 
     @property
     def least(self) -> int:
@@ -82,55 +75,33 @@ class _Table:
         ]
         return cls(ordered, len(texts), len(varints), least, tuple(zigzags), tuple(special))
 
-    def add_to(self, sizes: np.ndarray, raws: Sequence[pa.Array]) -> None:
+    def sizes(self, raws: Sequence[pa.Array], count: int) -> np.ndarray:
         """The bytes that all of them together take in each message."""
-        if not self.columns:
-            return
-        offsets = [offsets_of(raws[one.place]) for one in self.columns[: self.texts]]
-        bits = [one.scalar.bits(raws[one.place]) for one in self.columns[self.texts :]]
-        present = [present_in(raws[one.presence_of]) for _, one in self.special]
-        step = max(1, _AT_ONCE // len(self.columns))
-        for start in range(0, len(sizes), step):
-            part = slice(start, start + step)
-            sizes[part] += self._sizes(
-                [one[start : start + step + 1] for one in offsets],
-                [one[part] for one in bits],
-                [one[part] if isinstance(one, np.ndarray) else one for one in present],
-            )
-
-    def _sizes(
-        self,
-        offsets: Sequence[np.ndarray],
-        bits: Sequence[np.ndarray],
-        present: Sequence[np.ndarray | bool],
-    ) -> np.ndarray:
         texts, varints = self.texts, self.varints
-        count = len(bits[0]) if bits else len(offsets[0]) - 1
         sizes = np.zeros((len(self.columns), count), np.int32)
         if texts:
+            offsets = [offsets_of(raws[one.place]) for one in self.columns[:texts]]
             ends = np.concatenate(offsets).reshape(texts, -1)
             np.subtract(ends[:, 1:], ends[:, :-1], out=sizes[:texts])
         written = sizes != 0
         if texts:
             for longer in longer_lengths(sizes[:texts]):
                 sizes[:texts] += longer
-        if bits:
+        if texts < len(self.columns):
+            bits = [one.scalar.bits(raws[one.place]) for one in self.columns[texts:]]
             # Of numbers without a sign, too, only the bits matter.
             joined = np.concatenate(bits, dtype=np.int64, casting="unsafe")
             numbers = joined.reshape(len(bits), -1)
             np.not_equal(numbers, 0, out=written[texts:])
             for row in self.zigzags:
                 numbers[row] = zigzag(numbers[row])
-            if count < _FEW:
+            if varints:
                 sizes[texts : texts + varints] = more_bytes(numbers[:varints])
-            else:
-                for row in range(varints):
-                    sizes[texts + row] = more_bytes(numbers[row])
-        for (row, one), is_present in zip(self.special, present, strict=True):
+        for row, one in self.special:
             if one.within is None:
-                written[row] = is_present
-            elif is_present is not True:
-                written[row] &= is_present
+                written[row] = present_in(raws[one.place])
+            elif raws[one.within].null_count:
+                written[row] &= present_in(raws[one.within])
         sizes += self.least
         sizes *= written
         # These are parts of one payload, which is not longer than 32 bits can tell.
@@ -141,6 +112,7 @@ class _Table:
 class Measure:
     """Of messages that have certain fields."""
 
+    fields: tuple[Field, ...]
     moments: tuple[tuple[int, int], ...]
     """Places of moments and durations, and what each takes besides its parts, which are columns
     behind all others."""
@@ -149,7 +121,7 @@ class Measure:
     """Those that are measured one by one."""
 
     @classmethod
-    def of(cls, fields: Sequence[Field]) -> Measure:
+    def of(cls, fields: tuple[Field, ...]) -> Measure:
         columns, others = list[_Column](), list[tuple[int, Field]]()
         moments = list[tuple[int, int]]()
         for place, field in enumerate(fields):
@@ -164,17 +136,22 @@ class Measure:
                 moments.append((place, tag_size(field.number) + 1))
             else:
                 others.append((place, field))
-        return cls(tuple(moments), _Table.of(columns), tuple(others))
+        return cls(fields, tuple(moments), _Table.of(columns), tuple(others))
 
     def sizes(self, raws: Sequence[pa.Array], count: int) -> np.ndarray:
         """The bytes that each message takes, from what ptars read of its fields."""
         sizes = np.zeros(count, np.int64)
+        if count > _MANY:
+            for field, raw in zip(self.fields, raws, strict=True):
+                sizes += field.sizes(raw)
+            return sizes
         raws = list(raws)
         for place, besides in self.moments:
             moment = raws[place]
             raws += [moment.field(0), moment.field(1)]
             sizes += besides * present_in(moment)
-        self.table.add_to(sizes, raws)
+        if self.table.columns:
+            sizes += self.table.sizes(raws, count)
         for place, field in self.others:
             sizes += field.sizes(raws[place])
         return sizes

@@ -12,6 +12,7 @@ from headgate.envelope.datastream.columns import METADATA
 MYSQL = "mysql-cdc-binlog"
 ORACLE = "oracle-cdc-logminer"
 POSTGRESQL = "postgresql-cdc"
+SQL_SERVER = "sqlserver-cdc"
 
 Told = dict[str, Any]
 
@@ -33,6 +34,10 @@ def oracle(scn: int | None, rs_id: str | None, ssn: int | None, **more: Any) -> 
 
 def postgresql(lsn: str | None, **more: Any) -> Told:
     return _change(POSTGRESQL, lsn=lsn) | more
+
+
+def sqlserver(lsn: str | None, **more: Any) -> Told:
+    return _change(SQL_SERVER, lsn=lsn) | more
 
 
 def backfill(micros: int | None, **more: Any) -> Told:

@@ -245,7 +245,7 @@ def test_lineages_are_told_of_changes_whose_order_can_be_known() -> None:
         backfill(1),
         oracle(5, None, None),
         postgresql("0/1"),
-        {"read_method": "sqlserver-cdc"},
+        {"read_method": "salesforce-cdc"},
     ]
     assert lineages(metadata(told)).to_pylist() == [
         "log:mysql-bin",

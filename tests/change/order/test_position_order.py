@@ -7,10 +7,10 @@ import pytest
 from headgate.change.order.order_changes import order
 from headgate.change.order.position_order import position_order
 from headgate.errors import UsageError
-from tests.change.order.metadata import Told, metadata, mysql, oracle, postgresql
+from tests.change.order.metadata import Told, metadata, mysql, oracle, postgresql, sqlserver
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-KNOWN = ["log:mysql-bin", f"gtid:{SERVER}", "gtid:0", "oracle", "postgresql"]
+KNOWN = ["log:mysql-bin", f"gtid:{SERVER}", "gtid:0", "oracle", "postgresql", "sqlserver"]
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,11 @@ KNOWN = ["log:mysql-bin", f"gtid:{SERVER}", "gtid:0", "oracle", "postgresql"]
         ("0-1-9", mysql("x.9", 9, gtid="0-2-9"), mysql("x.1", 4, gtid="0-1-10")),
         ("scn:99", oracle(99, "0xffffffff.ffffffff.ffffffff", 2**63 - 1), oracle(100, None, None)),
         (" 16/CB002DB0\n", postgresql("16/cb002db0"), postgresql("16/CB002DB1")),
+        (
+            "00000025:0000072a:0003",
+            sqlserver("0x000000250000072A0003"),
+            sqlserver("00000025:0000072A:0004"),
+        ),
     ],
 )
 def test_position_takes_in_all_changes_at_it_and_none_after(
@@ -49,6 +54,8 @@ def test_position_takes_in_all_changes_at_it_and_none_after(
         "scn:",
         "scn:0x1",
         "16/CB002DB0/1",
+        "37:1832:3",
+        "00000025:00000728",
         "2026-11-15 10:00",
         "3e11fa47:23",
         "x" * 1_000_000,

@@ -18,6 +18,7 @@ from tests.change.order.metadata import (
     mysql,
     oracle,
     postgresql,
+    sqlserver,
 )
 
 KNOWN = ["log:mysql-bin", "oracle", "postgresql", "gtid:0"]
@@ -27,8 +28,14 @@ HUGE = "9" * 1_000_000
 
 UNKNOWN: list[tuple[Told, str]] = [
     ({"read_method": None}, "read method"),
-    ({"read_method": "sqlserver-cdc"}, "read method"),
-    ({"read_method": "sqlserver-backfill"}, "read method"),
+    ({"read_method": "cdc"}, "read method (cdc)"),
+    ({"read_method": "salesforce-cdc"}, "read method (salesforce-cdc)"),
+    ({"read_method": "salesforce-backfill"}, "read method"),
+    ({"read_method": "cdc", "log_file": "", "lsn": ""}, "read method (cdc)"),
+    (sqlserver(None), "lsn"),
+    (sqlserver("37:1832:3"), "lsn"),
+    (sqlserver("16/CB002DB0"), "lsn"),
+    (sqlserver("00000025:00000728:0003", read_method="cdc"), "the lineage sqlserver"),
     ({"read_method": "x-mysql-cdc"}, "read method"),
     ({"read_method": HUGE}, "read method"),
     (mysql(None, 4), "log file"),

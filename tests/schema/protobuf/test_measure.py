@@ -46,12 +46,12 @@ def measured(decoder: ProtobufDecoder, messages: list[Any]) -> tuple[list[int], 
     return sizes.tolist(), lengths_of(payloads).tolist()
 
 
-@pytest.mark.parametrize("at_once", [1, 200, 1 << 17])
+@pytest.mark.parametrize("many", [0, 100, 1_000], ids=["columns", "both", "tables"])
 @pytest.mark.parametrize("share", [0.03, 0.5, 1.0])
 def test_messages_of_every_scalar_are_as_long_as_their_payloads(
-    at_once: int, share: float, monkeypatch: pytest.MonkeyPatch
+    many: int, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure, "_AT_ONCE", at_once)
+    monkeypatch.setattr(measure, "_MANY", many)
     maker = MessageMaker(7, share)
     for count in (1, 40, 600):
         messages = [maker.fill(ALL.message()) for _ in range(count)]

@@ -1,0 +1,213 @@
+"""Change files: many merged tables at once, and a large one, beside Spark's MERGE."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from bench.measure import Cost, measured
+from headgate.land.event import BatchLanded, Event, TablesMerged
+from headgate.pipeline import ChangePipeline, Datastream, Files
+from headgate.run.run_options import RunOptions
+from headgate.run.run_pipeline import run_pipeline
+from headgate.simulate.shop.change import Change, ChangeKind, Column
+from headgate.simulate.shop.datastream_files import FileOptions, write_changes
+
+_COLUMNS = (
+    Column("id", "bigint"),
+    Column("name", "varchar", length=40),
+    Column("price", "double"),
+    Column("stock", "bigint"),
+)
+_BEGAN = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Merging:
+    """The same changes, merged in two ways."""
+
+    what: str
+    tables: int
+    changes: int
+    ours: float
+    """Seconds from files to merged tables, the change log included."""
+    merging: float
+    """Of these, the merges alone."""
+    peer: float
+    cost: Cost
+
+
+def merge_many(
+    spark: SparkSession, folder: Path, tables: int, changes: int, say: Callable[[str], None]
+) -> Merging:
+    """Each table has as many rows as it gets changes."""
+    pipeline = _pipeline(folder)
+    names = [f"t{number:03d}" for number in range(tables)]
+    say(f"{tables} tables: writing files of {tables * changes:,} changes, twice")
+    first = [_write(folder / "first", name, _inserts(name, changes)) for name in names]
+    second = [_write(folder / "second", name, _changes(name, changes, changes)) for name in names]
+    _land(pipeline, first)
+    for name in names:
+        shutil.copytree(_merged(pipeline, name), folder / "peer" / name)
+    with measured() as cost:
+        batch, merged = _land(pipeline, second)
+    say(f"{tables} tables: Headgate took {batch.seconds:.1f} s; now a MERGE for each of them")
+    peer = 0.0
+    for name, files in zip(names, second, strict=True):
+        peer += _merge_with_spark(spark, folder / "peer" / name, files)
+    _require_same(pipeline, folder, names)
+    what = f"{tables} tables, {changes:,} changes each"
+    return Merging(what, tables, tables * changes, batch.seconds, merged.seconds, peer, cost)
+
+
+def merge_large(
+    spark: SparkSession, folder: Path, rows: int, changes: int, say: Callable[[str], None]
+) -> Merging:
+    """One table that is much larger than what is merged into it."""
+    say(f"1 table of {rows:,} rows: writing it, and files of {changes:,} changes")
+    pipeline = _pipeline(folder)
+    _land(pipeline, [_write(folder / "first", "large", _inserts("large", 1_000))])
+    path = _merged(pipeline, "large")
+    for start in range(1_000, rows, 1_000_000):
+        write_deltalake(path, _rows(path, start, min(rows, start + 1_000_000)), mode="append")
+    files = _write(folder / "second", "large", _changes("large", rows, changes))
+    shutil.copytree(path, folder / "peer" / "large")
+    with measured() as cost:
+        batch, merged = _land(pipeline, [files])
+    say(f"1 table of {rows:,} rows: Headgate took {batch.seconds:.1f} s; now one MERGE")
+    peer = _merge_with_spark(spark, folder / "peer" / "large", files)
+    _require_same(pipeline, folder, ["large"])
+    what = f"1 table of {rows:,} rows, {changes:,} changes"
+    return Merging(what, 1, changes, batch.seconds, merged.seconds, peer, cost)
+
+
+def _pipeline(folder: Path) -> ChangePipeline:
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "landing").mkdir(parents=True)
+    return ChangePipeline(
+        name="bench",
+        source=Files(path=str(folder / "landing")),
+        envelope=Datastream(),
+        lake=str(folder / "lake"),
+    )
+
+
+def _merged(pipeline: ChangePipeline, table: str) -> Path:
+    return Path(pipeline.lake, f"bench_{table}")
+
+
+def _land(
+    pipeline: ChangePipeline, files: Sequence[Sequence[Path]]
+) -> tuple[BatchLanded, TablesMerged]:
+    """Put the files into the landing folder and run; one batch."""
+    for several in files:
+        for file in several:
+            shutil.copy(file, Path(pipeline.source.path, f"{file.parent.name}-{file.name}"))
+    events: list[Event] = []
+    run_pipeline(pipeline, RunOptions(once=True), events.append)
+    (batch,) = (event for event in events if isinstance(event, BatchLanded))
+    (merged,) = (event for event in events if isinstance(event, TablesMerged))
+    return batch, merged
+
+
+def _write(folder: Path, table: str, changes: Sequence[Change]) -> list[Path]:
+    return write_changes(changes, folder / table, FileOptions(changes_per_file=50_000))
+
+
+def _inserts(table: str, rows: int) -> list[Change]:
+    return [_change(table, number, "INSERT", number) for number in range(rows)]
+
+
+def _changes(table: str, rows: int, changes: int) -> list[Change]:
+    """Seven in ten change a row, two add one, one takes one away."""
+    chance = np.random.default_rng(len(table))
+    there = chance.choice(rows, changes, replace=False)
+    made: list[Change] = []
+    for number, key in enumerate(there.tolist()):
+        kind: ChangeKind = "DELETE" if number % 10 == 0 else "UPDATE"
+        if number % 10 in (1, 2):
+            kind, key = "INSERT", rows + number
+        made.append(_change(table, key, kind, 10_000_000 + number))
+    return made
+
+
+def _change(table: str, key: int, kind: ChangeKind, position: int) -> Change:
+    values = {"id": key, "name": f"name {position}", "price": position / 7, "stock": position}
+    return Change(
+        database="bench",
+        table=table,
+        columns=_COLUMNS,
+        primary_key=("id",),
+        kind=kind,
+        values=values,
+        log_file="mysql-bin.000001",
+        log_position=position,
+        at=_BEGAN + timedelta(milliseconds=position // 1_000),
+    )
+
+
+def _rows(path: Path, start: int, end: int) -> pa.Table:
+    """Rows as a merge would have put them."""
+    keys = np.arange(start, end)
+    order = np.char.add("1.0000.00000000000000000001.", np.char.zfill(keys.astype(str), 20))
+    columns = {
+        "id": pa.array(keys),
+        "name": pa.array(np.char.add("name ", keys.astype(str))),
+        "price": pa.array(keys / 7),
+        "stock": pa.array(keys),
+        "_change_type": pa.repeat("INSERT", len(keys)),
+        "_source_timestamp": pa.repeat(pa.scalar(_BEGAN, pa.timestamp("us", "UTC")), len(keys)),
+        "_order": pa.array(order),
+    }
+    schema = pa.schema(DeltaTable(path).schema())
+    return pa.table([columns[field.name].cast(field.type) for field in schema], schema=schema)
+
+
+def _merge_with_spark(spark: SparkSession, path: Path, files: Sequence[Path]) -> float:
+    """The usual way: the newest change of each key, then MERGE. No change log is kept."""
+    began = time.perf_counter()
+    changes = spark.read.format("avro").load([str(file) for file in files])
+    changes.createOrReplaceTempView("changes")
+    spark.sql(
+        f"""
+        MERGE INTO delta.`{path}` AS row USING (
+          SELECT * FROM (
+            SELECT payload.*, source_metadata.change_type AS _change_type,
+              source_metadata.is_deleted AS gone, source_timestamp,
+              source_metadata.log_position AS position,
+              row_number() OVER (
+                PARTITION BY payload.id ORDER BY source_metadata.log_file DESC,
+                source_metadata.log_position DESC
+              ) AS rank
+            FROM changes
+          ) WHERE rank = 1
+        ) AS change
+        ON row.id = change.id
+        WHEN MATCHED AND change.gone THEN DELETE
+        WHEN MATCHED THEN UPDATE SET name = change.name, price = change.price,
+          stock = change.stock, _change_type = change._change_type
+        WHEN NOT MATCHED AND NOT change.gone THEN
+          INSERT (id, name, price, stock, _change_type)
+          VALUES (change.id, change.name, change.price, change.stock, change._change_type)
+        """
+    ).collect()
+    return time.perf_counter() - began
+
+
+def _require_same(pipeline: ChangePipeline, folder: Path, names: Sequence[str]) -> None:
+    """A figure about two ways of which one is wrong says nothing."""
+    for name in names:
+        ours, peer = (
+            DeltaTable(path).to_pyarrow_table(columns=["id", "name"]).sort_by("id")
+            for path in (_merged(pipeline, name), folder / "peer" / name)
+        )
+        assert ours.equals(peer), f"{name}: the two ways do not agree"

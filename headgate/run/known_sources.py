@@ -1,0 +1,77 @@
+"""The source tables of a change pipeline, by any name that a person may have for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+from headgate.change.change_plan import ChangePlan
+from headgate.change.known_source import KnownSource
+from headgate.errors import LandingError, UsageError
+from headgate.pipeline import ChangePipeline
+from headgate.pipeline.wording import did_you_mean, listed, shown
+from headgate.replay.known_with_replays import known_with_replays
+from headgate.route.source_name import pattern_name
+
+
+@dataclass(frozen=True)
+class SourceTables:
+    """A source table, and what there is or will be of it in the lake."""
+
+    known: KnownSource
+    log: str
+    merged: str | None
+    history: str | None
+    key: tuple[str, ...] | None
+    """Declared by the pipeline."""
+
+    @property
+    def name(self) -> str:
+        return pattern_name(self.known.source)
+
+    @property
+    def in_lake(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.merged, self.log, self.history)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that it is called: here, and at its source."""
+        source = self.known.source
+        by_schema = f"{source.schema}.{source.table}" if source.schema else self.name
+        return (*self.in_lake, self.name, by_schema, f"{source.database}.{by_schema}")
+
+
+def known_sources(pipeline: ChangePipeline) -> list[SourceTables]:
+    """All that the ledger tells of."""
+    known = known_with_replays(pipeline)
+    plan = replace(ChangePlan.of(pipeline), known=known)
+    found = []
+    for log, one in sorted(known.items()):
+        names = plan.tables_of(one.source)
+        key = plan.envelope.key_of(pattern_name(one.source))
+        merged, history = names.merged_for(one.source), names.history_for(one.source)
+        found.append(SourceTables(one, log, merged, history, key))
+    return found
+
+
+def find_source(sources: Sequence[SourceTables], name: str) -> SourceTables:
+    """The one of that name: in the lake before at the source, and as it is written before in
+    other letters."""
+    for spelt in (str, str.lower):
+        for names in (attrgetter("in_lake"), attrgetter("names")):
+            found = [one for one in sources if spelt(name) in map(spelt, names(one))]
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise UsageError(
+                    "bad-argument",
+                    f"there are {len(found)} source tables that {shown(name)} may be",
+                    hint=f"name one by its change log: {listed(one.log for one in found)}",
+                )
+    known = [one for each in sources for one in each.names]
+    raise LandingError(
+        "table-unknown",
+        f"no change of a table {shown(name)} has landed",
+        hint=did_you_mean(name, known) or "headgate tables lists what is there",
+    )
