@@ -39,6 +39,10 @@ class ChangeLog:
             opened = DeltaTable(str(path), version=version)
         except TableNotFoundError:
             return None
+        return cls.of(opened, path)
+
+    @classmethod
+    def of(cls, opened: DeltaTable, path: Path) -> ChangeLog:
         added = pa.table(opened.get_add_actions())
         return cls(
             path,

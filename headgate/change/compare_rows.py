@@ -60,10 +60,14 @@ class RowDifferences:
 
 
 def compare_rows(wanted: pa.Table, found: pa.Table, key: Sequence[str]) -> RowDifferences:
-    """Both have the same columns. Rows of one key, should there be several, go in pairs."""
+    """Both have the same columns. Should a key have several rows, those that are equal go in
+    pairs, then the others."""
+    rows = len(found)
     wanted = pa.table(
         [conformed(wanted[field.name], field.type) for field in found.schema], schema=found.schema
     )
+    if _has_twins(wanted, key) or _has_twins(found, key):
+        wanted, found = _without_equals(wanted, found)
     pairs = _numbered(wanted, key, _WANTED).join(
         _numbered(found, key, _FOUND), [*_places(key), _NTH], join_type="full outer"
     )
@@ -80,7 +84,7 @@ def compare_rows(wanted: pa.Table, found: pa.Table, key: Sequence[str]) -> RowDi
             wrong |= _unequal(wanted[name].take(both[_WANTED]), found[name].take(both[_FOUND]))
     different = both.filter(pa.array(wrong))
     return RowDifferences(
-        rows=len(found),
+        rows=rows,
         missing=len(missing),
         too_many=len(too_many),
         different=len(different),
@@ -88,6 +92,29 @@ def compare_rows(wanted: pa.Table, found: pa.Table, key: Sequence[str]) -> RowDi
         rows_too_many=_wrong_rows(found, too_many, key),
         different_rows=_different_rows(wanted, found, different, key),
     )
+
+
+def _has_twins(rows: pa.Table, key: Sequence[str]) -> bool:
+    return len(rows.select(list(key)).group_by(list(key)).aggregate([])) < len(rows)
+
+
+def _without_equals(wanted: pa.Table, found: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows on either side that have no equal on the other."""
+    sides = {_WANTED: wanted, _FOUND: found}
+    first, second = (
+        _numbered(pa.table({"row": canonical(_as_structs(rows))}), ["row"], side)
+        for side, rows in sides.items()
+    )
+    pairs = first.join(second, [*_places(["row"]), _NTH], join_type="full outer")
+    return (
+        wanted.take(pairs.filter(pairs[_FOUND].is_null())[_WANTED]),
+        found.take(pairs.filter(pairs[_WANTED].is_null())[_FOUND]),
+    )
+
+
+def _as_structs(rows: pa.Table) -> pa.Array:
+    columns = [column.combine_chunks() for column in rows.columns]
+    return pa.StructArray.from_arrays(columns, fields=list(rows.schema))
 
 
 def _places(key: Sequence[str]) -> list[str]:

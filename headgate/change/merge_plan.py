@@ -26,6 +26,8 @@ class MergePlan:
     """Declared by the pipeline, where changes do not name one."""
     horizon_seconds: float = 0
     spark_above: int = 2 << 30
+    in_memory_up_to: int = 16 << 20
+    """Bytes of files of a table that is small enough to be merged in memory."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -19,12 +19,14 @@ from deltalake.exceptions import TableNotFoundError
 
 from headgate.change.change_log import ChangeLog
 from headgate.change.fold import by_row_id_alone, deletions, keyed_changes, latest, live
+from headgate.change.fold_in import fold_in
 from headgate.change.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.change.merged_columns import ORDER, merged_columns
 from headgate.change.table_key import ROW_ID, TableKey, newest_key
 from headgate.change.tombstones import Tombstones
-from headgate.land.commit_with_delta_rs import DeltaRsCommitter, size_of
+from headgate.land.commit_with_delta_rs import DeltaRsCommitter, add_action, size_of
 from headgate.land.committer import Commit, Mark
+from headgate.land.write_parquet import write_parquet
 
 GONE = "_is_deleted"
 LARGEST_FOLD = 256 << 20
@@ -74,9 +76,12 @@ def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
     tombstones = Tombstones(plan.lake, plan.tombstones, key)
     folded = fold_new(changes, key, log, tombstones, keep_living=not plan.metadata)
     tombstones.remember(*folded.gone, since=_horizon(plan, changes))
-    if size_of(table) > plan.spark_above:
+    size = size_of(table)
+    if size > plan.spark_above:
         path = _set_down(plan, folded.changes, schema)
         return ForSpark(plan, plan.merged, log.version, path)
+    if size <= plan.in_memory_up_to and plan.metadata:
+        return _merge_in_memory(plan, log, table, folded.changes, key)
     return _merge(plan, log, table, folded.changes, schema, key)
 
 
@@ -140,6 +145,33 @@ def _append(
         changes=len(changes),
         inserted=len(changes),
         append_only=True,
+    )
+
+
+def _merge_in_memory(
+    plan: MergePlan, log: ChangeLog, table: DeltaTable, folded: pa.Table, key: TableKey
+) -> TableMerged:
+    """Of a small table all files would be read and most written anew: so do it at once."""
+    assert plan.merged is not None
+    there = ChangeLog.of(table, Path(plan.lake, plan.merged))
+    did = fold_in(there.changes(), merge_source(folded, there.schema), key)
+    file = write_parquet(plan.lake, plan.merged, f"part-{uuid4()}.parquet", did.rows)
+    table.create_write_transaction(
+        [add_action(file)],
+        "overwrite",
+        table.schema(),
+        commit_properties=_mark(plan, log),
+    )
+    return TableMerged(
+        plan.merged,
+        plan.log,
+        log.version,
+        table.version() + 1,
+        "delta-rs",
+        changes=len(folded),
+        inserted=did.inserted,
+        updated=did.updated,
+        deleted=did.deleted,
     )
 
 

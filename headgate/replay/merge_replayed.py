@@ -40,7 +40,7 @@ def merge_replayed(
     if merged:
         landed = ledger.landed()
         assert landed is not None
-        ledger.add(landed, [_entry(one) for one in merged])
+        ledger.add(landed, [entry_of(one) for one in merged])
         listener(_summary(merged, perf_counter() - began))
     for one in told:
         if isinstance(one, TableMerged) and one.made and one.append_only:
@@ -81,7 +81,7 @@ def _summary(merged: Sequence[TableMerged], seconds: float) -> TablesMerged:
     )
 
 
-def _entry(merged: TableMerged) -> Entry:
+def entry_of(merged: TableMerged) -> Entry:
     return Entry(
         Kind.MERGED,
         table=merged.table,

@@ -54,7 +54,7 @@ class Rewound:
     rows: int
     engine: Engine
     begins: datetime | None = None
-    """The first source time of the log, if nothing was there yet."""
+    """The first source time of the log, if it begins only after the moment."""
     newest: datetime | None = None
     """The last source time of the log, if it does not reach the moment yet."""
 
@@ -107,7 +107,7 @@ def rewind(
         key.columns,
         rows,
         engine,
-        begins=None if rows else _first_moment(log),
+        begins=None if rows else _first_after(then.moment, log),
         newest=_if_short_of(then.moment, source.known.newest),
     )
 
@@ -168,9 +168,13 @@ def _write_with_spark(
     return table.count()
 
 
-def _first_moment(log: ChangeLog) -> datetime | None:
-    first = (pc.min(portion[TIME]).as_py() for portion in log.portions([TIME]))
-    return min((one for one in first if one is not None), default=None)
+def _first_after(moment: datetime | None, log: ChangeLog) -> datetime | None:
+    """The log's first source time, if that is after the moment."""
+    if moment is None:
+        return None
+    all_first = (pc.min(portion[TIME]).as_py() for portion in log.portions([TIME]))
+    first = min((one for one in all_first if one is not None), default=None)
+    return first if first is not None and first > moment else None
 
 
 def _if_short_of(moment: datetime | None, newest: datetime | None) -> datetime | None:

@@ -37,6 +37,8 @@ class ChangeLake:
     settings: dict[str, Any] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     merges: bool = True
+    in_memory: bool = True
+    """Whether small tables are merged in memory, as is usual."""
 
     def __post_init__(self) -> None:
         self.pipeline = ChangePipeline(
@@ -89,7 +91,10 @@ class ChangeLake:
             merge_plan(self.plan, self.pipeline.merge, f"{self.ledger.app}:merge", log, known)
             for log, known in logs
         ]
-        self.told = list(merge_tables(plan for plan in plans if plan))
+        wanted = [plan for plan in plans if plan]
+        if not self.in_memory:
+            wanted = [replace(plan, in_memory_up_to=0) for plan in wanted]
+        self.told = list(merge_tables(wanted))
         assert all(isinstance(one, TableMerged) for one in self.told), self.told
 
     def _derive(self, outcome: BatchOutcome) -> list[Entry]:

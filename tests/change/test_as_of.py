@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from tests.change.changes import Case, Change, Rows, case
 from tests.change.in_process import ChangeLake
 from tests.change.test_merged_is_the_database import land_all
 
-SEEDS = range(60)
+SEEDS = range(20)
 KEY = TableKey(("case_number", "id"))
 LOG = "log_theatre_seats"
 Place = tuple[int, int, int]
@@ -55,12 +54,12 @@ def told(one: Case, changes: int) -> Rows:
 @pytest.fixture(scope="module", params=[False, True], ids=["one server", "fail-over"])
 def landed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[ChangeLake, list[Case]]]:
+) -> tuple[ChangeLake, list[Case]]:
     cases = [case(seed, request.param) for seed in SEEDS]
     envelope = Datastream(lineages=cases[0].lineages)
     lake = ChangeLake(tmp_path_factory.mktemp("as_of"), {"envelope": envelope})
     land_all(lake, cases)
-    yield lake, cases
+    return lake, cases
 
 
 @pytest.fixture

@@ -56,11 +56,12 @@ def land_all(lake: ChangeLake, cases: list[Case]) -> None:
         st.integers(0, 10**9), min_size=CASES_AT_ONCE, max_size=CASES_AT_ONCE, unique=True
     ),
     metadata=st.booleans(),
+    in_memory=st.booleans(),
 )
-def test_ten_thousand_cases(seeds: list[int], metadata: bool) -> None:
+def test_ten_thousand_cases(seeds: list[int], metadata: bool, in_memory: bool) -> None:
     cases = [case(seed) for seed in seeds]
     with TemporaryDirectory() as folder:
-        lake = ChangeLake(Path(folder), {"merge": {"metadata": metadata}})
+        lake = ChangeLake(Path(folder), {"merge": {"metadata": metadata}}, in_memory=in_memory)
         land_all(lake, cases)
         merged = lake.rows("theatre_seats")
     wanted = {

@@ -13,10 +13,7 @@ from tests.cli.conftest import Headgate
     "words",
     [
         ["plan", "shop.yaml"],
-        ["schema", "show", "shop.yaml", "shop_orders"],
-        ["quarantine", "list", "shop.yaml"],
-        ["quarantine", "replay", "shop.yaml"],
-        ["quarantine", "drop", "shop.yaml", "--reason", "schema_unknown", "--yes"],
+        ["schema", "diff", "shop_orders", "orders-value", "--pipeline", "shop.yaml"],
     ],
     ids=" ".join,
 )
@@ -27,6 +24,24 @@ def test_commands_for_records_refuse_change_files(headgate: Headgate, words: lis
     assert "shop.yaml declares change files" in printed.err
     assert "[bad-argument]" in printed.err
     assert "hint: " in printed.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["replay"],
+        ["drop", "--reason", "order_unknown", "--yes"],
+    ],
+    ids=" ".join,
+)
+def test_quarantine_of_a_pipeline_that_never_ran_is_empty(
+    headgate: Headgate, words: list[str]
+) -> None:
+    headgate("init", "shop")
+    printed = headgate("quarantine", *words)
+    assert (printed.code, printed.err) == (0, "")
+    assert printed.out.startswith("No record is in quarantine")
 
 
 @pytest.mark.parametrize("command", ["status", "tables"])

@@ -11,10 +11,11 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from headgate.envelope.open_envelope import open_envelope
+from headgate.land.batch_plan import BatchPlan
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Ledger
-from headgate.land.stage import stage, staged_files
+from headgate.land.stage import staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
@@ -84,7 +85,7 @@ class FramedLake:
         return BatchLander(ledger, note, DeltaRsCommitter(pipeline.lake), plan, lambda _: None)
 
 
-def _staged(plan: StagingPlan, records: Sequence[Framed]) -> list[StagedFile]:
+def _staged(plan: BatchPlan, records: Sequence[Framed]) -> list[StagedFile]:
     count = len(records)
     columns = {
         "value": [b"\0" + schema.to_bytes(4, "big") + payload for _, schema, payload in records],
@@ -95,5 +96,5 @@ def _staged(plan: StagingPlan, records: Sequence[Framed]) -> list[StagedFile]:
         "key": [None] * count,
         "headers": [None] * count,
     }
-    told = stage(plan, [pa.record_batch(columns, schema=RECORD_COLUMNS)])
+    told = plan.stage([pa.record_batch(columns, schema=RECORD_COLUMNS)])
     return staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)

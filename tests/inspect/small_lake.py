@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from headgate.envelope.open_envelope import open_envelope
 from headgate.examples import find_example
+from headgate.land.batch_plan import BatchPlan
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.committer import Commit
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Ledger
-from headgate.land.stage import stage, staged_files
+from headgate.land.stage import staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
@@ -89,7 +90,7 @@ class SmallLake:
         self.sent += count
         self.batch += 1
 
-    def _stage(self, plan: StagingPlan, values: pa.BinaryArray) -> list[StagedFile]:
+    def _stage(self, plan: BatchPlan, values: pa.BinaryArray) -> list[StagedFile]:
         count = len(values)
         records = pa.record_batch(
             {
@@ -103,7 +104,7 @@ class SmallLake:
             },
             schema=RECORD_COLUMNS,
         )
-        told = stage(plan, [records])
+        told = plan.stage([records])
         return staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)
 
 

@@ -11,13 +11,14 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from headgate.envelope.wrapper import WrapperEnvelope
+from headgate.land.batch_plan import BatchPlan
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.committer import Committer
 from headgate.land.event import Event
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Kind, Ledger
 from headgate.land.schema_history import SchemaHistory
-from headgate.land.stage import stage, staged_files
+from headgate.land.stage import staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
@@ -75,11 +76,11 @@ def records(values: Sequence[bytes | None], first_offset: int = 0) -> pa.RecordB
     )
 
 
-def staged_by(*tasks: pa.RecordBatch) -> Callable[[StagingPlan], list[StagedFile]]:
+def staged_by(*tasks: pa.RecordBatch) -> Callable[[BatchPlan], list[StagedFile]]:
     """The one job of a batch, with a task for each part of its records."""
 
-    def run(plan: StagingPlan) -> list[StagedFile]:
-        told = [row for task in tasks for row in stage(plan, [task])]
+    def run(plan: BatchPlan) -> list[StagedFile]:
+        told = [row for task in tasks for row in plan.stage([task])]
         return staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)
 
     return run

@@ -82,7 +82,7 @@ def _print_rewound(made: Rewound) -> None:
     print(f"Folded from version {made.log_version} of {made.log}")
     if not made.key:
         print("Nothing tells its rows apart: these are all changes until then")
-    if not made.rows and made.begins:
-        print(f"Nothing was there by then; the log begins at {moment_text(made.begins)}")
+    if made.begins:
+        print(f"Nothing is known of then: the log begins at {moment_text(made.begins)}")
     if made.newest:
         print(f"The newest change in the log is of {moment_text(made.newest)}")

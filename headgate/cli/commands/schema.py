@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, subcommand_metavar="[PIPELINE] TABLE | diff A B")
 _HEADERS = ("BATCH", "WHEN", "CHANGE", "OUTCOME", "SCHEMA IDS")
+_WHAT_OF = {"log": ", changes of", "merged": ", rows of", "history": ", history of"}
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -151,12 +152,9 @@ def _print_schema(found: TableSchema) -> None:
 
 
 def _origin(found: TableSchema) -> str:
-    if found.follows:
-        return f", {found.kind} {printable(found.route or '')}"
     if not found.route:
         return ""
-    of_changes = found.kind == "log"
-    return f"{', changes of' if of_changes else ' of route'} {printable(found.route)}"
+    return f"{_WHAT_OF.get(found.kind, ' of route')} {printable(found.route)}"
 
 
 def _row(change: RecordedChange) -> tuple[str, ...]:

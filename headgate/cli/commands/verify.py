@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from headgate.cli.amounts import now
 from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
 from headgate.cli.json_output import print_json
 from headgate.cli.next_steps import print_next_steps
@@ -35,6 +36,8 @@ def verify(
     in them, too many or different. A table that is behind its log is not wrong. Writes nothing.
     Exits with 1 if there is any difference.
 
+    Marks: - is missing, + is too many, ~ is different.
+
     Next: headgate rewind PIPELINE --table T --to WHEN makes a table that is right
     """
     from headgate.cli.change_pipeline import load_change_pipeline, spark_when_needed
@@ -59,8 +62,8 @@ def verify(
     else:
         print_verified(verified)
         if wrong:
-            table = wrong[0].table
-            steps = f'headgate rewind {file} --table {table} --to "$(date -u +%FT%TZ)"'
-            print_next_steps([(steps, "what the log says, in a table of its own")])
+            when = f"{now():%Y-%m-%dT%H:%M:%S}"
+            command = f"headgate rewind {file} --table {wrong[0].table} --to {when}"
+            print_next_steps([(command, "what the log says, in a table of its own")])
     if wrong:
         raise typer.Exit(1)

@@ -7,7 +7,7 @@ import pytest
 from tests.change.changes import case
 from tests.change.order.peers import badal, google_bigquery, ours
 
-CASES = 1_000
+CASES = 5_000
 
 
 @pytest.mark.parametrize("fail_over", [False, True], ids=["one server", "fail-over"])

@@ -1,0 +1,105 @@
+"""Large logs are folded by Spark, to the same rows as small ones; and verified to the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from headgate.change.as_of import Until, rows_as_of, rows_as_of_with_spark
+from headgate.change.change_log import ChangeLog
+from headgate.change.table_key import TableKey
+from headgate.run.rewind import rewind
+from headgate.run.verify import TableVerified, verify
+from tests.change.changes import case
+from tests.change.in_process import ChangeLake
+from tests.change.test_as_of import KEY, LOG, moment, oracle_log
+from tests.change.test_merged_is_the_database import land_all
+
+CASES = [case(seed) for seed in range(40)]
+CHANGES = [change for one in CASES for change in one.changes]
+MERGED = "theatre_seats"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> ChangeLake:
+    lake = ChangeLake(tmp_path)
+    land_all(lake, CASES)
+    return lake
+
+
+def sorted_rows(rows: pa.Table) -> list[object]:
+    return sorted(rows.to_pylist(), key=lambda row: str(row["_order"]))
+
+
+@pytest.mark.parametrize("key", [KEY, TableKey()], ids=["by key", "without a key"])
+def test_the_fold_of_spark_is_the_fold_of_one_process(
+    spark: SparkSession, lake: ChangeLake, key: TableKey
+) -> None:
+    log = ChangeLog.open(lake.pipeline.lake, LOG)
+    assert log is not None
+    moments = sorted({change.micros for change in CHANGES})
+    positions = sorted({f"{one.log_file}:{one.log_position}" for one in CHANGES if one.log_file})
+    lineages = tuple(CASES[0].lineages)
+    for until in (
+        Until(),
+        *(Until(moment=moment(moments[len(moments) * part // 4])) for part in range(4)),
+        *(Until.typed(positions[len(positions) * part // 4], lineages) for part in range(4)),
+    ):
+        found = rows_as_of_with_spark(spark, log, key, until).toArrow()
+        assert sorted_rows(found) == sorted_rows(rows_as_of(log, key, until))
+
+
+def test_deletions_by_row_id_find_their_rows(spark: SparkSession, tmp_path: Path) -> None:
+    log = oracle_log(
+        tmp_path,
+        [
+            {"at": 1, "id": 1, "row": "AAA"},
+            {"at": 2, "id": 2, "row": "AAB"},
+            {"at": 3, "id": None, "row": "AAA", "gone": True},
+            {"at": 4, "id": 3, "row": "AAA"},
+        ],
+    )
+    for at, ids in ((2, [1, 2]), (3, [2]), (4, [2, 3])):
+        for until in (Until(moment=moment(at * 1_000_000)), Until(order=f"1.{at}~")):
+            rows = rows_as_of_with_spark(spark, log, TableKey(("id",)), until).toArrow()
+            assert sorted(rows["id"].to_pylist()) == ids
+
+
+def test_a_rewind_by_spark_makes_the_same_table(spark: SparkSession, lake: ChangeLake) -> None:
+    when = moment(CHANGES[len(CHANGES) // 2].micros).isoformat()
+    small = rewind(lake.pipeline, MERGED, when, "small")
+    large = rewind(lake.pipeline, MERGED, when, "large", spark=lambda: spark, spark_above=0)
+    assert (small.engine, large.engine) == ("delta-rs", "spark")
+    assert small.rows == large.rows
+    one, other = (DeltaTable(str(lake.lake / name)) for name in ("small", "large"))
+    assert sorted_rows(one.to_pyarrow_table()) == sorted_rows(other.to_pyarrow_table())
+    assert TableKey.kept_in(pa.schema(other.schema())) == KEY
+    assert one.metadata().description == other.metadata().description
+
+
+def both_ways(spark: SparkSession, lake: ChangeLake) -> tuple[TableVerified, TableVerified]:
+    [small] = verify(lake.pipeline)
+    [large] = verify(lake.pipeline, spark=lambda: spark, spark_above=0)
+    assert (small.engine, large.engine) == ("delta-rs", "spark")
+    return small, large
+
+
+def test_verified_by_spark_there_is_no_difference(spark: SparkSession, lake: ChangeLake) -> None:
+    small, large = both_ways(spark, lake)
+    assert large.is_well
+    assert small.differences == large.differences
+
+
+def test_spark_finds_the_same_differences(spark: SparkSession, lake: ChangeLake) -> None:
+    path = str(lake.lake / MERGED)
+    rows = DeltaTable(path).to_pyarrow_table()
+    DeltaTable(path).delete("case_number < 5")
+    DeltaTable(path).update(predicate="case_number > 30", updates={"amount": "NULL"})
+    write_deltalake(path, rows.sort_by(KEY.columns[0]).slice(len(rows) - 3), mode="append")
+    small, large = both_ways(spark, lake)
+    assert small.total > 10
+    assert small.differences == large.differences
