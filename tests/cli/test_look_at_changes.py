@@ -36,7 +36,7 @@ def data(headgate: Headgate, *words: str) -> Any:
         "status",
         "tables",
         "schema log_shop_orders",
-        "schema log_shop_orders",
+        "schema shop_orders",
         "schema history_shop_orders",
         "quarantine list",
         "quarantine show 2/rubbish.avro",

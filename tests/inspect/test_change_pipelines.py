@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from deltalake import write_deltalake
 
 from headgate.examples import find_example
-from headgate.inspect import read_status, read_tables
+from headgate.inspect import check_services, read_status, read_tables
 from headgate.inspect.check_lake import check_lake
 from headgate.inspect.check_source import check_source
 from headgate.inspect.find_mistakes import find_mistakes
 from headgate.inspect.own_tables import kind_of, landed_tables
 from headgate.land.ledger import Ledger
+from headgate.local.database import Database
 from headgate.pipeline import ChangePipeline, load_pipeline
 from headgate.schema.origin import SOURCE_COLUMNS
 
@@ -48,6 +50,7 @@ def test_status_is_read_from_the_ledger(pipeline: ChangePipeline) -> None:
         ("shop_orders", "merged"),
         ("history_shop_orders", "history"),
         ("quarantine", "quarantine"),
+        ("_files", "files"),
     ],
 )
 def test_tables_are_of_their_kind(pipeline: ChangePipeline, table: str, kind: str) -> None:
@@ -79,3 +82,27 @@ def test_doctor_asks_for_secrets_of_spark(pipeline: ChangePipeline) -> None:
     declared = {**dict(pipeline), "spark": {"spark.hadoop.fs.s3a.secret.key": "env:NOT_THERE"}}
     checks = {each.name: each.state for each in check_source(ChangePipeline(**declared))}
     assert checks["secret env:NOT_THERE"] == "fail"
+
+
+@pytest.mark.parametrize(("answers", "state"), [(True, "ok"), (False, "fail")])
+def test_doctor_asks_the_local_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool, state: str
+) -> None:
+    found = Database(tmp_path, 3306, 4711)
+    monkeypatch.setattr(check_services, "find_database", lambda _: found)
+    monkeypatch.setattr(check_services, "database_answers", lambda *_: answers)
+    checks = {each.name: each for each in check_services.check_services(tmp_path)}
+    assert checks["local database"].state == state
+    assert found.address in checks["local database"].detail
+    assert checks["port 3306"].detail == "the local database listens here"
+
+
+def test_doctor_tells_of_a_database_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = SimpleNamespace(pid=4711)
+    monkeypatch.setattr(check_services, "recorded_process", lambda *_: gone)
+    monkeypatch.setattr(check_services, "find_database", lambda _: None)
+    checks = {each.name: each for each in check_services.check_services(tmp_path)}
+    assert checks["local database"].state == "warn"
+    assert checks["local database"].fix == "headgate up --database"
