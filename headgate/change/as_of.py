@@ -7,19 +7,19 @@ a row was read after the position.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.change.change_log import ChangeLog
-from headgate.change.fold import by_row_id_alone, has_key, keyed_changes, latest, live
-from headgate.change.merge_table import GONE, LARGEST_FOLD
+from headgate.change.fold import has_key, keyed_changes, latest, live
+from headgate.change.merge_table import LARGEST_FOLD
 from headgate.change.merged_columns import ORDER
 from headgate.change.order.encoding import BACKFILL
 from headgate.change.order.position_order import position_order
@@ -29,6 +29,8 @@ from headgate.pipeline.moment import moment_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+Fold = Callable[[pa.Table], pa.Table]
 
 TIME = "_source_timestamp"
 _BYTES_A_TASK = LARGEST_FOLD // 4
@@ -117,10 +119,20 @@ def rows_as_of_with_spark(
         frame = frame.filter(F.col(TIME) <= F.lit(until.moment))
     if not key:
         return frame if until.order is None else frame.filter(F.col(ORDER) <= F.lit(until.order))
+    fold = partial(_rows_then, key=key, until=until)
+    return fold_with_spark(frame, log, key, fold)
+
+
+def fold_with_spark(
+    frame: DataFrame, log: ChangeLog, key: TableKey, fold: Fold, schema: Any = None
+) -> DataFrame:
+    """What a fold gives of all changes of each key; they meet in one task."""
+    from pyspark.sql import functions as F
+
     by_row = _deletions_by_row(log, key)
     tasks = log.bytes // _BYTES_A_TASK + 1
     keyed = frame.repartition(tasks, *(F.col(f"`{name}`") for name in key.columns))
-    return keyed.mapInArrow(partial(_fold, key, by_row, until), frame.schema)
+    return keyed.mapInArrow(partial(_fold, key, by_row, fold), schema or frame.schema)
 
 
 def in_columns(rows: DataFrame, columns: pa.Schema) -> DataFrame:
@@ -166,21 +178,12 @@ def _without_what_was_read_later(keyed: pa.Table, key: TableKey, order: str) -> 
 
 def _deletions_by_row(log: ChangeLog, key: TableKey) -> pa.Table | None:
     """Deletions by row id alone, which are few, with their keys."""
-    if key.by_row_id or ROW_ID not in log.schema.names:
-        return None
-    columns = [*key.columns, ROW_ID, ORDER, GONE, TIME]
-    alone = []
-    for portion in log.portions(columns):
-        rows = pa.Table.from_batches([portion])
-        alone.append(rows.filter(pa.array(by_row_id_alone(rows, key))))
-    deletions = pa.concat_tables(alone) if alone else None
-    if not deletions:
-        return None
-    return keyed_changes(deletions, key, log.rows_by_id(key))
+    deletions = pa.concat_tables(log.by_row_id_alone(key))
+    return keyed_changes(deletions, key, log.rows_by_id(key)) if len(deletions) else None
 
 
 def _fold(
-    key: TableKey, by_row: pa.Table | None, until: Until, batches: Iterator[pa.RecordBatch]
+    key: TableKey, by_row: pa.Table | None, fold: Fold, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     received = list(batches)
     if not received:
@@ -194,4 +197,4 @@ def _fold(
             join_type="left semi",
         )
         changes = pa.concat_tables([changes, mine], promote_options="permissive")
-    yield from _rows_then(changes, key, until).select(received[0].schema.names).to_batches()
+    yield from fold(changes).to_batches()

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from headgate.change.fold import KnownRows
+from headgate.change.fold import KnownRows, by_row_id_alone
 from headgate.change.table_key import ROW_ID, TableKey
 from headgate.schema.conform import conform
 
@@ -89,6 +89,17 @@ class ChangeLog:
             return pa.Table.from_batches(found, self._selected(columns))
 
         return known_rows
+
+    def by_row_id_alone(self, key: TableKey) -> list[pa.Table]:
+        """Deletions that name their row by its row id and nothing else, which are few."""
+        names = [*key.columns, ROW_ID, "_order", "_is_deleted", "_source_timestamp"]
+        columns = [name for name in dict.fromkeys(names) if name in self.schema.names]
+        found = [self._selected(columns).empty_table()]
+        if ROW_ID in columns and not key.by_row_id:
+            for portion in self.portions(columns):
+                rows = pa.Table.from_batches([portion])
+                found.append(rows.filter(pa.array(by_row_id_alone(rows, key))))
+        return found
 
     def portions(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """In the log's own columns and types, whatever those of the files are."""

@@ -68,21 +68,14 @@ def by_row_id_alone(changes: pa.Table, key: TableKey) -> np.ndarray:
     return alone
 
 
-def keyed_changes(
-    changes: pa.Table, key: TableKey, known_rows: KnownRows, buried: pa.Table | None = None
-) -> pa.Table:
-    """Changes that name their key, and deletions by row id with the key that their row had.
-
-    `buried` are such deletions of earlier times that concern rows of these changes.
-    """
+def keyed_changes(changes: pa.Table, key: TableKey, known_rows: KnownRows) -> pa.Table:
+    """Changes that name their key, and deletions by row id with the key that their row had."""
     keyed = changes.filter(pa.array(has_key(changes, key)))
     by_row = changes.filter(pa.array(by_row_id_alone(changes, key)))
-    asked = [one for one in (by_row, buried) if one is not None and len(one)]
-    if not asked:
+    if not len(by_row):
         return keyed
-    wanted = pa.concat_tables(asked, promote_options="permissive")
-    known = known_rows(set(wanted[ROW_ID].to_pylist()))
-    found = _with_keys(wanted, known.filter(pa.array(has_key(known, key))), key)
+    known = known_rows(set(by_row[ROW_ID].to_pylist()))
+    found = _with_keys(by_row, known.filter(pa.array(has_key(known, key))), key)
     return pa.concat_tables([keyed, found], promote_options="permissive")
 
 

@@ -15,9 +15,9 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from headgate.change.change_log import ChangeLog
-from headgate.change.fold import ends_of_runs, keyed_changes
-from headgate.change.merge_plan import MergePlan, TableMerged
-from headgate.change.merge_table import GONE, follow, same_key
+from headgate.change.fold import KnownRows, by_row_id_alone, ends_of_runs, keyed_changes
+from headgate.change.merge_plan import ForSpark, MergePlan, TableMerged
+from headgate.change.merge_table import GONE, LARGEST_FOLD, follow, same_key
 from headgate.change.merged_columns import ORDER
 from headgate.change.table_key import ROW_ID, TableKey, newest_key
 from headgate.envelope.datastream.columns import LOG_COLUMN_NAMES
@@ -39,7 +39,7 @@ def history_columns(log: pa.Schema, key: TableKey) -> pa.Schema:
     return key.keep_in(pa.schema([*own, *told, *VALIDITY]))
 
 
-def merge_history(plan: MergePlan) -> TableMerged | None:
+def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
     """None where there is nothing new, or nothing that tells rows apart."""
     assert plan.history is not None
     log = ChangeLog.open(plan.lake, plan.log)
@@ -53,23 +53,23 @@ def merge_history(plan: MergePlan) -> TableMerged | None:
     marked = table.transaction_version(plan.app) if table else None
     if marked is not None and marked >= log.version:
         return None
-    changes = log.since(marked).changes()
+    new_changes = log.since(marked)
+    if new_changes.bytes > LARGEST_FOLD:
+        return ForSpark(plan, plan.history, log.version, None, is_history=True)
+    changes = new_changes.changes()
     kept = TableKey.kept_in(pa.schema(table.schema())) if table else None
-    key = kept or newest_key(changes, plan.key) or TableKey()
+    told = newest_key(changes, plan.key)
+    key = kept if kept and (not told or told.by_row_id) else told or TableKey()
     if not key:
         return None
     schema = history_columns(log.schema, key)
-    known = timeline(log, key, changes if table else None)
+    if table is None or key != kept:
+        if log.bytes > LARGEST_FOLD:
+            return ForSpark(plan, plan.history, log.version, None, is_history=True)
+        return _make(plan, log, log.changes(), key, made=table is None)
+    known = timeline(log, key, changes)
     new = known.filter(pc.is_in(known[ORDER], value_set=changes[ORDER].unique()))
     mark = CommitProperties(app_transactions=[Transaction(plan.app, log.version)])
-    if table is None:
-        rows = versions(new, changes, schema)
-        write_deltalake(
-            path, rows, schema_mode="overwrite", mode="overwrite", commit_properties=mark
-        )
-        return TableMerged(
-            plan.history, plan.log, log.version, 0, "delta-rs", len(changes), len(rows), made=True
-        )
     table = follow(plan, plan.history, table, schema, marked)
     before = known.filter(pc.and_(known["_precedes_new"], pc.invert(known[GONE])))
     touched = before.filter(pc.invert(pc.is_in(before[ORDER], value_set=changes[ORDER].unique())))
@@ -102,26 +102,57 @@ def merge_history(plan: MergePlan) -> TableMerged | None:
     )
 
 
-def timeline(log: ChangeLog, key: TableKey, touched_by: pa.Table | None) -> pa.Table:
+def _make(
+    plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, made: bool
+) -> TableMerged:
+    """All versions by the whole log."""
+    assert plan.history is not None
+    rows = all_versions(changes, key, history_columns(log.schema, key), log.rows_by_id(key))
+    path = str(Path(plan.lake, plan.history))
+    mark = CommitProperties(app_transactions=[Transaction(plan.app, log.version)])
+    write_deltalake(path, rows, schema_mode="overwrite", mode="overwrite", commit_properties=mark)
+    return TableMerged(
+        plan.history,
+        plan.log,
+        log.version,
+        DeltaTable(path).version(),
+        "delta-rs",
+        changes=len(changes),
+        inserted=len(rows),
+        made=made,
+    )
+
+
+def all_versions(
+    changes: pa.Table, key: TableKey, schema: pa.Schema, known_rows: KnownRows
+) -> pa.Table:
+    """Of changes of which no earlier or later ones of the same keys are anywhere else."""
+    known = _with_ends(_ordered(keyed_changes(changes, key, known_rows), key), key, None)
+    return versions(known, changes, schema)
+
+
+def timeline(log: ChangeLog, key: TableKey, touched_by: pa.Table) -> pa.Table:
     """All changes of the keys that some changes touch, each with the moment at which it ended."""
-    columns = [*key.columns, ORDER, GONE, "_source_timestamp"]
-    has_rows = ROW_ID in log.schema.names and not key.by_row_id
-    told = log.changes([*columns, ROW_ID] if has_rows else columns)
-    all_changes = keyed_changes(told, key, lambda _: told)
-    news = None
-    if touched_by is not None:
-        news = touched_by[ORDER].unique()
-        is_new = pc.is_in(all_changes[ORDER], value_set=news)
-        touched = (
-            all_changes.filter(is_new)
-            .select(list(key.columns))
-            .group_by(list(key.columns))
-            .aggregate([])
-        )
-        all_changes = all_changes.join(touched, list(key.columns), join_type="left semi")
+    names = [*key.columns, ORDER, GONE, "_source_timestamp", ROW_ID]
+    columns = [name for name in dict.fromkeys(names) if name in log.schema.names]
+    new = keyed_changes(touched_by, key, log.rows_by_id(key)).select(list(key.columns))
+    touched = new.group_by(list(key.columns)).aggregate([])
+    first = key.columns[0]
+    values = touched[first].combine_chunks()
+    # Those of other keys are left out early: a log is much larger than what touches it.
+    told = [pa.Table.from_batches([], pa.schema(map(log.schema.field, columns)))]
+    for portion in log.portions(columns):
+        rows = pa.Table.from_batches([portion])
+        near = pc.is_in(rows[first], value_set=values).to_numpy()
+        told.append(rows.filter(pa.array(near | by_row_id_alone(rows, key))))
+    known = keyed_changes(pa.concat_tables(told), key, log.rows_by_id(key))
+    known = known.join(touched, list(key.columns), join_type="left semi")
+    return _with_ends(_ordered(known, key), key, touched_by[ORDER].unique())
+
+
+def _ordered(changes: pa.Table, key: TableKey) -> pa.Table:
     by = [(name, "ascending") for name in (*key.columns, ORDER)]
-    ordered = all_changes.take(pc.sort_indices(all_changes, by))
-    return _with_ends(ordered, key, news)
+    return changes.take(pc.sort_indices(changes, by))
 
 
 def _with_ends(ordered: pa.Table, key: TableKey, news: pa.Array | None) -> pa.Table:

@@ -74,3 +74,4 @@ class ForSpark:
     log_version: int
     folded: str | None
     """None where the whole log has to be folded."""
+    is_history: bool = False

@@ -29,8 +29,8 @@ from headgate.land.committer import Commit, Mark
 from headgate.land.write_parquet import write_parquet
 
 GONE = "_is_deleted"
-LARGEST_FOLD = 256 << 20
-"""Bytes of changes in files that one task folds in memory."""
+LARGEST_FOLD = 64 << 20
+"""Bytes of changes in files that one task folds in memory, where they take many times as much."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,16 @@ def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
     if table is None:
         return _make(plan, log, changes, key, again=False)
     if _is_outdated(plan, table, changes, key) or (new is log and not kept):
-        if log.bytes > LARGEST_FOLD:
-            return ForSpark(plan, plan.merged, log.version, None)
-        return _make(plan, log, log.changes(), key, again=True)
+        return _all_anew(plan, log)
     key = kept or TableKey()
     schema = merged_columns(log.schema, key, plan.metadata)
     table = follow(plan, plan.merged, table, schema, marked)
     if not key:
         return _append(plan, log, table, changes, schema)
     tombstones = Tombstones(plan.lake, plan.tombstones, key)
+    if tombstones.of_rows(changes):
+        # A row was deleted by its row id, and only now it is told which key it had then.
+        return _all_anew(plan, log)
     folded = fold_new(changes, key, log, tombstones, keep_living=not plan.metadata)
     tombstones.remember(*folded.gone, since=_horizon(plan, changes))
     size = size_of(table)
@@ -89,14 +90,22 @@ def fold_new(
     changes: pa.Table, key: TableKey, log: ChangeLog, tombstones: Tombstones, keep_living: bool
 ) -> Folded:
     """The changes that count, one a key, against all that is known of earlier ones."""
-    buried = tombstones.of_rows(changes)
-    last = latest(keyed_changes(changes, key, log.rows_by_id(key), buried), key)
+    last = latest(keyed_changes(changes, key, log.rows_by_id(key)), key)
     remembered = last if keep_living else deletions(last)
     if ROW_ID in remembered.column_names and not key.by_row_id:
         # A tombstone of a key says nothing of the row id that its row had.
         remembered = remembered.drop_columns([ROW_ID])
     by_row = changes.filter(pa.array(by_row_id_alone(changes, key)))
     return Folded(tombstones.without_the_dead(last), (remembered, by_row))
+
+
+def _all_anew(plan: MergePlan, log: ChangeLog) -> TableMerged | ForSpark:
+    """By the whole log, and by the key that its newest change has."""
+    assert plan.merged is not None
+    if log.bytes > LARGEST_FOLD:
+        return ForSpark(plan, plan.merged, log.version, None)
+    changes = log.changes()
+    return _make(plan, log, changes, newest_key(changes, plan.key) or TableKey(), again=True)
 
 
 def _make(

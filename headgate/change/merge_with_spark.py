@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headgate.change.as_of import Until, key_of_log, rows_as_of_with_spark
+from headgate.change.as_of import Until, fold_with_spark, in_columns, key_of_log
 from headgate.change.change_log import ChangeLog
-from headgate.change.merge_plan import ForSpark, TableMerged
+from headgate.change.fold import latest
+from headgate.change.history_table import all_versions, history_columns
+from headgate.change.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.change.merge_table import GONE, mark_only, newer_than_row, same_key
 from headgate.change.merged_columns import merged_columns
-from headgate.change.table_key import TableKey
+from headgate.change.table_key import ROW_ID, TableKey
+from headgate.change.tombstones import Tombstones
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _MARK = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 
@@ -28,9 +33,12 @@ def merge_with_spark(spark: SparkSession, asked: ForSpark) -> TableMerged:
     spark.conf.set(app, asked.plan.app)
     spark.conf.set(version, asked.log_version)
     try:
-        merged = (
-            _all_anew(spark, asked, path) if asked.folded is None else _merge(spark, asked, path)
-        )
+        if asked.is_history:
+            merged = _history_anew(spark, asked, path)
+        elif asked.folded is None:
+            merged = _all_anew(spark, asked, path)
+        else:
+            merged = _merge(spark, asked, path)
     finally:
         spark.conf.unset(app)
         spark.conf.unset(version)
@@ -79,27 +87,55 @@ def _merge(spark: SparkSession, asked: ForSpark, path: Path) -> TableMerged:
 
 
 def _all_anew(spark: SparkSession, asked: ForSpark, path: Path) -> TableMerged:
-    """All rows by the whole log, in one commit."""
-    log = ChangeLog.open(asked.plan.lake, asked.plan.log)
+    """All rows by the whole log, in one commit; what is gone is remembered first."""
+    plan = asked.plan
+    log = ChangeLog.open(plan.lake, plan.log)
     assert log is not None
-    declared = None if asked.plan.key is None else tuple(asked.plan.key)
-    key = key_of_log(log, declared, Until())
-    schema = merged_columns(log.schema, key, asked.plan.metadata)
-    from pyspark.sql import functions as F
-
-    rows = rows_as_of_with_spark(spark, log, key, Until()).select(
-        *(
-            F.col(f"`{field.name}`").alias(field.name, metadata=_text(field.metadata))
-            for field in schema
-        )
-    )
-    writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-    writer.save(str(path))
+    key = key_of_log(log, None if plan.key is None else tuple(plan.key), Until())
+    changes = spark.read.format("delta").option("versionAsOf", log.version).load(str(log.path))
+    schema = merged_columns(log.schema, key, plan.metadata)
+    if key:
+        last = fold_with_spark(changes, log, key, partial(latest, key=key)).persist()
+        _remember(plan, key, last, log)
+        changes = last.where(f"NOT {GONE}")
+    writer = in_columns(changes, schema).write.format("delta").mode("overwrite")
+    writer.option("overwriteSchema", "true").save(str(path))
+    if key:
+        last.unpersist()
     table = DeltaTable(str(path))
     return TableMerged(
-        asked.table, asked.plan.log, log.version, table.version(), "spark", append_only=not key
+        asked.table, plan.log, log.version, table.version(), "spark", append_only=not key
     )
 
 
-def _text(metadata: dict[bytes, bytes] | None) -> dict[str, str]:
-    return {key.decode(): value.decode() for key, value in (metadata or {}).items()}
+def _history_anew(spark: SparkSession, asked: ForSpark, path: Path) -> TableMerged:
+    """All versions by the whole log, in one commit."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    log = ChangeLog.open(asked.plan.lake, asked.plan.log)
+    assert log is not None
+    key = key_of_log(log, None if asked.plan.key is None else tuple(asked.plan.key), Until())
+    changes = spark.read.format("delta").option("versionAsOf", log.version).load(str(log.path))
+    schema = history_columns(log.schema, key)
+    fold = partial(all_versions, key=key, schema=schema, known_rows=_all_are_known)
+    made = fold_with_spark(changes, log, key, fold, from_arrow_schema(schema))
+    writer = in_columns(made, schema).write.format("delta").mode("overwrite")
+    writer.option("overwriteSchema", "true").save(str(path))
+    version = DeltaTable(str(path)).version()
+    return TableMerged(asked.table, asked.plan.log, log.version, version, "spark")
+
+
+def _all_are_known(_: Collection[str]) -> pa.Table:
+    raise AssertionError("deletions by row id have their keys already")
+
+
+def _remember(plan: MergePlan, key: TableKey, last: DataFrame, log: ChangeLog) -> None:
+    """Tombstones by the whole log, instead of those that there are."""
+    tombstones = Tombstones(plan.lake, plan.tombstones, key)
+    wanted = [name for name in tombstones.columns if name in log.schema.names]
+    gone = last.where(GONE) if plan.metadata else last
+    portions = gone.select(*(f"`{name}`" for name in wanted)).toArrow()
+    if not key.by_row_id and ROW_ID in wanted:
+        portions = portions.drop_columns([ROW_ID])
+    tombstones.start_anew(portions)
+    tombstones.remember(portions, *log.by_row_id_alone(key))

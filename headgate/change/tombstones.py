@@ -39,7 +39,7 @@ class Tombstones:
             self._table = None
 
     @property
-    def _columns(self) -> list[str]:
+    def columns(self) -> list[str]:
         return list(dict.fromkeys((*self._key.columns, ROW_ID, *_FACTS)))
 
     def without_the_dead(self, changes: pa.Table) -> pa.Table:
@@ -58,15 +58,12 @@ class Tombstones:
         counts = pc.greater_equal(changes["_order"], joined["_order_max"])
         return changes.filter(counts.fill_null(True))
 
-    def of_rows(self, changes: pa.Table) -> pa.Table | None:
-        """Deletions by row id alone that concern rows of these changes."""
+    def of_rows(self, changes: pa.Table) -> bool:
+        """Whether any of these changes is of a row that was deleted by its row id alone."""
         if self._key.by_row_id or ROW_ID not in changes.column_names:
-            return None
+            return False
         known = self._known(changes, (ROW_ID,))
-        if known is None:
-            return None
-        buried = known.filter(pc.is_null(known[self._key.columns[0]]))
-        return buried.append_column("_is_deleted", pa.array([True] * len(buried), pa.bool_()))
+        return known is not None and known[self._key.columns[0]].null_count > 0
 
     def remember(self, *gone: pa.Table, since: datetime | None = None) -> None:
         """Of each key, and of each row known by its row id alone, the greatest order.
@@ -91,12 +88,12 @@ class Tombstones:
             name: changes[name]
             if name in changes.column_names
             else pa.nulls(len(changes), pa.string())
-            for name in self._columns
+            for name in self.columns
         }
         return pa.table(columns)
 
     def start_anew(self, changes: pa.Table) -> None:
-        """The key is another one: what was remembered of the old one says nothing."""
+        """What was remembered, perhaps by another key, says nothing any more."""
         if self._table is not None:
             self._write(self._facts_of(changes.slice(0, 0)))
 
@@ -106,7 +103,7 @@ class Tombstones:
         found = []
         values = changes[by[0]].unique()
         kind = values.type
-        for portion in self._table.to_pyarrow_dataset().to_batches(columns=self._columns):
+        for portion in self._table.to_pyarrow_dataset().to_batches(columns=self.columns):
             mine = portion.filter(pc.is_in(portion[by[0]].cast(kind), value_set=values))
             if len(mine):
                 found.append(mine)
@@ -127,7 +124,7 @@ class Tombstones:
 
     def _read(self) -> pa.Table:
         assert self._table is not None
-        return self._table.to_pyarrow_table(columns=self._columns)
+        return self._table.to_pyarrow_table(columns=self.columns)
 
     def _append(self, rows: pa.Table) -> None:
         """By a file of our own: delta-rs takes a plan and a thread to write one."""

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from headgate.change.as_of import Until, rows_as_of
 from headgate.change.change_log import ChangeLog
 from headgate.change.compare_rows import RowDifferences, compare_rows
-from headgate.change.history_table import history_columns, timeline, versions
+from headgate.change.history_table import all_versions, history_columns
 from headgate.change.merged_columns import ORDER, merged_columns
 from headgate.change.table_key import TableKey
 
@@ -26,7 +26,7 @@ def verify_history(log: ChangeLog, table: DeltaTable) -> RowDifferences:
     """The same for all versions: when each began and ended, and which are current."""
     key = key_of(table)
     schema = history_columns(log.schema, key)
-    wanted = versions(timeline(log, key, None), log.changes(), schema)
+    wanted = all_versions(log.changes(), key, schema, log.rows_by_id(key))
     return _compared(wanted, table, comparable(table, schema), (*key.columns, ORDER))
 
 
