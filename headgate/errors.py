@@ -54,6 +54,7 @@ CODES: dict[str, str] = {
     # checkpoint and ledger
     "checkpoint-reset": "The ledger knows batches that the checkpoint does not know.",
     "checkpoint-foreign": "The checkpoint has progress that the lake's ledger knows nothing of.",
+    "lineages-changed": "Changes have landed in another order of lineages than is declared now.",
     "checkpoint-in-use": "Another run works on the same pipeline.",
     "lake-without-ledger": "The lake has tables of this pipeline but no ledger.",
     "table-ahead": "A table has a batch that checkpoint and ledger do not know yet.",

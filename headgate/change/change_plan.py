@@ -14,6 +14,7 @@ from headgate.change.chunk import CHUNK
 from headgate.change.known_source import KnownSource, known_by, source_of
 from headgate.envelope.datastream.columns import LOG_COLUMNS
 from headgate.envelope.datastream.opened_file import SourceTable
+from headgate.errors import CheckpointError
 from headgate.land.batch_plan import BatchPlan
 from headgate.land.staged_file import StagedFile
 from headgate.land.table_shape import TableShape
@@ -134,6 +135,20 @@ class ChangePlan(BatchPlan):
             return declared
         known = self.known.get(table)
         return known.lineages if known else ()
+
+    def require_known_lineages(self) -> None:
+        """What has landed was ordered by the lineages of then: a list may only grow at its end."""
+        declared = tuple(self.envelope.lineages)
+        for table, known in self.known.items():
+            kept = declared[: len(known.lineages)]
+            if set(known.lineages) & set(declared) and kept != known.lineages:
+                raise CheckpointError(
+                    "lineages-changed",
+                    f"{table} was ordered by {', '.join(known.lineages)}",
+                    hint="put these first under `envelope.datastream.lineages`, in that order; if "
+                    "that is wrong, land the files into an empty lake",
+                    where=table,
+                )
 
     def reconsidered(self, files: Sequence[StagedFile]) -> Self | None:
         """Also where files of different source tables, or of different lineages, would share a

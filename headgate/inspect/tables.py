@@ -118,7 +118,8 @@ def _look(lake: str, table: str, counted: bool) -> _Now:
         columns = len(opened.schema().fields)
         if not counted:
             return _Now(columns)
-        added = pa.table(opened.get_add_actions(flatten=True))
+        # By its stream, because pyarrow's own functions ask pandas what it is.
+        added = pa.RecordBatchReader.from_stream(opened.get_add_actions()).read_all()
     except (DeltaError, OSError):
         return _Now()
     sizes = {name: added[name].to_pylist() for name in ("num_records", "size_bytes")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,6 @@ from deltalake.exceptions import TableNotFoundError
 
 from headgate.change.change_plan import ChangePlan
 from headgate.change.chunk import CHUNK_DDL
-from headgate.change.known_source import known_by, known_logs
 from headgate.change.merge_changes import ChangeMerger
 from headgate.change.open_changes import open_changes
 from headgate.change.stage_changes import stage_changes
@@ -34,12 +32,14 @@ from headgate.land.event import (
     Started,
 )
 from headgate.land.land_batch import BatchLander, Extent
-from headgate.land.ledger import Entry, Kind, Ledger
+from headgate.land.ledger import Entry, Kind, Ledger, Pending
 from headgate.land.schema_history import SchemaHistory
 from headgate.land.stage import STAGED_DDL, staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.pipeline import ChangePipeline
+from headgate.replay.known_with_replays import known_with_replays
+from headgate.replay.replay_names import name_in_ledger
 from headgate.run.explain_failure import explain_failure
 from headgate.run.run_options import RunOptions
 from headgate.run.session import spark_session
@@ -123,10 +123,8 @@ class ChangeRun:
     def _land(self, files: Sequence[LandedFile]) -> set[LandedFile]:
         """One batch; returns those of its files that are not finished yet."""
         version = 0 if self.lander.landed is None else self.lander.landed + 1
-        waiting: dict[str, list[str]] = {}
-        for one in self.lander.pending:
-            waiting.setdefault(one.file.table, []).append(one.file.path)
-        self.lander.plan = replace(self.plan, waiting=waiting, began=time.time() * 1000)
+        waiting = [one.file for one in (*self.lander.pending, *self._pending_replays())]
+        self.lander.plan = replace(self.plan.beside(waiting), began=time.time() * 1000)
         place = {"files": len(files), "first": files[0].path, "last": files[-1].path}
         self.lander.land(Extent(version, None, place), partial(self._stage, files))
         noted = self.note.read()
@@ -147,16 +145,11 @@ class ChangeRun:
         """What follows from the logs that got changes."""
         noted = self.note.read()
         assert noted is not None
-        files: dict[str, list[StagedFile]] = defaultdict(list)
-        for file in (*noted.files, *(one.file for one in self.lander.pending)):
-            files[file.table].append(file)
-        known = dict(self.plan.known)
         landed = {one.table for one in outcome.landed} - set(self.plan.own_tables)
-        for table in landed:
-            found = known_by(files[table])
-            known[table] = known[table].joined(found) if table in known else found
-        self.plan = replace(self.plan, known=known)
-        return self.merger.landed({table: known[table] for table in sorted(landed)}, noted.batch)
+        files = [*noted.files, *(one.file for one in self.lander.pending)]
+        self.plan = self.plan.after([file for file in files if file.table in landed])
+        logs = {table: self.plan.known[table] for table in sorted(landed)}
+        return self.merger.landed(logs, noted.batch)
 
     def _catch_up(self) -> None:
         """Merge what is behind, whether an earlier run was cut short or it was not time yet."""
@@ -166,7 +159,7 @@ class ChangeRun:
 
     def _lander(self) -> BatchLander:
         progress = self.ledger.progress()
-        known = known_logs(self.ledger, self.pipeline.lake)
+        known = known_with_replays(self.pipeline)
         if progress is None:
             there = self.plan.tables.logs_in(self.pipeline.lake)
             if there:
@@ -179,6 +172,7 @@ class ChangeRun:
             self.note.clear()
             self.ledger.start(_FILES, 0)
         self.plan = replace(self.plan, known=known)
+        self.plan.require_known_lineages()
         return BatchLander(
             ledger=self.ledger,
             note=self.note,
@@ -191,6 +185,12 @@ class ChangeRun:
             history=SchemaHistory.of(self.ledger.rows([Kind.SCHEMA])),
             derive=self._derive,
         )
+
+    def _pending_replays(self) -> tuple[Pending, ...]:
+        """Files of changes that left the quarantine, and wait for their logs."""
+        name = name_in_ledger(self.pipeline.name)
+        progress = Ledger(self.pipeline.lake, self.pipeline.ledger, name).progress()
+        return progress.pending if progress else ()
 
     def _is_new(self, file: LandedFile) -> bool:
         return self.read.get(file.path) != (file.size, file.modified)

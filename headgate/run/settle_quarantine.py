@@ -66,7 +66,9 @@ def _lander(pipeline: Pipeline | ChangePipeline, listener: Listener) -> Iterator
 
 def _plan(pipeline: Pipeline | ChangePipeline) -> BatchPlan:
     if isinstance(pipeline, ChangePipeline):
-        return replace(ChangePlan.of(pipeline), known=known_with_replays(pipeline))
+        plan = replace(ChangePlan.of(pipeline), known=known_with_replays(pipeline))
+        plan.require_known_lineages()
+        return plan
     return StagingPlan.of(pipeline)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,17 @@ from headgate.land.ledger import Entry, Kind
 from headgate.quarantine.quarantine_filter import QuarantineFilter
 from tests.inspect.change_lake import OF_ANOTHER_SERIES, ShopLake, change, make_shop_lake
 
+_LOOK = """
+import sys
+from headgate.inspect import *
+from headgate.pipeline import load_pipeline
+pipeline = load_pipeline(sys.argv[1])
+read_status(pipeline), read_tables(pipeline), read_table_schema(pipeline, "shop.orders")
+records, _ = read_quarantined(pipeline)
+find_quarantined(pipeline, records[0].position)
+print([name for name in ("pyspark", "pandas") if name in sys.modules])
+"""
+
 ORDERS = ("log_shop_orders", "shop_orders", "history_shop_orders")
 
 
@@ -28,6 +41,12 @@ ORDERS = ("log_shop_orders", "shop_orders", "history_shop_orders")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> ShopLake:
     """Landed once; tests only look at it."""
     return make_shop_lake(tmp_path_factory.mktemp("shop_lake"))
+
+
+def test_looking_loads_neither_spark_nor_pandas(lake: ShopLake) -> None:
+    command = [sys.executable, "-c", _LOOK, str(lake.file)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
 
 
 def test_status_counts_changes_once_and_files(lake: ShopLake) -> None:

@@ -12,8 +12,8 @@ from headgate.land.fit_files import Asked
 from headgate.land.land_table import TableLanded, TablePending, land_table
 from headgate.land.ledger import Pending
 from headgate.land.schema_history import TableHistory
-from headgate.land.table_shape import TableShape
 from headgate.land.staged_file import StagedFile
+from headgate.land.table_shape import TableShape
 from headgate.pipeline import Contract
 from headgate.schema.change import AddColumn, AddNestedField, CreateTable, RetypeColumn
 

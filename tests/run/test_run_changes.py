@@ -21,10 +21,20 @@ from deltalake import DeltaTable
 
 from headgate.land.event import BatchLanded, FilesWait, Idle, TablesMerged
 from headgate.local import Database
-from headgate.pipeline import ChangePipeline, Datastream, Duration, Files, Merge, Size
+from headgate.pipeline import (
+    ChangePipeline,
+    Datastream,
+    Duration,
+    Files,
+    Merge,
+    Size,
+    load_pipeline,
+)
+from headgate.run.rewind import rewind
 from headgate.run.run_options import RunOptions
 from headgate.run.run_pipeline import run_pipeline
 from headgate.run.stop_signal import StopSignal
+from headgate.run.verify import verify
 from headgate.simulate.shop.change import Change
 from headgate.simulate.shop.database.connect import connect
 from headgate.simulate.shop.database.shop_database import ShopDatabase
@@ -149,6 +159,19 @@ trigger: 100ms
     for log in lake.glob("log_shop_*"):
         uuids = DeltaTable(log).to_pyarrow_table(columns=["_uuid"])["_uuid"].to_pylist()
         assert len(uuids) == len(set(uuids)), log.name
+
+    made = load_pipeline(file)
+    assert isinstance(made, ChangePipeline)
+    for number, (moment, tables) in enumerate(real_shop.dumps):
+        for table in tables:
+            rewind(made, f"shop.{table}", moment.isoformat(), f"then_{number}_{table}")
+        assert_same(lake, tables, f"then_{number}_{{}}")
+    verified = list(verify(made))
+    assert {one.total for one in verified} == {0}
+    assert {one.trouble for one in verified} == {None}
+    assert len(verified) == 2 * len(real_shop.tables)
+    DeltaTable(lake / "shop_vouchers").delete("_change_type = 'INSERT'")
+    assert sum(one.total for one in verify(made, ["shop_vouchers"])) > 0
 
 
 def headgate(*arguments: str) -> subprocess.Popen[str]:

@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 import pytest
 
 from headgate.envelope.wrapper import WrapperEnvelope
+from headgate.land.batch_plan import BatchPlan
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.event import BatchLanded, Event
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Ledger
-from headgate.land.stage import stage, staged_files
+from headgate.land.stage import staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
@@ -71,10 +72,10 @@ class Simulation:
         }
         return made, pa.table(columns, schema=RECORD_COLUMNS)
 
-    def staged(self, plan: StagingPlan, records: pa.Table) -> list[StagedFile]:
+    def staged(self, plan: BatchPlan, records: pa.Table) -> list[StagedFile]:
         """One task for each partition."""
         tasks = [records.filter(pc.equal(records["partition"], one)) for one in (0, 1)]
-        told = [row for task in tasks for row in stage(plan, task.to_batches())]
+        told = [row for task in tasks for row in plan.stage(task.to_batches())]
         return staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)
 
     def land(self, batch: int, count: int) -> Made:

@@ -1,0 +1,59 @@
+"""What is too large for one task comes out of Spark as it would out of a task."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from headgate.change.history_table import merge_history
+from headgate.change.merge_plan import ForSpark, MergePlan
+from headgate.change.merge_table import merge_table
+from headgate.change.merge_with_spark import merge_with_spark
+from tests.change.test_history_and_row_ids import LOG, Table, plain
+
+
+def rows(lake: Path, table: str) -> list[dict[str, Any]]:
+    return list(DeltaTable(lake / table).to_pyarrow_table().to_pylist())
+
+
+def plan_of(lake: Path, metadata: bool) -> MergePlan:
+    return MergePlan(str(lake), "log", "merged", "history", "_tombstones", "app", metadata)
+
+
+@pytest.mark.parametrize(("row_ids", "metadata"), [(True, True), (False, False)])
+def test_all_of_a_log_at_once(
+    spark: SparkSession, tmp_path: Path, row_ids: bool, metadata: bool
+) -> None:
+    table = Table(Random(4), row_ids)
+    table.run(60)
+    here, there = tmp_path / "here", tmp_path / "there"
+    late, early = table.log[20:30], [*table.log[:20], *table.log[30:]]
+    write_deltalake(here / "log", pa.Table.from_pylist(early, LOG))
+    shutil.copytree(here, there)
+    in_process, by_spark = plan_of(here, metadata), plan_of(there, metadata)
+    merge_table(in_process)
+    merge_history(in_process)
+    merge_with_spark(spark, ForSpark(by_spark, "merged", 0, None))
+    merge_with_spark(spark, ForSpark(by_spark, "history", 0, None, is_history=True))
+    for name in ("merged", "history"):
+        ours, sparks = (sorted(map(repr, rows(lake, name))) for lake in (here, there))
+        assert sparks == ours
+    assert merge_table(by_spark) is None
+    assert merge_history(by_spark) is None
+
+    # What is gone is remembered, whoever merged: late changes raise nothing.
+    for lake, plan in ((here, in_process), (there, by_spark)):
+        write_deltalake(lake / "log", pa.Table.from_pylist(late, LOG), mode="append")
+        merge_table(plan)
+        merge_history(replace(plan))
+        assert plain(rows(lake, "merged")) == table.states[-1]
+        current = [one for one in rows(lake, "history") if one["_is_current"]]
+        assert plain(current) == table.states[-1]
