@@ -74,6 +74,9 @@ def _by_lineage(
 ) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
     """The rows of each lineage, with those that took over before and after it."""
     everything = np.arange(len(metadata))
+    if (settled := plan.settled_lineages(table)) is not None:
+        yield settled, everything
+        return
     told = lineages(metadata).dictionary_encode()
     known = plan.lineages_of(table, told.dictionary.to_pylist())
     if known or not len(told.dictionary):

@@ -115,6 +115,8 @@ class ChangeLog:
 
 
 def _conformed(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    if rows.schema.names == wanted.names and rows.schema.types == wanted.types:
+        return pa.RecordBatch.from_arrays(rows.columns, schema=wanted)
     columns = [
         conform(rows[field.name], field.type)
         if field.name in rows.schema.names

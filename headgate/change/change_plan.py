@@ -128,6 +128,11 @@ class ChangePlan(BatchPlan):
     def log_for(self, source: SourceTable) -> str:
         return self.tables_of(source).log_for(source)
 
+    def settled_lineages(self, table: str) -> tuple[str, ...] | None:
+        """Those that the table follows whatever comes; None where that depends on the changes."""
+        known = self.known.get(table)
+        return known.lineages if known and known.lineages and not self.envelope.lineages else None
+
     def lineages_of(self, table: str, found: Sequence[str]) -> tuple[str, ...]:
         """In the order in which they took over; none where nothing is known of them yet."""
         declared = tuple(self.envelope.lineages)
