@@ -18,6 +18,7 @@ from deltalake.exceptions import TableNotFoundError
 from headgate import errors
 from headgate.change.change_plan import ChangePlan
 from headgate.change.chunk import Chunk, unpacked
+from headgate.change.numbers_alike import numbers_alike
 from headgate.change.open_changes import reasons_of
 from headgate.envelope.datastream.columns import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
@@ -51,7 +52,7 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
     contested = _contested_shapes(plan, table, chunks)
     dropped = _dropped(plan, table, chunks, there)
     for (route, lineages), told in _by_origin(chunks).items():
-        parts = [chunk.rows for chunk in told]
+        parts = _alike(told, there)
         withheld = tuple(one for chunk in told for one in chunk.told.withheld)
         for rows in _joined(parts):
             rows = _once(rows, seen)
@@ -90,6 +91,22 @@ def _contested_shapes(
     if len(oldest) < 2:
         return None
     return {str(at): shape for at, shape in enumerate(sorted(oldest, key=oldest.__getitem__))}
+
+
+def _alike(chunks: Sequence[Chunk], there: DeltaTable | None) -> list[pa.Table]:
+    """The rows; those of files without a schema in the types that others have."""
+    known = [pa.schema(there.schema())] if there is not None else []
+    known += [chunk.rows.schema for chunk in chunks if chunk.told.columns is not None]
+    floating = [
+        pa.schema([field for field in chunk.rows.schema if pa.types.is_floating(field.type)])
+        for chunk in chunks
+    ]
+    return [
+        chunk.rows
+        if chunk.told.columns is not None
+        else numbers_alike(chunk.rows, [*known, *floating])
+        for chunk in chunks
+    ]
 
 
 def _joined(parts: Sequence[pa.Table]) -> list[pa.Table]:
