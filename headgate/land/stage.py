@@ -28,6 +28,7 @@ from headgate.schema.decoder import Refusal
 from headgate.schema.decoders import Decoders
 from headgate.schema.open_registry import open_registry
 from headgate.schema.origin import as_records
+from headgate.schema.pause_collection import pause_collection
 
 STAGED = pa.schema([pa.field("file", pa.string()), pa.field("error", pa.string())])
 STAGED_DDL = "file string, error string"
@@ -51,8 +52,9 @@ def stage(plan: StagingPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         if known not in _decoders:
             _decoders[known] = Decoders(open_registry(plan.registry))
         for portion in _portions(batches):
-            for file in _stage_portion(plan, portion, _decoders[known], made):
-                yield told_file(file)
+            with pause_collection():
+                files = list(_stage_portion(plan, portion, _decoders[known], made))
+            yield from map(told_file, files)
     except HeadgateError as error:
         # As data: an exception would reach the driver as the text of a traceback.
         yield told_error(type(error).__name__, *error.parts)

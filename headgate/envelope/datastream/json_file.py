@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -25,6 +23,7 @@ from headgate.envelope.datastream.opened_file import (
     UnreadableFile,
 )
 from headgate.quarantine.reason import Reason
+from headgate.schema.pause_collection import pause_collection
 
 _Names = tuple[str | None, str | None, str]
 """Of a database, a schema and a table."""
@@ -37,7 +36,7 @@ _MANY_BYTES = 8 << 20
 def open_json(content: bytes) -> OpenedFile:
     """The changes; UnreadableFile or UnfinishedFile if there are none to be had."""
     file = _JsonFile()
-    with _no_collection():
+    with pause_collection():
         for position, record in enumerate(json_records(content)):
             file.add(position, record)
         return file.opened()
@@ -49,19 +48,6 @@ def json_records_alone(content: bytes, positions: Collection[int]) -> Iterator[t
     for position, record in enumerate(islice(json_records(content), last + 1)):
         if position in wanted:
             yield position, record.file
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """JSON has no circles, and to look for some in all of it takes a third of the time."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 @dataclass
