@@ -22,6 +22,7 @@ from headgate.envelope.datastream.open_file import open_file, records_alone
 from headgate.envelope.datastream.opened_file import Changes, OpenedFile
 from headgate.envelope.opened import Rejected
 from headgate.errors import HeadgateError
+from headgate.land.withheld import Withheld
 from headgate.quarantine.quarantined import quarantined
 from headgate.quarantine.reason import Reason
 from headgate.route.source_name import pattern_name
@@ -54,6 +55,8 @@ class _OneFile:
     raw: list[bytes | None] = field(default_factory=list)
     positions: list[int | None] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
+    withheld: list[Withheld] = field(default_factory=list)
+    """What the contract kept out, of tables that none of its rows are for."""
 
     def chunks(self) -> Iterator[Chunk]:
         if self.plan.from_quarantine:
@@ -136,6 +139,8 @@ class _OneFile:
             if len(admitted.rows):
                 self.landed += len(admitted.rows)
                 yield self._chunk(route, admitted)
+            else:
+                self.withheld += admitted.withheld
 
     def _chunk(self, route: str, admitted: Admitted) -> Chunk:
         rows = admitted.rows
@@ -174,7 +179,8 @@ class _OneFile:
 
     def _rows_of_quarantine(self, records: pa.Table, rejected: Sequence[Rejected]) -> Chunk:
         now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
-        return Chunk(self.plan.quarantine, quarantined(records, rejected, self.plan.version, now))
+        rows = quarantined(records, rejected, self.plan.version, now)
+        return Chunk(self.plan.quarantine, rows, Told(withheld=tuple(self.withheld)))
 
     def _row(self, file: LandedFile) -> pa.Table:
         row = {

@@ -45,7 +45,9 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
     if table in plan.own_tables:
         rows = pa.concat_tables([chunk.rows for chunk in chunks])
         reasons = reasons_of(rows) if table == plan.quarantine else None
-        yield write_parquet(plan.lake, table, plan.new_file(), rows, reasons=reasons)
+        file = write_parquet(plan.lake, table, plan.new_file(), rows, reasons=reasons)
+        withheld = tuple(one for chunk in chunks for one in chunk.told.withheld)
+        yield replace(file, withheld=withheld)
         return
     there = _open(Path(plan.lake, table))
     seen = _uuids_landed(plan, table, chunks, there)

@@ -150,3 +150,11 @@ def test_values_that_a_contract_discards_are_left_out(
     land(lake, columns, *values)
     assert set(merged(lake)[1]) == {"id", "name", "age"}
     assert not quarantined(lake)
+
+
+def test_a_table_that_a_contract_does_not_let_come_to_be_is_told_of(tmp_path: Path) -> None:
+    lake = ChangeLake(tmp_path, {"contract": {"tables": "freeze"}})
+    lake.land(write_changes([change(1, BEFORE, "INSERT", 1, "Ada", 36)], tmp_path / "landing"))
+    assert quarantined(lake) == {"contract_tables": 1}
+    assert kinds(lake) == ["CreateTable"]
+    assert not (lake.lake / "log_shop_people").exists()
