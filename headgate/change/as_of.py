@@ -25,6 +25,7 @@ from headgate.change.order.encoding import BACKFILL
 from headgate.change.order.position_order import position_order
 from headgate.change.table_key import ROW_ID, TableKey, newest_key
 from headgate.errors import UsageError
+from headgate.land.commit_with_spark import decoded_metadata
 from headgate.pipeline.moment import moment_of
 
 if TYPE_CHECKING:
@@ -141,12 +142,7 @@ def in_columns(rows: DataFrame, columns: pa.Schema) -> DataFrame:
 
     return rows.select(
         *(
-            F.col(f"`{field.name}`").alias(
-                field.name,
-                metadata={
-                    name.decode(): value.decode() for name, value in (field.metadata or {}).items()
-                },
-            )
+            F.col(f"`{field.name}`").alias(field.name, metadata=decoded_metadata(field.metadata))
             for field in columns
         )
     )

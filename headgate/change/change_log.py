@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from headgate.change.fold import KnownRows, by_row_id_alone
 from headgate.change.table_key import ROW_ID, TableKey
+from headgate.land.open_table import open_table
 from headgate.schema.conform import conform
 
 _PORTION = 1 << 16
@@ -35,11 +35,8 @@ class ChangeLog:
     def open(cls, lake: str, table: str, version: int | None = None) -> ChangeLog | None:
         """As it is, or as it was at a version; None if there is no such table."""
         path = Path(lake, table)
-        try:
-            opened = DeltaTable(str(path), version=version)
-        except TableNotFoundError:
-            return None
-        return cls.of(opened, path)
+        opened = open_table(path, version)
+        return None if opened is None else cls.of(opened, path)
 
     @classmethod
     def of(cls, opened: DeltaTable, path: Path) -> ChangeLog:

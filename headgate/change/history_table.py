@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import TableNotFoundError
 
 from headgate.change.change_log import ChangeLog
 from headgate.change.fold import KnownRows, by_row_id_alone, ends_of_runs, keyed_changes
 from headgate.change.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.change.merge_table import GONE, LARGEST_FOLD, follow, same_key
 from headgate.change.merged_columns import ORDER
-from headgate.change.table_key import ROW_ID, TableKey, newest_key
+from headgate.change.table_key import ROW_ID, TableKey, key_by_now, newest_key
 from headgate.envelope.datastream.columns import LOG_COLUMN_NAMES
+from headgate.land.open_table import open_table
 
 VALIDITY = pa.schema(
     [
@@ -45,11 +45,7 @@ def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
     log = ChangeLog.open(plan.lake, plan.log)
     if log is None:
         return None
-    path = str(Path(plan.lake, plan.history))
-    try:
-        table: DeltaTable | None = DeltaTable(path)
-    except TableNotFoundError:
-        table = None
+    table = open_table(Path(plan.lake, plan.history))
     marked = table.transaction_version(plan.app) if table else None
     if marked is not None and marked >= log.version:
         return None
@@ -58,8 +54,7 @@ def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
         return ForSpark(plan, plan.history, log.version, None, is_history=True)
     changes = new_changes.changes()
     kept = TableKey.kept_in(pa.schema(table.schema())) if table else None
-    told = newest_key(changes, plan.key)
-    key = kept if kept and (not told or told.by_row_id) else told or TableKey()
+    key = key_by_now(kept, newest_key(changes, plan.key))
     if not key:
         return None
     schema = history_columns(log.schema, key)

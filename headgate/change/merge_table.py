@@ -15,17 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import TableNotFoundError
 
 from headgate.change.change_log import ChangeLog
 from headgate.change.fold import by_row_id_alone, deletions, keyed_changes, latest, live
 from headgate.change.fold_in import fold_in
 from headgate.change.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.change.merged_columns import ORDER, merged_columns
-from headgate.change.table_key import ROW_ID, TableKey, newest_key
+from headgate.change.table_key import ROW_ID, TableKey, key_by_now, newest_key
 from headgate.change.tombstones import Tombstones
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter, add_action, size_of
 from headgate.land.committer import Commit, Mark
+from headgate.land.open_table import open_table
 from headgate.land.write_parquet import write_parquet
 
 GONE = "_is_deleted"
@@ -48,7 +48,7 @@ def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
     log = ChangeLog.open(plan.lake, plan.log)
     if log is None:
         return None
-    table = _open(plan.lake, plan.merged)
+    table = open_table(Path(plan.lake, plan.merged))
     marked = table.transaction_version(plan.app) if table else None
     if table is not None and marked is not None and marked >= log.version:
         return None
@@ -59,9 +59,7 @@ def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
         return ForSpark(plan, plan.merged, log.version, None)
     changes = new.changes()
     kept = TableKey.kept_in(pa.schema(table.schema())) if table else None
-    told = newest_key(changes, plan.key)
-    # Row ids are the key of a table that never told another one.
-    key = kept if kept and (not told or told.by_row_id) else told or TableKey()
+    key = key_by_now(kept, newest_key(changes, plan.key))
     if table is None:
         return _make(plan, log, changes, key, again=False)
     if _is_outdated(plan, table, changes, key) or (new is log and not kept):
@@ -262,7 +260,7 @@ def follow(
     mark = Mark(plan.app, -1 if marked is None else marked)
     committer = DeltaRsCommitter(plan.lake)
     committer.commit(Commit(name, wanted, (), mark, rewrite=widened))
-    opened = _open(plan.lake, name)
+    opened = open_table(Path(plan.lake, name))
     assert opened is not None
     return opened
 
@@ -315,10 +313,3 @@ def mark_only(plan: MergePlan, log_version: int, table: DeltaTable) -> None:
 
 def _mark(plan: MergePlan, log: ChangeLog) -> CommitProperties:
     return CommitProperties(app_transactions=[Transaction(plan.app, log.version)])
-
-
-def _open(lake: str, table: str) -> DeltaTable | None:
-    try:
-        return DeltaTable(str(Path(lake, table)))
-    except TableNotFoundError:
-        return None

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from headgate import errors
 from headgate.change.change_plan import ChangePlan
@@ -22,6 +21,7 @@ from headgate.change.numbers_alike import numbers_alike
 from headgate.change.open_changes import reasons_of
 from headgate.envelope.datastream.columns import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
+from headgate.land.open_table import open_table
 from headgate.land.stage import told_error, told_file
 from headgate.land.staged_file import StagedFile, written
 from headgate.land.write_parquet import write_parquet
@@ -49,7 +49,7 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
         withheld = tuple(one for chunk in chunks for one in chunk.told.withheld)
         yield replace(file, withheld=withheld)
         return
-    there = _open(Path(plan.lake, table))
+    there = open_table(Path(plan.lake, table))
     seen = _uuids_landed(plan, table, chunks, there)
     contested = _contested_shapes(plan, table, chunks)
     dropped = _dropped(plan, table, chunks, there)
@@ -148,13 +148,6 @@ def _dropped(
         for field in own
         if field.name not in newest.told.columns and apart_from(field) is None
     )
-
-
-def _open(path: Path) -> DeltaTable | None:
-    try:
-        return DeltaTable(str(path))
-    except TableNotFoundError:
-        return None
 
 
 def _uuids_landed(

@@ -65,6 +65,14 @@ def newest_key(changes: pa.Table, declared: Sequence[str] | None = None) -> Tabl
     return None
 
 
+def key_by_now(kept: TableKey | None, told: TableKey | None) -> TableKey:
+    """The key of a table that has one, and of which changes tell one.
+
+    Row ids are the key of a table that never told another one.
+    """
+    return kept if kept and (not told or told.by_row_id) else told or TableKey()
+
+
 def key_columns(names: Sequence[str], schema: pa.Schema) -> tuple[str, ...]:
     """A source's names as columns are called here."""
     by_name = {field.name: field.name for field in schema}

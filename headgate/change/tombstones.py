@@ -15,12 +15,12 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema, write_deltalake
-from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import create_table_with_add_actions
 
 from headgate.change.fold import latest
 from headgate.change.table_key import ROW_ID, TableKey
 from headgate.land.commit_with_delta_rs import add_action
+from headgate.land.open_table import open_table
 from headgate.land.write_parquet import write_parquet
 
 _MOST_FILES = 32
@@ -33,10 +33,7 @@ class Tombstones:
     def __init__(self, lake: str, name: str, key: TableKey) -> None:
         self._path = str(Path(lake, name))
         self._key = key
-        try:
-            self._table: DeltaTable | None = DeltaTable(self._path)
-        except TableNotFoundError:
-            self._table = None
+        self._table = open_table(self._path)
 
     @property
     def columns(self) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import (
     AddAction,
     PostCommitHookProperties,
@@ -16,6 +16,7 @@ from deltalake.transaction import (
 )
 
 from headgate.land.committer import Commit, Mark, TableState
+from headgate.land.open_table import open_table
 from headgate.land.rewrite_files import rewrite_files
 from headgate.land.staged_file import StagedFile
 
@@ -120,7 +121,7 @@ class DeltaRsCommitter:
         """Whether every feature of the table is one that delta-rs writes."""
         if table not in self._writable:
             try:
-                opened = self._open(table)
+                opened = open_table(self._lake / table)
                 features = set(opened.protocol().writer_features or ()) if opened else set()
                 self._writable[table] = features <= _WRITABLE_FEATURES
             except DeltaError:
@@ -134,18 +135,12 @@ class DeltaRsCommitter:
     def _newest(self, table: str) -> DeltaTable | None:
         opened = self._opened.get(table)
         if opened is None:
-            opened = self._open(table)
+            opened = open_table(self._lake / table)
             if opened is not None:
                 self._opened[table] = opened
         else:
             opened.update_incremental()
         return opened
-
-    def _open(self, table: str) -> DeltaTable | None:
-        try:
-            return DeltaTable(str(self._lake / table))
-        except TableNotFoundError:
-            return None
 
 
 def size_of(table: DeltaTable) -> int:

@@ -97,7 +97,9 @@ def _spark_schema(schema: pa.Schema) -> StructType:
     types = from_arrow_schema(schema)
     return StructType(
         [
-            StructField(column.name, types[column.name].dataType, True, _decoded(column.metadata))
+            StructField(
+                column.name, types[column.name].dataType, True, decoded_metadata(column.metadata)
+            )
             for column in schema
         ]
     )
@@ -113,5 +115,6 @@ def _arrow_schema(spark: SparkSession, path: str, version: int) -> pa.Schema:
     )
 
 
-def _decoded(metadata: dict[bytes, bytes] | None) -> dict[str, str]:
+def decoded_metadata(metadata: dict[bytes, bytes] | None) -> dict[str, str]:
+    """What a column remembers, as Spark takes it."""
     return {key.decode(): value.decode() for key, value in (metadata or {}).items()}

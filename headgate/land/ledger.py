@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import TableNotFoundError
 
+from headgate.land.open_table import open_table
 from headgate.land.staged_file import StagedFile
 
 LEDGER = pa.schema(
@@ -182,10 +182,7 @@ class Ledger:
         write_deltalake(self._path, rows, mode="append", commit_properties=mark)
 
     def _open(self) -> DeltaTable | None:
-        try:
-            return DeltaTable(self._path)
-        except TableNotFoundError:
-            return None
+        return open_table(self._path)
 
 
 def schema_rows(*ledgers: Ledger) -> list[dict[str, Any]]:

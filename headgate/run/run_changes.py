@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from headgate.change.change_plan import ChangePlan
 from headgate.change.chunk import CHUNK_DDL
@@ -33,6 +31,7 @@ from headgate.land.event import (
 )
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Entry, Kind, Ledger, Pending
+from headgate.land.open_table import open_table
 from headgate.land.schema_history import SchemaHistory
 from headgate.land.stage import STAGED_DDL, staged_files
 from headgate.land.staged_batch import StagedBatchNote
@@ -218,9 +217,8 @@ class ChangeRun:
 
 def _files_read(plan: ChangePlan) -> dict[str, tuple[int, int]]:
     """All files that were read, as they were then."""
-    try:
-        table = DeltaTable(str(Path(plan.lake, plan.tables.files)))
-    except TableNotFoundError:
+    table = open_table(Path(plan.lake, plan.tables.files))
+    if table is None:
         return {}
     rows = table.to_pyarrow_table(columns=["path", "size", "modified", "batch"]).sort_by("batch")
     columns = (rows[name].to_pylist() for name in ("path", "size", "modified"))
