@@ -32,6 +32,9 @@ test: $(READY) ## Run all tests on a real broker, registry, database, Spark and 
 	@$(BIN)/headgate jars spark kafka registry
 	@$(BIN)/python -m pytest $(ARGS)
 
+search: ## Run the tests of random cases on cases that were never tried
+	@$(MAKE) --no-print-directory test ARGS="-m hypothesis --hypothesis-profile=search $(ARGS)"
+
 check: $(READY) ## Formatting, lint and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -53,4 +56,4 @@ lock: ## Choose the newest packages that fit pyproject.toml and record their has
 clean: ## Remove what the commands made, but not .venv
 	@rm -rf .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo test check bench docs lock clean
+.PHONY: help setup demo test search check bench docs lock clean

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from headgate.change.change_log import ChangeLog
-from headgate.change.fold import KnownRows, by_row_id_alone, ends_of_runs, keyed_changes
+from headgate.change.fold import KnownRows, by_row_id_alone, ends_of_runs, has_key, keyed_changes
 from headgate.change.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.change.merge_table import GONE, LARGEST_FOLD, follow, same_key
 from headgate.change.merged_columns import ORDER
@@ -58,7 +58,7 @@ def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
     if not key:
         return None
     schema = history_columns(log.schema, key)
-    if table is None or key != kept:
+    if table is None or key != kept or _tells_whom_a_row_id_meant(changes, log, key):
         if log.bytes > LARGEST_FOLD:
             return ForSpark(plan, plan.history, log.version, None, is_history=True)
         return _make(plan, log, log.changes(), key, made=table is None)
@@ -95,6 +95,15 @@ def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
         inserted=did["num_target_rows_inserted"],
         updated=did["num_target_rows_updated"],
     )
+
+
+def _tells_whom_a_row_id_meant(changes: pa.Table, log: ChangeLog, key: TableKey) -> bool:
+    """Whether a deletion by row id, told earlier, may have ended another key than was thought."""
+    rows = [told[ROW_ID] for told in log.by_row_id_alone(key) if len(told)]
+    if not rows:
+        return False
+    news = changes.filter(pa.array(has_key(changes, key)))[ROW_ID]
+    return any(pc.any(pc.is_in(news, value_set=one.combine_chunks())).as_py() for one in rows)
 
 
 def _make(

@@ -168,7 +168,8 @@ def _run_any_statement(database: Database) -> None:
         step = random.choice((-1, 1))
         database.move({key: key + step for key in rows})
     else:
-        database.move({key: random.choice([key for key in range(1, 10) if key not in rows])})
+        free = [other for other in range(1, 10 + len(rows)) if other not in rows]
+        database.move({key: random.choice(free)})
 
 
 def arrivals(changes: list[Change], random: Random) -> list[list[Change]]:
