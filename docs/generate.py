@@ -35,7 +35,9 @@ def _pipeline_file() -> str:
         Contract,
         Datastream,
         Delta,
+        Expectation,
         Files,
+        GoldUnion,
         Kafka,
         Merge,
         Pipeline,
@@ -54,6 +56,7 @@ def _pipeline_file() -> str:
     text += _keys("Every file", AnyPipeline, only=common)
     text += _keys("A stream of records", Pipeline, leave_out=common)
     text += _keys("Change files", ChangePipeline, leave_out=common) + _names_of_changes()
+    after = {Contract: _words_of_others(), Expectation: _EXPECT, GoldUnion: _gold()}
     for title, model in (
         ("`source.kafka`", Kafka),
         ("`source.kafka.security`", Security),
@@ -65,9 +68,12 @@ def _pipeline_file() -> str:
         ("`envelope.datastream`", Datastream),
         ("`merge`", Merge),
         ("`contract`", Contract),
+        ("`expect`", Expectation),
+        ("`gold`", GoldUnion),
     ):
         text += _keys(title, model)
-    return text + _words_of_others()
+        text += after.get(model, "")
+    return text
 
 
 def _keys(
@@ -79,7 +85,8 @@ def _keys(
     text = f"\n## {title}\n\n| key | default | meaning |\n|---|---|---|\n"
     for name, field in model.model_fields.items():
         if name in (only or model.model_fields) and name not in leave_out:
-            text += f"| `{name}` | {_default(field)} | {_one_line(field.description)} |\n"
+            key, meaning = field.alias or name, _one_line(field.description)
+            text += f"| `{key}` | {_default(field)} | {meaning} |\n"
     return text
 
 
@@ -124,6 +131,66 @@ def _words_of_others() -> str:
 
     words = "".join(f"- `{word}`: {meant}\n" for word, meant in WORDS_OF_OTHERS.items())
     return f"\nOther tools have other words, which are refused with a hint:\n\n{words}"
+
+
+_EXPECT = """
+Each stands by its name under a pattern of the names of landed tables; a rule alone is short for a
+rule that warns. A row passes only if the rule is true, so that one for which it is null does not:
+
+```yaml
+expect:
+  silver_*:
+    valid_user: {rule: "user_name IS NOT NULL", on_fail: quarantine}
+    positive: score >= 0
+```
+"""
+
+
+def _gold() -> str:
+    from headgate.pipeline import GoldQuery
+    from headgate.query.describe import describe
+
+    text = """
+These are the keys of a union; a SELECT stands alone as text. `FROM silver` names the landed tables,
+in change pipelines `FROM merged`; a column that a table lacks is null there, and `route` is known.
+With `{route}` in its name, a declaration gives one table for each landed one, else one over all of
+them. Tables may have columns of their own that begin with `_`: what is kept to go on from.
+
+```yaml
+gold:
+  gold_{route}_player_agg: |
+    SELECT user_name, count(*) AS sessions, min(event_timestamp) AS first_seen
+    FROM silver GROUP BY user_name
+  unified_gold:
+    from: gold_*
+    select: route, user_name, sessions, first_seen
+```
+
+How a table is kept up to date follows from its SELECT. `avg` is the sum divided by the count, so
+that decimals have the type of that division. `approx_count_distinct` is Spark's
+`hll_sketch_estimate`. Of values with the same time, `max_by` takes the greatest and `min_by` the
+least; both take any type but maps.
+
+| SELECT | kept up to date |
+|---|---|
+"""
+    for select in _SELECTS:
+        shown = describe("", GoldQuery(sql=select)).removeprefix(": ")
+        text += f"| `{select}` | {shown} |\n"
+    return text
+
+
+_SELECTS = (
+    "SELECT user, count(*) AS n, max(score) AS best FROM silver GROUP BY user",
+    "SELECT date(t) AS day, avg(score) AS mean FROM silver GROUP BY day",
+    "SELECT user, max_by(level, t) AS level FROM silver GROUP BY user",
+    "SELECT approx_count_distinct(user) AS users FROM silver",
+    "SELECT count(DISTINCT user) AS users FROM silver",
+    "SELECT user, first(level) AS level FROM silver GROUP BY user",
+    "SELECT user, stddev(score) AS spread FROM silver GROUP BY user",
+    "SELECT user, rank() OVER (ORDER BY score) AS place FROM silver",
+    "SELECT user, upper(level) AS level FROM silver WHERE score > 0",
+)
 
 
 def _default(field: Any) -> str:

@@ -27,6 +27,7 @@ CODES: dict[str, str] = {
     "bad-choice": "A value is not one of the words allowed there.",
     "choose-one": "Exactly one of several keys must be given.",
     "bad-template": "A table name template lacks its placeholder or has one that is unknown.",
+    "bad-sql": "SQL in the pipeline file cannot be read, or asks for what it cannot have.",
     "bad-proto": "The wrapper's .proto file cannot be compiled or lacks the message or a field.",
     "secret-in-file": "A secret stands in the pipeline file instead of a reference to it.",
     "secret-missing": "A secret is referred to that is not there.",
@@ -61,6 +62,7 @@ CODES: dict[str, str] = {
     "replay-impossible": "The ledger does not say where in the source to go on.",
     # landing
     "batch-failed": "A batch could not be landed; it is run again from the same place.",
+    "expectation-failed": "Rows break a rule of `expect` that is to stop the batch.",
     "table-pending": "A table could not be committed; its files wait for the next batch.",
     "table-unknown": "There is no such table in the lake.",
     "name-unknown": "There is neither a table nor a subject of that name.",

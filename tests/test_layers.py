@@ -14,8 +14,8 @@ PACKAGE = Path(headgate.__file__).parent
 LAYERS = [
     {"errors"},
     {"pipeline"},
-    {"route", "schema", "envelope", "quarantine"},
-    {"source", "land", "change", "replay", "run", "local", "simulate"},
+    {"route", "schema", "envelope", "quarantine", "query"},
+    {"source", "land", "change", "gold", "replay", "run", "local", "simulate"},
     {"inspect"},
     {"cli", "examples"},
 ]

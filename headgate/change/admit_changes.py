@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -15,6 +15,8 @@ from headgate.change.order.order_changes import lineages, order
 from headgate.change.table_key import ROW_ID, key_columns
 from headgate.envelope.datastream.opened_file import Changes
 from headgate.land.admit import admit
+from headgate.land.checked import Checked
+from headgate.land.expectations import Expectations
 from headgate.land.stage_table import reason_of
 from headgate.land.withheld import Withheld
 from headgate.pipeline import Mode
@@ -38,9 +40,10 @@ class Admitted:
     withheld: tuple[Withheld, ...] = ()
     columns: tuple[str, ...] = ()
     """Of the row, as the file has them."""
+    expectations: tuple[Checked, ...] = ()
 
 
-def admit_changes(plan: ChangePlan, changes: Changes) -> Iterator[Admitted]:
+def admit_changes(plan: ChangePlan, changes: Changes, file: str = "") -> Iterator[Admitted]:
     """One part for each lineage that the changes are of, which is one as a rule."""
     table = plan.log_for(changes.source)
     everything = np.arange(len(changes.positions))
@@ -50,7 +53,7 @@ def admit_changes(plan: ChangePlan, changes: Changes) -> Iterator[Admitted]:
         yield Admitted(table, pa.table({}), kept_out, withheld=columns)
         return
     for found, rows in _by_lineage(plan, table, changes.metadata):
-        yield _admitted(plan, table, changes, rows, found)
+        yield _admitted(plan, table, changes, rows, found, file)
 
 
 def _no_table(
@@ -93,6 +96,7 @@ def _admitted(
     changes: Changes,
     rows: np.ndarray,
     known: tuple[str, ...],
+    file: str,
 ) -> Admitted:
     metadata, payload = changes.metadata.take(pa.array(rows)), changes.payload.take(pa.array(rows))
     orders = order(metadata, known)
@@ -103,6 +107,17 @@ def _admitted(
         kept_out.setdefault(row, (Reason.TOO_LATE, "by the source's clock"))
     for row in _without_key(plan, changes, metadata, payload):
         kept_out.setdefault(row, (Reason.KEY_MISSING, "a column of the key is null or absent"))
+    expected = Expectations.of(plan.expect, table, *plan.merged_names(changes.source))
+    if expected is not None:
+        there = _that_are_rows(metadata, kept_out)
+        failing = expected.check(
+            lambda row: f"record {changes.positions[rows[there[row]]]} of {file}",
+            payload.take(pa.array(there)),
+            metadata.take(pa.array(there)),
+        )
+        expected.stop_if_broken()
+        for row, detail in failing.items():
+            kept_out[int(there[row])] = (Reason.EXPECTATION, detail)
     withheld: tuple[Withheld, ...] = ()
     staying = np.delete(np.arange(len(rows)), list(kept_out))
     columns = payload.take(pa.array(staying))
@@ -128,7 +143,15 @@ def _admitted(
             if field.name in payload.schema.names or column.null_count < len(column):
                 placed = placed.append_column(field, column)
     outside = {int(rows[row]): why for row, why in kept_out.items()}
-    return Admitted(table, placed, outside, known, withheld, tuple(payload.schema.names))
+    counts = expected.counts if expected is not None else ()
+    return Admitted(table, placed, outside, known, withheld, tuple(payload.schema.names), counts)
+
+
+def _that_are_rows(metadata: pa.RecordBatch, kept_out: Collection[int]) -> np.ndarray:
+    """Changes that leave a row behind: of what a deletion takes away, nothing is expected."""
+    there = ~metadata["_is_deleted"].fill_null(False).to_numpy(zero_copy_only=False)
+    there[list(kept_out)] = False
+    return np.flatnonzero(there)
 
 
 def _too_late(plan: ChangePlan, table: str, metadata: pa.RecordBatch) -> list[int]:

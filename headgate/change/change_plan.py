@@ -16,6 +16,7 @@ from headgate.envelope.datastream.columns import LOG_COLUMNS
 from headgate.envelope.datastream.opened_file import SourceTable
 from headgate.errors import CheckpointError
 from headgate.land.batch_plan import BatchPlan
+from headgate.land.expectations import rules_of
 from headgate.land.staged_file import StagedFile
 from headgate.land.table_shape import TableShape
 from headgate.pipeline import ChangePipeline, Datastream, Files
@@ -64,6 +65,7 @@ class ChangePlan(BatchPlan):
             max_file_bytes=int(pipeline.max_file_bytes),
             max_tables=pipeline.max_tables,
             contract=pipeline.contract,
+            expect=rules_of(pipeline.expect),
         )
 
     @property
@@ -127,6 +129,11 @@ class ChangePlan(BatchPlan):
 
     def log_for(self, source: SourceTable) -> str:
         return self.tables_of(source).log_for(source)
+
+    def merged_names(self, source: SourceTable) -> tuple[str, ...]:
+        """The table of the source's current rows, where there is one."""
+        merged = self.tables_of(source).merged_for(source)
+        return () if merged is None else (merged,)
 
     def settled_lineages(self, table: str) -> tuple[str, ...] | None:
         """Those that the table follows whatever comes; None where that depends on the changes."""

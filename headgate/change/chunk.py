@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
+from headgate.land.checked import Checked
 from headgate.land.withheld import Withheld
 
 CHUNK = pa.schema(
@@ -32,6 +33,7 @@ class Told:
     columns: tuple[str, ...] | None = None
     """All that the source table had, where the file says so."""
     error: tuple[str | None, ...] | None = None
+    expectations: tuple[Checked, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -45,12 +47,14 @@ class Told:
         )
         error, columns = record.pop("error"), record.pop("columns")
         lineages = tuple(record.pop("lineages"))
+        expectations = tuple(Checked(**one) for one in record.pop("expectations"))
         return cls(
             **record,
             lineages=lineages,
             withheld=withheld,
             columns=None if columns is None else tuple(columns),
             error=None if error is None else tuple(error),
+            expectations=expectations,
         )
 
 

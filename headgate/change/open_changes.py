@@ -22,6 +22,7 @@ from headgate.envelope.datastream.open_file import open_file, records_alone
 from headgate.envelope.datastream.opened_file import Changes, OpenedFile
 from headgate.envelope.opened import Rejected
 from headgate.errors import HeadgateError
+from headgate.land.checked import Checked
 from headgate.land.withheld import Withheld
 from headgate.quarantine.quarantined import quarantined
 from headgate.quarantine.reason import Reason
@@ -57,6 +58,8 @@ class _OneFile:
     rejected: list[Rejected] = field(default_factory=list)
     withheld: list[Withheld] = field(default_factory=list)
     """What the contract kept out, of tables that none of its rows are for."""
+    checked: list[Checked] = field(default_factory=list)
+    """What was expected of them."""
 
     def chunks(self) -> Iterator[Chunk]:
         if self.plan.from_quarantine:
@@ -131,7 +134,8 @@ class _OneFile:
 
     def _admitted(self, content: bytes, changes: Changes) -> Iterator[Chunk]:
         route = route_of(changes.source)
-        for admitted in admit_changes(self.plan, changes):
+        file = self.record["file"][0].as_py() or ""
+        for admitted in admit_changes(self.plan, changes, file):
             whys = {int(changes.positions[row]): why for row, why in admitted.kept_out.items()}
             alone = {} if self.plan.from_quarantine else dict(records_alone(content, whys))
             for position, (reason, detail) in whys.items():
@@ -141,12 +145,15 @@ class _OneFile:
                 yield self._chunk(route, admitted)
             else:
                 self.withheld += admitted.withheld
+                self.checked += admitted.expectations
 
     def _chunk(self, route: str, admitted: Admitted) -> Chunk:
         rows = admitted.rows
         path = pa.repeat(pa.scalar(self.record["file"][0].as_py(), pa.string()), len(rows))
         columns = admitted.columns if self.has_schema else None
-        told = Told(route, admitted.lineages, admitted.withheld, columns)
+        told = Told(
+            route, admitted.lineages, admitted.withheld, columns, expectations=admitted.expectations
+        )
         return Chunk(admitted.table, rows.append_column("_file", path), told)
 
     def _reject(
@@ -180,7 +187,8 @@ class _OneFile:
     def _rows_of_quarantine(self, records: pa.Table, rejected: Sequence[Rejected]) -> Chunk:
         now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
         rows = quarantined(records, rejected, self.plan.version, now)
-        return Chunk(self.plan.quarantine, rows, Told(withheld=tuple(self.withheld)))
+        told = Told(withheld=tuple(self.withheld), expectations=tuple(self.checked))
+        return Chunk(self.plan.quarantine, rows, told)
 
     def _row(self, file: LandedFile) -> pa.Table:
         row = {

@@ -21,6 +21,7 @@ from headgate.change.numbers_alike import numbers_alike
 from headgate.change.open_changes import reasons_of
 from headgate.envelope.datastream.columns import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
+from headgate.land.checked import Checked, rules_added_up
 from headgate.land.open_table import open_table
 from headgate.land.stage import told_error, told_file
 from headgate.land.staged_file import StagedFile, written
@@ -47,7 +48,7 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
         reasons = reasons_of(rows) if table == plan.quarantine else None
         file = write_parquet(plan.lake, table, plan.new_file(), rows, reasons=reasons)
         withheld = tuple(one for chunk in chunks for one in chunk.told.withheld)
-        yield replace(file, withheld=withheld)
+        yield replace(file, withheld=withheld, expectations=_checked(chunks))
         return
     there = open_table(Path(plan.lake, table))
     seen = _uuids_landed(plan, table, chunks, there)
@@ -56,15 +57,25 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
     for (route, lineages), told in _by_origin(chunks).items():
         parts = _alike(told, there)
         withheld = tuple(one for chunk in told for one in chunk.told.withheld)
+        checked = _checked(told)
         for rows in _joined(parts):
             rows = _once(rows, seen)
             if not len(rows):
                 continue
             file = write_parquet(plan.lake, table, plan.new_file(), rows, route=route)
             yield replace(
-                file, lineages=lineages, withheld=withheld, new_schemas=contested, dropped=dropped
+                file,
+                lineages=lineages,
+                withheld=withheld,
+                expectations=checked,
+                new_schemas=contested,
+                dropped=dropped,
             )
-            withheld, dropped = (), ()
+            withheld, checked, dropped = (), (), ()
+
+
+def _checked(chunks: Sequence[Chunk]) -> tuple[Checked, ...]:
+    return tuple(rules_added_up(one for chunk in chunks for one in chunk.told.expectations))
 
 
 def _by_origin(chunks: Sequence[Chunk]) -> dict[tuple[str | None, tuple[str, ...]], list[Chunk]]:

@@ -9,7 +9,8 @@ from typer.core import TyperGroup
 _GROUPS = {
     "Start": ("init", "demo", "up", "down"),
     "Land": ("simulate", "run"),
-    "Look": ("status", "tables", "schema", "plan", "quarantine", "rewind", "verify"),
+    "Look": ("status", "tables", "graph", "schema", "plan", "quarantine", "rewind", "verify"),
+    "Share": ("export",),
     "Mend": ("check", "doctor", "jars"),
 }
 

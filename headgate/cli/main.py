@@ -15,6 +15,8 @@ from headgate.cli.commands import (
     check,
     demo,
     doctor,
+    export,
+    graph,
     init,
     jars,
     plan,
@@ -78,6 +80,7 @@ for command in (
     status.status,
     tables.tables,
     plan.plan,
+    graph.graph,
     rewind.rewind,
     verify.verify,
     check.check,
@@ -88,6 +91,7 @@ for command in (
 app.add_typer(simulate.app, name="simulate", cls=HelpfulGroup, context_settings=_SETTINGS)
 app.add_typer(schema.app, name="schema", cls=DefaultCommandGroup, context_settings=_SETTINGS)
 app.add_typer(quarantine.app, name="quarantine", cls=HelpfulGroup, context_settings=_SETTINGS)
+app.add_typer(export.app, name="export", cls=HelpfulGroup, context_settings=_SETTINGS)
 
 
 def main() -> NoReturn:

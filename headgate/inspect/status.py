@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from headgate.inspect.batch_under_way import batch_under_way
+from headgate.inspect.checked_rules import checked_rules
 from headgate.inspect.current_run import CurrentRun, find_current_run
 from headgate.inspect.derived_tables import tables_behind
 from headgate.inspect.ledger_rows import LedgerRows
@@ -17,6 +18,7 @@ from headgate.inspect.quarantined_records import count_quarantined
 from headgate.inspect.query_table import quoted
 from headgate.inspect.recorded_change import recorded_changes
 from headgate.inspect.replay_ledger_rows import ReplayLedgerRows
+from headgate.land.checked import Checked
 from headgate.pipeline import ChangePipeline, Pipeline
 from headgate.pipeline.change_pipeline import FILES_TABLE
 
@@ -56,6 +58,8 @@ class Status:
     pending: tuple[PendingTable, ...]
     schema_changes: int
     """Changes of tables that were there already; new tables are not counted."""
+    expectations: tuple[Checked, ...] = ()
+    """How the rows of each table fared by its rules; those that most rows broke are first."""
     files: int | None = None
     """Change files that were read; None where the source has none."""
     behind: tuple[str, ...] = ()
@@ -94,6 +98,7 @@ def read_status(pipeline: Pipeline | ChangePipeline) -> Status:
             change.change != "CreateTable" and kind_of(pipeline, change.table).is_landed_in
             for change in recorded_changes(ledger)
         ),
+        expectations=checked_rules(ledger),
         files=_files_read(ledger) if isinstance(pipeline, ChangePipeline) else None,
         behind=tables_behind(pipeline, ledger) if isinstance(pipeline, ChangePipeline) else (),
     )

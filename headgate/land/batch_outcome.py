@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.land.event import Event, SchemaChanged, TableWaits
+from headgate.land.checked import Checked
+from headgate.land.event import Event, ExpectationsBroken, SchemaChanged, TableWaits
 from headgate.land.land_table import TableLanded, TablePending
 from headgate.land.ledger import Entry, Kind, Pending
 from headgate.land.schema_history import SchemaHistory
@@ -17,10 +18,11 @@ from headgate.schema.change import Outcome, SameColumns, SchemaChange
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """The tables of a batch, and what contracts kept out of them."""
+    """The tables of a batch, what contracts kept out of them, and how rows fared by rules."""
 
     tables: Sequence[TableLanded | TablePending]
     withheld: Sequence[Withheld] = ()
+    expectations: Sequence[Checked] = ()
 
     @property
     def landed(self) -> list[TableLanded]:
@@ -38,7 +40,10 @@ class BatchOutcome:
         return [change for change in asked if not isinstance(change, SameColumns)]
 
     def entries(self, history: SchemaHistory) -> Iterator[Entry]:
-        """Rows for the ledger: one a table, one a change, one a file that waits."""
+        """Rows for the ledger: one a table, one a change, one a rule, one a file that waits."""
+        for rule in self.expectations:
+            detail = {name: value for name, value in vars(rule).items() if name != "table"}
+            yield Entry(Kind.EXPECTATION, table=rule.table, rows=rule.failed, detail=detail)
         for kept in self._news(history):
             detail = {**kept.record, "schema_ids": list(kept.schema_ids), "rows": kept.rows}
             yield Entry(Kind.SCHEMA, table=kept.table, rows=kept.rows, detail=detail)
@@ -68,6 +73,8 @@ class BatchOutcome:
         """The same for listeners, but for what is not worth a word."""
         for kept in self._news(history):
             yield SchemaChanged(batch, kept.table, kept.change, kept.schema_ids)
+        if broken := tuple(one for one in self.expectations if one.failed):
+            yield ExpectationsBroken(batch, broken)
         for one in self.tables:
             if isinstance(one, TablePending):
                 rows = sum(waiting.file.rows for waiting in one.files)

@@ -11,6 +11,7 @@ from typing import Self
 import pyarrow as pa
 
 from headgate.land.contested_shapes import contested_shapes
+from headgate.land.expectations import Rule
 from headgate.land.staged_file import StagedFile
 from headgate.land.table_shape import TableShape
 from headgate.pipeline import Contract
@@ -25,6 +26,7 @@ class BatchPlan(ABC):
     known_tables: frozenset[str] = frozenset()
     max_tables: int
     contract: Contract = field(default_factory=Contract)
+    expect: tuple[Rule, ...] = ()
     shapes: Mapping[str, bytes] = field(default_factory=dict)
     """The columns of tables that do not follow every schema, or that files had to be fitted to."""
     met: Mapping[str, frozenset[int]] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from headgate.land.checked import Checked
 from headgate.schema.change import SchemaChange
 
 
@@ -46,6 +47,14 @@ class SchemaChanged:
 
 
 @dataclass(frozen=True)
+class ExpectationsBroken:
+    """Rows broke rules of `expect`; those that are for the quarantine are there."""
+
+    batch: int
+    rules: tuple[Checked, ...]
+
+
+@dataclass(frozen=True)
 class TableWaits:
     """A table could not be committed; its files go in with the next batch."""
 
@@ -73,6 +82,26 @@ class TablesMerged:
 @dataclass(frozen=True)
 class MergeFailed:
     """A table is behind its change log; the next merge tries again."""
+
+    table: str
+    error: str
+
+
+@dataclass(frozen=True)
+class GoldDerived:
+    """Derived tables followed the tables that they are derived from."""
+
+    batch: int | None
+    """None where it was not part of a batch."""
+    tables: int
+    rows: int
+    """Groups and rows that were computed."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class GoldFailed:
+    """A derived table could not be brought up to its sources; the next batch tries again."""
 
     table: str
     error: str
@@ -130,9 +159,12 @@ Event = (
     BatchLanded
     | BatchSkipped
     | SchemaChanged
+    | ExpectationsBroken
     | TableWaits
     | TablesMerged
     | MergeFailed
+    | GoldDerived
+    | GoldFailed
     | WithoutKey
     | FilesWait
     | Started

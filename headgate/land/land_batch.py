@@ -15,6 +15,7 @@ import pyarrow as pa
 from headgate.errors import CheckpointError
 from headgate.land.batch_outcome import BatchOutcome
 from headgate.land.batch_plan import BatchPlan
+from headgate.land.checked import rules_added_up
 from headgate.land.committer import Committer, Mark
 from headgate.land.event import BatchLanded, BatchSkipped, Listener
 from headgate.land.land_table import Before, TableLanded, TablePending, land_table
@@ -84,7 +85,8 @@ class BatchLander:
         tables = self._commit(files, version, versions_before)
         committed = perf_counter()
         withheld = added_up(one for file in files for one in file.withheld)
-        outcome = BatchOutcome(tables, withheld)
+        checked = rules_added_up(one for file in files for one in file.expectations)
+        outcome = BatchOutcome(tables, withheld, checked)
         derived = self.derive(outcome)
         events = list(outcome.events(extent.batch, self.history))
         self._complete(version, extent.batch, outcome, extent, derived)

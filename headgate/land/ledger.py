@@ -46,7 +46,9 @@ class Kind(StrEnum):
     SCHEMA = "schema"  # a table's columns changed
     PENDING = "pending"  # a table could not be committed; `detail` has one of its files
     BATCH = "batch"  # a batch is complete; `detail` has where in the source it starts and ends
+    GOLD = "gold"  # a derived table followed its sources
     MERGED = "merged"  # a merged or history table followed its change log
+    EXPECTATION = "expectation"  # rows of a table were checked by a rule; `rows` broke it
     SETTLED = "settled"  # records left the quarantine; `detail` says how, and which were meant
 
 

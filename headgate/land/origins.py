@@ -42,6 +42,12 @@ class Origins:
             start = end
         return origins
 
+    def place(self, position: int) -> str:
+        """Where a record came from, as people write it."""
+        row = {name: self.columns[name][position].as_py() for name in self.columns.schema.names}
+        known = (row.get(name) for name in ("_topic", "_partition", "_offset"))
+        return ":".join(str(each) for each in known if each is not None) or "one of them"
+
     def without(self, bad: Collection[int]) -> Origins:
         if not bad:
             return self

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from headgate import errors
 from headgate.envelope.opened import Group, Rejected
 from headgate.errors import HeadgateError
+from headgate.land.checked import Checked
 from headgate.land.origins import Origins, Part, joined
 from headgate.land.stage_table import GroupOf, reject, stage_table, without_table
 from headgate.land.staged_file import StagedFile
@@ -105,6 +106,7 @@ def _stage_portion(
     for group, origin in zip(opened.groups, origins, strict=True):
         by_table[plan.names.silver_for(group.route)].append((group, origin))
     withheld: list[Withheld] = []
+    checked: list[Checked] = []
     in_bronze: list[np.ndarray] = []
     for table, groups in by_table.items():
         known = table in plan.known_tables or table in made
@@ -114,7 +116,7 @@ def _stage_portion(
         elif decodable and plan.may_write(table, made):
             known = True
             made.update({table} - plan.known_tables)
-            yield from stage_table(plan, table, decodable, decoders, rejected, withheld)
+            yield from stage_table(plan, table, decodable, decoders, rejected, withheld, checked)
         else:
             for group, origin in decodable:
                 detail = f"for table {table}"
@@ -125,7 +127,7 @@ def _stage_portion(
             yield _stage_bronze(plan, plan.names.bronze, groups)
     if rejected:
         staged = _stage_quarantine(plan, records, rejected, in_bronze)
-        yield replace(staged, withheld=tuple(withheld))
+        yield replace(staged, withheld=tuple(withheld), expectations=tuple(checked))
 
 
 def _has_decoder(

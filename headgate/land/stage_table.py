@@ -1,4 +1,4 @@
-"""The records of one table in a portion: decoded, admitted by the contract, written."""
+"""The records of one table in a portion: decoded, checked, admitted by the contract, written."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from headgate.envelope.opened import Group, Rejected
 from headgate.land.admit import admit
+from headgate.land.checked import Checked
+from headgate.land.expectations import Expectations, without
 from headgate.land.origins import Origins, Part, joined
 from headgate.land.staged_file import StagedFile, written
 from headgate.land.staging_plan import StagingPlan
@@ -30,10 +32,12 @@ def stage_table(
     decoders: Decoders,
     rejected: list[Rejected],
     withheld: list[Withheld],
+    checked: list[Checked],
 ) -> Iterator[StagedFile]:
     """One file for all schemas of a table, as long as they agree about types."""
     rules = plan.contract.for_table(table)
     shape = plan.shape(table)
+    expected = Expectations.of(plan.expect, table)
     parts: list[Part] = []
     new_schemas: dict[str, str] = {}
     stayed_out: list[Withheld] = []
@@ -46,6 +50,12 @@ def stage_table(
             rejected.append(Rejected(row, Reason.PAYLOAD_UNDECODABLE, detail, group.route, key))
         landing, columns = origin.without(decoded.bad), decoded.columns
         unknown += len(decoded.unknown)
+        if expected is not None and len(columns):
+            failing = expected.check(landing.place, columns, landing.columns)
+            for position, detail in failing.items():
+                row = int(landing.rows[position])
+                rejected.append(Rejected(row, Reason.EXPECTATION, detail, group.route, key))
+            landing, columns = landing.without(failing), without(columns, failing)
         if shape is None and rules.strict:
             shape = decoder.schema
         if shape is not None:
@@ -61,6 +71,10 @@ def stage_table(
             parts.append(Part(columns, landing, key))
             if isinstance(key, int) and key not in plan.met.get(table, ()):
                 new_schemas[str(key)] = written(decoder.schema)
+    counts: tuple[Checked, ...] = ()
+    if expected is not None:
+        expected.stop_if_broken()
+        counts = expected.counts
     route, files = groups[0][0].route, joined(parts)
     for number, (rows, ids) in enumerate(files):
         new = {key: schema for key, schema in new_schemas.items() if int(key) in ids}
@@ -70,9 +84,11 @@ def stage_table(
             new_schemas=new or None,
             unknown_fields=0 if number else unknown,
             withheld=() if number else tuple(stayed_out),
+            expectations=() if number else counts,
         )
     if not files:
         withheld += stayed_out
+        checked += counts
 
 
 def without_table(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headgate.land.checked import Checked
 from headgate.land.withheld import Withheld
 
 
@@ -36,6 +37,8 @@ class StagedFile:
     """Rows whose payloads had fields that their own schema does not have."""
     withheld: tuple[Withheld, ...] = ()
     """What the contract kept out of this table, or of those whose records are in quarantine."""
+    expectations: tuple[Checked, ...] = ()
+    """How rows fared by the rules of this table, or of those whose records are in quarantine."""
     dropped: tuple[str, ...] = ()
     """Columns of the table that its newest rows are known to have no more."""
     lineages: tuple[str, ...] = ()
@@ -53,8 +56,12 @@ class StagedFile:
 
     def to_json(self) -> str:
         schema = base64.b64encode(self.schema_bytes).decode()
-        withheld = [vars(one) for one in self.withheld]
-        return json.dumps({**vars(self), "schema_bytes": schema, "withheld": withheld})
+        parts = {
+            "schema_bytes": schema,
+            "withheld": [vars(one) for one in self.withheld],
+            "expectations": [vars(one) for one in self.expectations],
+        }
+        return json.dumps({**vars(self), **parts})
 
     @classmethod
     def from_json(cls, text: str) -> StagedFile:
@@ -67,6 +74,7 @@ class StagedFile:
             Withheld(**{**one, "schema_ids": tuple(one["schema_ids"])})
             for one in record.get("withheld", ())
         )
+        record["expectations"] = tuple(Checked(**one) for one in record.get("expectations", ()))
         return cls(**record)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from headgate.envelope.open_envelope import open_envelope
 from headgate.envelope.opened import Envelope
 from headgate.land.batch_plan import BatchPlan
+from headgate.land.expectations import rules_of
 from headgate.land.table_shape import TableShape
 from headgate.pipeline import Pipeline, Registry
 from headgate.quarantine.quarantined import QUARANTINE
@@ -39,6 +40,7 @@ class StagingPlan(BatchPlan):
             max_tables=pipeline.max_tables,
             max_record_bytes=int(pipeline.max_record_bytes),
             contract=pipeline.contract,
+            expect=rules_of(pipeline.expect),
         )
 
     @property

@@ -9,8 +9,10 @@ from headgate.pipeline.datastream import Datastream
 from headgate.pipeline.delta import Delta
 from headgate.pipeline.duration import Duration
 from headgate.pipeline.envelope import Confluent, Wrapper
+from headgate.pipeline.expect import Expectation
 from headgate.pipeline.files import Files
 from headgate.pipeline.finding import Finding, InvalidPipeline
+from headgate.pipeline.gold import GoldQuery, GoldUnion
 from headgate.pipeline.json_schema import pipeline_json_schema
 from headgate.pipeline.kafka import Kafka
 from headgate.pipeline.kafka_security import Security
@@ -29,8 +31,11 @@ __all__ = [
     "Datastream",
     "Delta",
     "Duration",
+    "Expectation",
     "Files",
     "Finding",
+    "GoldQuery",
+    "GoldUnion",
     "InvalidPipeline",
     "Kafka",
     "Merge",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -44,6 +44,8 @@ class ChangePipeline(AnyPipeline):
     `load_pipeline` reads the same from a file.
     """
 
+    gold_source: ClassVar[str] = "merged"
+
     source: ChangeSource = Field(examples=[{"files": {"path": "./landing"}}])
     """Where change files are."""
 
@@ -69,12 +71,17 @@ class ChangePipeline(AnyPipeline):
     def own_tables(self) -> Mapping[str, str]:
         return {**super().own_tables, "files": FILES_TABLE}
 
+    @property
+    def templates(self) -> Mapping[str, str]:
+        given = {"change_log": self.change_log, "merged": self.merged, "history": self.history}
+        return {key: template for key, template in given.items() if template}
+
     @model_validator(mode="after")
     def _each_kind_of_table_has_its_own_names(self) -> Self:
         """What stands around the placeholders tells the kinds apart."""
-        templates = {"change_log": self.change_log, "merged": self.merged, "history": self.history}
+        templates = self.templates
         for (one, first), (other, second) in combinations(templates.items(), 2):
-            if first and second and around(first) == around(second):
+            if around(first) == around(second):
                 # Said of the one that stands in the file; the other may be there by default.
                 given, taken = (other, one) if other in self.model_fields_set else (one, other)
                 error = InvalidPipeline(
@@ -99,6 +106,13 @@ class ChangePipeline(AnyPipeline):
         if "merge" in self.model_fields_set and self.merged is None and self.history is None:
             message = "has no use: there is neither `merged` nor `history`"
             raise refused_at({"merge": InvalidPipeline("bad-value", message)})
+        return self
+
+    @model_validator(mode="after")
+    def _derives_from_something(self) -> Self:
+        if self.gold and self.merged is None:
+            message = "has nothing to read: there is no `merged`"
+            raise refused_at({"gold": InvalidPipeline("bad-value", message)})
         return self
 
 

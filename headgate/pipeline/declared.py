@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -25,7 +26,8 @@ class Declared(BaseModel):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            findings = [finding for _, finding in explain(error, type(self))]
+            found = explain(error, type(self))
+            findings = [replace(finding, line=None, column=None) for _, finding in found]
         else:
             return
         # Raised outside of the handler: the original error holds values, perhaps secret ones.

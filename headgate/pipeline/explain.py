@@ -28,15 +28,27 @@ _NEEDED: Mapping[str, str] = {
 }
 
 
+_OF_A_KEY = "[key]"
+"""What validation puts at the end of a path if it is about the key and not its value."""
+
+
 def explain(error: ValidationError, model: type[BaseModel]) -> list[tuple[Path, Finding]]:
-    """Each cause once, with the path of keys that leads to it."""
+    """Each cause once, with the path of keys that leads to it.
+
+    A line and a column are those inside of the value, if it is a text that is wrong in part.
+    """
     found = [
-        (details["loc"], _explain_one(details, model))
+        (_path(details), _explain_one(details, model))
         for details in error.errors(include_url=False)
         # Those that a default is made of have findings of their own.
         if details["type"] != "default_factory_not_called"
     ]
     return [each for each in found if not _follows_from_typing_error(*each, found, model)]
+
+
+def _path(details: ErrorDetails) -> Path:
+    path = details["loc"]
+    return path[:-1] if path[-1:] == (_OF_A_KEY,) else path
 
 
 def _follows_from_typing_error(
@@ -54,7 +66,7 @@ def _follows_from_typing_error(
 def _explain_one(details: ErrorDetails, model: type[BaseModel]) -> Finding:
     match details["type"]:
         case "value_error" if isinstance(told := details["ctx"]["error"], InvalidPipeline):
-            return _told(told, details["loc"], model)
+            return _told(told, _path(details), model)
         case "extra_forbidden" | "invalid_key":
             return _unknown_key(details["loc"], model)
         case "missing":
@@ -85,7 +97,8 @@ def _told(told: InvalidPipeline, path: Path, model: type[BaseModel]) -> Finding:
     chooser = path if models_at(path, model) else path[:-1]
     subject = _subject(chooser if told.code == "choose-one" else path, model)
     joint = ": " if told.message.startswith("`") else " "
-    return Finding(told.code, subject + joint + told.message, hint=told.hint)
+    line, column = told.inside or (None, None)
+    return Finding(told.code, subject + joint + told.message, None, line, column, told.hint)
 
 
 def _unknown_key(path: Path, model: type[BaseModel]) -> Finding:
@@ -114,7 +127,7 @@ def _bad_choice(details: ErrorDetails, model: type[BaseModel]) -> Finding:
 
 
 def _wrong_type(details: ErrorDetails, model: type[BaseModel]) -> Finding:
-    path, given, needed = details["loc"], details["input"], _NEEDED[details["type"]]
+    path, given, needed = _path(details), details["input"], _NEEDED[details["type"]]
     not_this = "text" if needed == "keys and values" and isinstance(given, str) else shown(given)
     message = f"{_subject(path, model)} needs {needed}, not {not_this}"
     if needed == "text" and isinstance(given, bool | int | float | date):

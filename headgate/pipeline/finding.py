@@ -44,9 +44,12 @@ class InvalidPipeline(PipelineFileError, ValueError):
         hint: str | None = None,
         where: str | None = None,
         findings: Iterable[Finding] = (),
+        inside: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(code, message, hint, where)
         self.findings = tuple(findings)
+        self.inside = inside
+        """The line and the column inside of a value that is a longer text, such as SQL."""
 
     @classmethod
     def because_of(cls, findings: Iterable[Finding]) -> Self:
@@ -55,4 +58,4 @@ class InvalidPipeline(PipelineFileError, ValueError):
         return cls(first.code, first.message, first.hint, first.where, findings)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.code, self.message, self.hint, self.where, self.findings)
+        return type(self), (*self.parts, self.findings, self.inside)

@@ -87,7 +87,8 @@ def _validate(marked: MarkedYaml) -> Pipeline | ChangePipeline | None:
         for path, found in explain(error, model):
             finding = _with_key_of_the_other_kind(found, path, model)
             at_key = finding.code in ("unknown-key", "insecure-option")
-            mark = marked.mark_of_key(path) if at_key else marked.mark_of_value(path)
+            inside = marked.mark_inside(path, finding.line, finding.column)
+            mark = marked.mark_of_key(path) if at_key else inside
             marked.found(finding.code, finding.message, mark, finding.hint)
     return None
 

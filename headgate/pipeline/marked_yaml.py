@@ -36,6 +36,8 @@ class MarkedYaml:
     findings: list[Finding] = field(default_factory=list)
     keys: dict[Path, Mark] = field(default_factory=dict)
     values: dict[Path, Mark] = field(default_factory=dict)
+    texts: dict[Path, Mark] = field(default_factory=dict)
+    """Where texts begin of which each letter stands in the file as it is."""
 
     def mark_of_key(self, path: Path) -> Mark:
         return self.keys.get(path) or self.mark_of_value(path)
@@ -45,6 +47,15 @@ class MarkedYaml:
         while path and path not in self.values:
             path = path[:-1]
         return self.values.get(path, Mark())
+
+    def mark_inside(self, path: Path, line: int | None, column: int | None) -> Mark:
+        """Where a line of a text is, if the text stands in the file as it is."""
+        while path and path not in self.values:
+            path = path[:-1]
+        start = self.texts.get(path)
+        if start is None or line is None:
+            return self.mark_of_value(path)
+        return Mark(start.line + line - 1, start.column + (column or 1) - 1)
 
     def found(self, code: str, message: str, mark: Mark, hint: str | None = None) -> None:
         self.findings.append(Finding(code, message, self.file, mark.line, mark.column, hint))
@@ -56,7 +67,7 @@ def read_marked_yaml(text: str, file: str) -> MarkedYaml:
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
-        marked.data = _NodeReader(loader, marked).read(root, ()) if root else {}
+        marked.data = _NodeReader(text, loader, marked).read(root, ()) if root else {}
     except yaml.MarkedYAMLError as error:
         problem = ", ".join(part for part in (error.context, error.problem) if part)
         place = error.problem_mark or error.context_mark
@@ -76,10 +87,11 @@ def read_marked_yaml(text: str, file: str) -> MarkedYaml:
 class _NodeReader:
     """Walks the nodes of a YAML text and notes where each of them is."""
 
-    def __init__(self, loader: yaml.SafeLoader, marked: MarkedYaml) -> None:
+    def __init__(self, text: str, loader: yaml.SafeLoader, marked: MarkedYaml) -> None:
         self._loader = loader
         self._marked = marked
         self._values_left = _MOST_VALUES
+        self._lines = text.splitlines()
 
     def read(self, node: yaml.Node, path: Path) -> object:
         self._values_left -= 1
@@ -92,6 +104,8 @@ class _NodeReader:
             case yaml.SequenceNode(tag="tag:yaml.org,2002:seq"):
                 return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
             case yaml.ScalarNode():
+                if start := self._start_of_text(node):
+                    self._marked.texts.setdefault(path, start)
                 return self._read_scalar(node)
             case _:
                 raise _unreadable("tags such as `!!set` are not allowed", node)
@@ -115,6 +129,22 @@ class _NodeReader:
                 self._marked.values[here] = self._marked.keys[here]
             mapping[key] = self.read(value_node, here)
         return mapping
+
+    def _start_of_text(self, node: yaml.ScalarNode) -> Mark | None:
+        """None where the file and the text differ: folded lines, escaped letters."""
+        start, end = node.start_mark, node.end_mark
+        if node.style == "|":
+            lines = self._lines[start.line + 1 : end.line + 1]
+            whole = next((line for line in lines if line.strip()), None)
+            first = next((line for line in node.value.splitlines() if line.strip()), "")
+            if whole is None or not whole.endswith(first):
+                return None
+            return Mark(start.line + 2, len(whole) - len(first) + 1)
+        opening = len(node.style or "")
+        as_it_is = (
+            end.line == start.line and end.index - start.index == len(node.value) + 2 * opening
+        )
+        return Mark(start.line + 1, start.column + 1 + opening) if as_it_is else None
 
     def _read_scalar(self, node: yaml.ScalarNode) -> Any:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -31,6 +32,8 @@ class Pipeline(AnyPipeline):
     the registry may be given as the text that a file would have.
     """
 
+    gold_source: ClassVar[str] = "silver"
+
     source: Source = Field(
         examples=[{"kafka": {"servers": "localhost:9092", "topics": ["games"]}}],
     )
@@ -55,3 +58,7 @@ class Pipeline(AnyPipeline):
     def own_tables(self) -> Mapping[str, str]:
         bronze = {"bronze": self.bronze} if self.bronze else {}
         return {**super().own_tables, **bronze}
+
+    @property
+    def templates(self) -> Mapping[str, str]:
+        return {"silver": self.silver}

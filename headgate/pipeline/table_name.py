@@ -47,5 +47,10 @@ def _check_template(template: str) -> str:
     return template
 
 
+def check_table_name(name: str) -> str:
+    """A name or, if there are placeholders in it, a template."""
+    return _check_template(name) if _PLACEHOLDER.search(name) else _check_name(name)
+
+
 TableName = Annotated[str, AfterValidator(_check_name)]
 TableTemplate = Annotated[str, AfterValidator(_check_template)]

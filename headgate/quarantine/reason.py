@@ -33,6 +33,7 @@ class Reason(StrEnum):
     CONTRACT_TABLES = "contract_tables", "The contract makes no table for the route."
     CONTRACT_COLUMNS = "contract_columns", "The contract keeps a new column out of the table."
     CONTRACT_TYPES = "contract_types", "The contract keeps a new type out of the table."
+    EXPECTATION = "expectation", "A rule of `expect` does not hold."
     FILE_UNREADABLE = "file_unreadable", "The file is no Avro or JSON file of changes."
     CHANGE_UNREADABLE = "change_unreadable", "The change names no table or has no row."
     KEY_MISSING = "key_missing", "The change has no value for its table's key."

@@ -12,6 +12,7 @@ _REMEDIES = {
     Reason.CONTRACT_TABLES: "let `contract` make the table, then replay",
     Reason.CONTRACT_COLUMNS: "let `contract` add the column, then replay",
     Reason.CONTRACT_TYPES: "let `contract` take the type, then replay",
+    Reason.EXPECTATION: "if the rule in `expect` is wrong, change it, then replay",
     Reason.FILE_UNREADABLE: "put the mended file there under a new name; this one can be dropped",
     Reason.CHANGE_UNREADABLE: "have the source tell it again; this one can be dropped",
     Reason.KEY_MISSING: "name the table's key in `envelope.datastream.keys`, then replay",

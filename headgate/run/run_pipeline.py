@@ -6,12 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.errors import CheckpointError
+from headgate.gold.derive_gold import GoldDeriver
+from headgate.gold.landed import all_landed, landed
+from headgate.land.batch_outcome import BatchOutcome
 from headgate.land.batch_plan import BatchPlan
 from headgate.land.checkpoint import Checkpoint
 from headgate.land.choose_committer import choose_committer
 from headgate.land.event import BatchLanded, Ended, Event, Idle, Listener, Started
 from headgate.land.land_batch import BatchLander, Extent, Stage
-from headgate.land.ledger import Ledger, Progress, schema_rows
+from headgate.land.ledger import Entry, Ledger, Progress, schema_rows
 from headgate.land.resume import CheckpointState, Resume, resume
 from headgate.land.run_lock import run_lock
 from headgate.land.schema_history import SchemaHistory
@@ -88,6 +91,7 @@ class _Run:
         lander = self._lander(spark, progress, found)
         with self.stop.on_signals():
             lander.land_pending()
+            self._catch_up()
             if found.by_ledger and staged is not None:
                 # Staged before the checkpoint was lost: its files are there, the source is not
                 # asked again.
@@ -128,6 +132,7 @@ class _Run:
     def _lander(self, spark: SparkSession, progress: Progress | None, found: Resume) -> BatchLander:
         known = set(self.names.silver_in(self.pipeline.lake))
         plan = StagingPlan.of(self.pipeline, frozenset(known))
+        self.deriver = GoldDeriver(spark, self.pipeline, self.ledger.app, self._tell)
         return BatchLander(
             ledger=self.ledger,
             note=self.note,
@@ -139,7 +144,27 @@ class _Run:
             pending=progress.pending if progress else (),
             known_tables=known,
             history=self._history(),
+            derive=partial(self._derive, self.deriver),
         )
+
+    def _catch_up(self) -> None:
+        """Derive what an earlier run was cut short in, what a replay landed, what is declared
+        anew."""
+        landed_before = self.ledger.landed()
+        if self.pipeline.gold and landed_before is not None:
+            replays = Ledger(
+                self.pipeline.lake, self.pipeline.ledger, name_in_ledger(self.pipeline.name)
+            )
+            entries = self.deriver.derive(all_landed(self.pipeline, self.ledger, replays))
+            if entries:
+                self.ledger.add(landed_before, entries)
+
+    def _derive(self, deriver: GoldDeriver, outcome: BatchOutcome) -> list[Entry]:
+        """What follows from the tables that got records."""
+        tables = [(one.table, one.route) for one in outcome.landed]
+        version = self.ledger.landed()
+        batch = 0 if version is None else version + 1
+        return deriver.derive(landed(self.pipeline, tables), batch)
 
     def _history(self) -> SchemaHistory:
         """The schemas that tables have met, in the stream or in a replay of the quarantine."""

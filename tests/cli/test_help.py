@@ -18,6 +18,7 @@ COMMANDS = [
     "run",
     "status",
     "tables",
+    "graph",
     "schema",
     "schema show",
     "schema diff",
@@ -28,6 +29,7 @@ COMMANDS = [
     "quarantine drop",
     "rewind",
     "verify",
+    "export sdp",
     "check",
     "doctor",
     "jars",
@@ -56,7 +58,7 @@ def test_help_of_headgate(headgate: Headgate, snapshot: Snapshot) -> None:
     snapshot.check(printed.out)
 
 
-@pytest.mark.parametrize("words", [[], ["simulate"], ["schema"], ["quarantine"]])
+@pytest.mark.parametrize("words", [[], ["simulate"], ["schema"], ["quarantine"], ["export"]])
 def test_a_group_alone_shows_its_help(headgate: Headgate, words: list[str]) -> None:
     printed = headgate(*words)
     assert printed.code == 0

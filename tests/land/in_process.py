@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from headgate.land.batch_plan import BatchPlan
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.committer import Committer
 from headgate.land.event import Event
+from headgate.land.expectations import rules_of
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Kind, Ledger
 from headgate.land.schema_history import SchemaHistory
@@ -22,7 +23,7 @@ from headgate.land.stage import staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
-from headgate.pipeline import Contract, Registry
+from headgate.pipeline import Contract, Expectation, Registry
 from headgate.route.table_names import TableNames
 from headgate.schema.origin import RECORD_COLUMNS
 from headgate.schema.registry import SchemaText
@@ -96,6 +97,7 @@ class Pipeline:
     )
     max_tables: int = 100
     contract: Contract = field(default_factory=Contract)
+    expect: Mapping[str, Mapping[str, Expectation]] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -118,6 +120,7 @@ class Pipeline:
             max_tables=self.max_tables,
             max_record_bytes=1 << 20,
             contract=self.contract,
+            expect=rules_of(self.expect),
         )
 
     def run(self) -> BatchLander:

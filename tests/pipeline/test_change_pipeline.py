@@ -14,7 +14,9 @@ from headgate.pipeline import (
     Contract,
     Datastream,
     Duration,
+    Expectation,
     Files,
+    GoldQuery,
     InvalidPipeline,
     Merge,
     Mode,
@@ -54,6 +56,8 @@ merge: {every: 5m, metadata: false, horizon: 90d, spark_above: 10 GB}
 quarantine: bad_changes
 ledger: journal
 contract: freeze
+expect: {"changes_shop_*": {has_id: id IS NOT NULL}}
+gold: {"gold_{route}_rows": SELECT count(*) AS number FROM merged}
 max_tables: 1000
 max_file_bytes: 64 MB
 trigger: 1 minute
@@ -95,6 +99,8 @@ def test_change_pipeline_has_defaults(write: Write) -> None:
         "quarantine": "quarantine",
         "ledger": "ledger",
         "contract": Contract(),
+        "expect": {},
+        "gold": {},
         "max_tables": 2000,
         "trigger": Duration(seconds=10),
         "commit": "auto",
@@ -144,6 +150,8 @@ def test_change_pipeline_reads_every_key(write: Write, monkeypatch: pytest.Monke
         quarantine="bad_changes",
         ledger="journal",
         contract=Contract(tables=Mode.FREEZE, columns=Mode.FREEZE, types=Mode.FREEZE),
+        expect={"changes_shop_*": {"has_id": Expectation(rule="id IS NOT NULL")}},
+        gold={"gold_{route}_rows": GoldQuery(sql="SELECT count(*) AS number FROM merged")},
         max_tables=1000,
         max_file_bytes=Size.parse("64 MB"),
         trigger=Duration(minutes=1),

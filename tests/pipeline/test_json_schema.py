@@ -9,7 +9,10 @@ from pydantic import BaseModel
 from headgate.pipeline import (
     ChangePipeline,
     Datastream,
+    Expectation,
     Files,
+    GoldQuery,
+    GoldUnion,
     Kafka,
     Merge,
     Pipeline,
@@ -36,9 +39,22 @@ def test_json_schema_has_every_key_and_what_it_means(model: type[BaseModel]) -> 
     assert all(each["description"] for each in schema["properties"].values())
 
 
-@pytest.mark.parametrize("model", [Kafka, Files, Datastream, Merge])
+@pytest.mark.parametrize(
+    "model", [Kafka, Files, Datastream, Merge, Expectation, GoldQuery, GoldUnion]
+)
 def test_json_schema_has_every_key_of_a_part(model: type[BaseModel]) -> None:
-    assert set(_definition(model.__name__)["properties"]) == set(model.model_fields)
+    keys = {name.rstrip("_") for name in model.model_fields}
+    assert set(_definition(model.__name__)["properties"]) == keys
+
+
+@pytest.mark.parametrize("model", NEEDED)
+def test_json_schema_lets_sql_and_rules_stand_alone(model: type[BaseModel]) -> None:
+    properties = _definition(model.__name__)["properties"]
+    gold = properties["gold"]["additionalProperties"]["anyOf"]
+    assert {"type": "string"} in gold
+    assert {"$ref": "#/$defs/GoldUnion"} in gold
+    rules = properties["expect"]["additionalProperties"]["additionalProperties"]["anyOf"]
+    assert {"type": "string"} in rules
 
 
 def test_json_schema_describes_the_file_and_not_the_models() -> None:

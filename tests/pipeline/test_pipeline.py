@@ -18,6 +18,8 @@ from headgate.pipeline import (
     Contract,
     Delta,
     Duration,
+    Expectation,
+    GoldQuery,
     InvalidPipeline,
     Kafka,
     Pipeline,
@@ -65,6 +67,8 @@ silver: "{route}_silver"
 quarantine: bad_games
 ledger: journal
 contract: evolve
+expect: {"*_silver": {has_user: user IS NOT NULL}}
+gold: {"gold_{route}_rows": SELECT count(*) AS number FROM silver}
 max_tables: 1000
 max_record_bytes: 1g
 trigger: 500ms
@@ -110,6 +114,8 @@ def test_pipeline_has_defaults(write: Write) -> None:
         "quarantine": "quarantine",
         "ledger": "ledger",
         "contract": Contract(),
+        "expect": {},
+        "gold": {},
         "max_tables": 2000,
         "max_record_bytes": Size.parse("16 MB"),
         "trigger": Duration(seconds=10),
@@ -152,6 +158,8 @@ def test_pipeline_reads_every_key(write: Write, monkeypatch: pytest.MonkeyPatch)
         quarantine="bad_games",
         ledger="journal",
         contract=Contract(),
+        expect={"*_silver": {"has_user": Expectation(rule="user IS NOT NULL")}},
+        gold={"gold_{route}_rows": GoldQuery(sql="SELECT count(*) AS number FROM silver")},
         max_tables=1000,
         max_record_bytes=Size.parse("1 GB"),
         trigger=Duration(milliseconds=500),

@@ -22,6 +22,7 @@ def test_codes_stay_what_they_are() -> None:
         "contract_tables",
         "contract_types",
         "envelope_undecodable",
+        "expectation",
         "file_unreadable",
         "key_missing",
         "magic_byte_wrong",

@@ -16,6 +16,8 @@ from headgate.cli.text_columns import print_facts
 if TYPE_CHECKING:
     from headgate.inspect import Status
 
+_SHOWN_RULES = 10
+
 
 def status(
     pipeline: PipelineArgument = None,
@@ -70,6 +72,7 @@ def _facts(found: Status) -> list[tuple[str, str]]:
     facts.append(("schema changes", number(found.schema_changes)))
     facts.append(("quarantined", number(sum(found.quarantined.values()))))
     facts += [("", f"{number(count):>8}  {why}") for why, count in found.quarantined.items()]
+    facts += _rules(found)
     for waiting in found.pending:
         what = f"{counted(waiting.rows, thing)} wait: {printable(waiting.error)}"
         facts.append((styled("waiting", "yellow"), f"{waiting.table}, {what}"))
@@ -77,4 +80,19 @@ def _facts(found: Status) -> list[tuple[str, str]]:
         which = f"{counted(len(found.behind), 'table')}, the first is {found.behind[0]}"
         facts.append((styled("behind", "yellow"), f"{which}: the next run merges what is new"))
     facts.append(("lake", found.lake))
+    return facts
+
+
+def _rules(found: Status) -> list[tuple[str, str]]:
+    """The rules that rows broke, the worst first, and how many there are that all rows keep."""
+    if not found.expectations:
+        return []
+    broken = [one for one in found.expectations if one.failed]
+    held = len(found.expectations) - len(broken)
+    facts = [("rules", f"{number(held)} hold, {number(len(broken))} are broken")]
+    for one in broken[:_SHOWN_RULES]:
+        rows = f"{number(one.failed)} of {counted(one.checked, 'row')}"
+        facts.append(("", f"{one.table} {one.rule}: {rows} ({one.on_fail})"))
+    if len(broken) > _SHOWN_RULES:
+        facts.append(("", f"and {len(broken) - _SHOWN_RULES} more: --json has all"))
     return facts

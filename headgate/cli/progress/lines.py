@@ -12,7 +12,10 @@ from headgate.land.event import (
     BatchLanded,
     BatchSkipped,
     Event,
+    ExpectationsBroken,
     FilesWait,
+    GoldDerived,
+    GoldFailed,
     Idle,
     MergeFailed,
     SchemaChanged,
@@ -81,6 +84,8 @@ def _text(event: Event) -> str | None:
         case SchemaChanged():
             ids = f" (schema {', '.join(map(str, event.schema_ids))})" if event.schema_ids else ""
             return f"batch {event.batch}: {event.table}: {event.change.told}{ids}"
+        case ExpectationsBroken():
+            return f"batch {event.batch}: {_broken(event)}"
         case TableWaits():
             rows = counted(event.rows, "record")
             return f"batch {event.batch}: {event.table} waits with {rows}: {event.error}"
@@ -93,6 +98,11 @@ def _text(event: Event) -> str | None:
             )
         case MergeFailed():
             return f"{event.table} is not merged, tried again with the next merge: {event.error}"
+        case GoldDerived():
+            rows = counted(event.rows, "row")
+            return f"derived {rows} of {counted(event.tables, 'table')} in {lasted(event.seconds)}"
+        case GoldFailed():
+            return f"{event.table} is not derived, tried again with the next batch: {event.error}"
         case WithoutKey():
             return f"{event.table} {event.told}"
         case FilesWait(paths=paths):
@@ -102,6 +112,17 @@ def _text(event: Event) -> str | None:
             return "idle: caught up with the source"
         case _:
             return None
+
+
+def _broken(event: ExpectationsBroken) -> str:
+    """The rules that were broken most often, by name."""
+    worst = sorted(event.rules, key=lambda one: -one.failed)
+    named = ", ".join(
+        f"{one.table} {one.rule} {number(one.failed)} of {number(one.checked)} ({one.on_fail})"
+        for one in worst[:_NAMED_TABLES]
+    )
+    more = f" and {len(worst) - _NAMED_TABLES} more" if len(worst) > _NAMED_TABLES else ""
+    return f"rows that break rules: {named}{more}"
 
 
 def _batch(event: BatchLanded) -> str:

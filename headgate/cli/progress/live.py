@@ -84,6 +84,8 @@ def _named_facts(tally: Tally) -> list[tuple[str, str]]:
         ("schema changes", number(tally.changes)),
         ("quarantined", _quarantined(tally)),
     ]
+    if tally.broken:
+        facts.append(("break rules", _broken(tally)))
     if tally.last_merge is not None:
         tables = counted(tally.last_merge.tables, "table")
         took = lasted(tally.last_merge.seconds)
@@ -106,6 +108,12 @@ def _quarantined(tally: Tally) -> str:
     named = ", ".join(f"{reason} {number(count)}" for reason, count in reasons)
     more = ", …" if len(tally.quarantined) > _SHOWN_REASONS else ""
     return f"{number(tally.quarantined.total())} ({named}{more})"
+
+
+def _broken(tally: Tally) -> str:
+    rules = tally.broken.most_common(_SHOWN_REASONS)
+    named = ", ".join(f"{rule} {number(count)} ({what})" for (rule, what), count in rules)
+    return f"{named}, …" if len(tally.broken) > _SHOWN_REASONS else named
 
 
 def _recent(tally: Tally) -> list[RenderableType]:

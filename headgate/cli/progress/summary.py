@@ -16,6 +16,7 @@ def print_summary(headline: str, tally: Tally) -> None:
         [
             ("records", f"{number(tally.rows)} landed"),
             ("quarantined", number(tally.quarantined.total())),
+            *_broken(tally),
             ("tables", f"{number(len(tally.tables))}{new}"),
             ("schema changes", _changes(tally)),
             *(("", printable(f"{each.what}  {each.detail}")) for each in tally.schema_changes),
@@ -24,6 +25,15 @@ def print_summary(headline: str, tally: Tally) -> None:
             ("lake", tally.lake),
         ]
     )
+
+
+def _broken(tally: Tally) -> list[tuple[str, str]]:
+    """The rules that rows broke, one a line."""
+    rules = [
+        f"{rule}, {counted(count, 'row')} ({what})"
+        for (rule, what), count in tally.broken.most_common()
+    ]
+    return [("" if number else "rules broken", rule) for number, rule in enumerate(rules)]
 
 
 def _changes(tally: Tally) -> str:

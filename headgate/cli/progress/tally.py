@@ -13,7 +13,10 @@ from headgate.land.event import (
     BatchLanded,
     Ended,
     Event,
+    ExpectationsBroken,
     FilesWait,
+    GoldDerived,
+    GoldFailed,
     Idle,
     MergeFailed,
     SchemaChanged,
@@ -59,10 +62,13 @@ class Tally:
     busy_seconds: float = 0.0
     fastest: float = 0.0
     """Records a second in the fastest batch."""
+    broken: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Rows that broke a rule of `expect`, by its name and what is done about them."""
     last: BatchLanded | None = None
     merged: int = 0
     """Rows that merges put, changed or took away."""
     last_merge: TablesMerged | None = None
+    last_gold: GoldDerived | None = None
     waiting: dict[str, TableWaits] = field(default_factory=dict)
     recent: deque[Happened] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
     """What happened last, schema changes and notes."""
@@ -107,6 +113,9 @@ class Tally:
                 self._idle_at = time.perf_counter()
             case SchemaChanged():
                 self._take_change(event)
+            case ExpectationsBroken(rules=rules):
+                for one in rules:
+                    self.broken[one.rule, one.on_fail] += one.failed
             case TableWaits():
                 self.waiting[event.table] = event
             case BatchLanded():
@@ -116,6 +125,10 @@ class Tally:
                 self.last_merge = event
             case MergeFailed(table=table, error=error):
                 self.note(table, f"not merged, tried again with the next merge: {error}")
+            case GoldDerived():
+                self.last_gold = event
+            case GoldFailed(table=table, error=error):
+                self.note(table, f"not derived, tried again with the next batch: {error}")
             case WithoutKey(table=table):
                 self.note(table, event.told)
             case FilesWait(paths=paths):

@@ -1,0 +1,48 @@
+"""`headgate export`: what a pipeline declares, for other tools to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headgate.cli.amounts import counted
+from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
+from headgate.cli.next_steps import print_next_steps
+
+app = typer.Typer(rich_markup_mode=None, help="Write gold tables as a project of other tools.")
+
+
+@app.callback()
+def export() -> None:
+    """Write gold tables as a project of other tools."""
+
+
+@app.command()
+def sdp(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write the project.")],
+    pipeline: PipelineArgument = None,
+) -> None:
+    """Write the gold tables as a project for Spark Declarative Pipelines.
+
+    \b
+      headgate export sdp gold_project games.yaml
+
+    `spark-pipelines run` then makes the same gold tables from what has landed, without
+    Headgate; new tables need no new export. A second export writes the same files anew and
+    leaves all others in the folder as they are.
+
+    Next: headgate graph PIPELINE
+    """
+    from headgate.gold.export_sdp import export_sdp
+    from headgate.pipeline import load_pipeline
+
+    written = export_sdp(load_pipeline(find_pipeline(pipeline)), folder)
+    print(f"Wrote {counted(len(written.files), 'file')} to {written.folder}")
+    print_next_steps(
+        [
+            (f"cd {written.folder}", "its README.md says what is where"),
+            ("SPARK_CONF_DIR=conf spark-pipelines run", "make the tables"),
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Tables that are derived from landed ones, as the pipeline declares them."""

@@ -1,0 +1,85 @@
+"""The derived tables that a pipeline declares, ready to be computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Literal
+
+from headgate.pipeline import AnyPipeline, GoldQuery, GoldUnion
+from headgate.query.gold_select import GoldSelect, parse_gold
+from headgate.query.incremental import incremental
+from headgate.query.mergeable import NotMergeable
+from headgate.query.states import Incremental
+from headgate.query.union_select import UnionSelect, union_select
+
+ROUTE = "{route}"
+
+How = Literal["merge", "append", "replace"]
+"""What new rows of a source do to a derived table: change groups, add rows, or make all anew."""
+
+
+@dataclass(frozen=True)
+class DeclaredQuery:
+    """One SELECT over the landed tables."""
+
+    name: str
+    select: GoldSelect
+    app: str
+    """Whose mark in a table says up to which version of its source it has everything. Another
+    declaration has another one, so that its tables are computed anew."""
+
+    @property
+    def by_route(self) -> bool:
+        return ROUTE in self.name
+
+    @cached_property
+    def states(self) -> Incremental | NotMergeable:
+        return incremental(self.select)
+
+    @property
+    def how(self) -> How:
+        if isinstance(self.states, Incremental):
+            return "merge"
+        return "append" if self.select.row_by_row else "replace"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells the groups apart, in the derived table."""
+        known = self.states
+        return tuple(key.name for key in known.keys) if isinstance(known, Incremental) else ()
+
+    def table_for(self, route_name: str) -> str:
+        return self.name.replace(ROUTE, route_name)
+
+
+@dataclass(frozen=True)
+class DeclaredUnion:
+    """Rows of many tables in one."""
+
+    name: str
+    declared: GoldUnion
+    select: UnionSelect
+    app: str
+
+
+def declared_gold(
+    pipeline: AnyPipeline, app: str
+) -> tuple[list[DeclaredQuery], list[DeclaredUnion]]:
+    """Queries first: unions are of what they give."""
+    queries, unions = [], []
+    for name, declared in pipeline.gold.items():
+        if isinstance(declared, GoldQuery):
+            select = parse_gold(declared.sql)
+            queries.append(DeclaredQuery(name, select, _app(app, name, select.canonical)))
+        else:
+            text = repr(declared)
+            unions.append(
+                DeclaredUnion(name, declared, union_select(declared), _app(app, name, text))
+            )
+    return queries, unions
+
+
+def _app(app: str, name: str, text: str) -> str:
+    return f"{app}:gold:{sha256(f'{name} {text}'.encode()).hexdigest()[:12]}"

@@ -1,0 +1,150 @@
+"""Writes what a pipeline declares as gold as a project for Spark Declarative Pipelines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headgate.errors import UsageError
+from headgate.gold.sdp_declarations import sdp_declarations
+from headgate.local.jar_lock import locked_jars
+from headgate.pipeline import AnyPipeline, Pipeline
+
+_SPEC = "spark-pipeline.yml"
+_MARK = "# Written by `headgate export sdp`, which writes it anew.\n"
+_AS_THEY_ARE = (
+    "README.md",
+    "conf/log4j2.properties",
+    "conf/spark-defaults.conf",
+    "conf/spark-env.sh",
+    "transformations/headgate_gold.py",
+)
+"""Files that are the same in every project, but for `@words@` of the pipeline."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A project, and the files of it that were written."""
+
+    folder: str
+    files: tuple[str, ...]
+
+
+def export_sdp(pipeline: AnyPipeline, folder: str | os.PathLike[str]) -> Exported:
+    """Files that an export wrote before are written anew; all others stay as they are."""
+    place = Path(folder)
+    if not pipeline.gold:
+        raise UsageError(
+            "bad-argument",
+            f"the pipeline {pipeline.name} declares no gold tables",
+            hint="declare some under `gold` in the pipeline file",
+            where=pipeline.file,
+        )
+    if place.exists() and not _is_ours(place):
+        raise UsageError(
+            "already-exists",
+            f"{place} exists already, and is no project that an export wrote",
+            hint="name a folder that does not exist yet",
+        )
+    texts = project_files(pipeline)
+    for name, text in texts.items():
+        target = place / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, "utf-8")
+    return Exported(str(place), tuple(texts))
+
+
+def project_files(pipeline: AnyPipeline) -> dict[str, str]:
+    """The files of the project by their paths in it."""
+    ours = files("headgate.gold").joinpath("sdp_project")
+    words = {
+        "@name@": pipeline.name,
+        "@declared@": "\n".join(f"- `{name}`" for name in pipeline.gold),
+        "@packages@": delta_package(),
+        "@state@": _state(pipeline),
+    }
+    return {
+        **{
+            name: _filled_in(ours.joinpath(name).read_text("utf-8"), words) for name in _AS_THEY_ARE
+        },
+        _SPEC: _MARK + _yaml(_specification(pipeline)),
+        "gold.yml": _MARK + _yaml(_project(pipeline)),
+    }
+
+
+def delta_package() -> str:
+    """Delta Lake as `spark-submit --packages` names it: the one that Headgate runs with."""
+    (found,) = (jar for jar in locked_jars("spark") if jar.name.startswith("delta-spark_"))
+    return f"{found.organisation}:{found.name}:{found.revision}"
+
+
+def _is_ours(place: Path) -> bool:
+    if place.is_dir() and not any(place.iterdir()):
+        return True
+    try:
+        return (place / _SPEC).read_text("utf-8").startswith(_MARK)
+    except OSError:
+        return False
+
+
+def _filled_in(text: str, words: Mapping[str, str]) -> str:
+    for word, meant in words.items():
+        text = text.replace(word, meant)
+    return text
+
+
+def _specification(pipeline: AnyPipeline) -> dict[str, Any]:
+    return {
+        "name": f"{pipeline.name}_gold",
+        "storage": f"file://{_state(pipeline)}/storage",
+        "catalog": "spark_catalog",
+        "database": "default",
+        "libraries": [{"glob": {"include": "transformations/**"}}],
+    }
+
+
+def _project(pipeline: AnyPipeline) -> dict[str, Any]:
+    return {
+        "pipeline": pipeline.name,
+        "lake": _lake(pipeline),
+        "ledger": pipeline.ledger,
+        "source": pipeline.gold_source,
+        # Merged tables have no other name for their routes than their own.
+        "template": pipeline.silver if isinstance(pipeline, Pipeline) else None,
+        "gold": sdp_declarations(pipeline),
+    }
+
+
+def _state(pipeline: AnyPipeline) -> str:
+    """Where runs of the project keep what they make: in the lake, wherever the project is."""
+    return f"{_lake(pipeline)}/_sdp/{pipeline.name}"
+
+
+def _lake(pipeline: AnyPipeline) -> str:
+    """The lake as a plain path."""
+    lake = pipeline.lake
+    path = lake.split(":", 1)[1] if lake.lower().startswith("file:/") else lake
+    return os.path.normpath(f"/{path.lstrip('/')}")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes SQL as people do: over several lines."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _yaml(document: Mapping[str, Any]) -> str:
+    text: str = yaml.dump(dict(document), Dumper=_Dumper, sort_keys=False, width=100)
+    return text

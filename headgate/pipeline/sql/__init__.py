@@ -1,0 +1,1 @@
+"""Reads the SQL of a pipeline file; imported only where there is some: sqlglot takes a while."""

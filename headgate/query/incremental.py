@@ -1,0 +1,189 @@
+"""Finds out whether the groups of a SELECT can be kept up to date by their new rows alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from headgate.pipeline.sql.columns import column_of, inside_of
+from headgate.pipeline.sql.dialect import Verbatim, quoted, same_for_spark, sql_of
+from headgate.pipeline.sql.functions import aggregates_in, is_aggregate, is_known, name_of_call
+from headgate.pipeline.sql.grouping import has_grouping_sets
+from headgate.pipeline.sql.outputs import TABLE_COLUMN
+from headgate.pipeline.sql.read_select import ReadSelect
+from headgate.query.gold_select import GoldSelect, read_of
+from headgate.query.mergeable import Merging, NotMergeable, Part, how_to_merge
+from headgate.query.states import Computed, Incremental, Key, State
+
+_CLAUSES = {
+    "distinct": "DISTINCT",
+    "having": "HAVING",
+    "qualify": "QUALIFY",
+    "order": "ORDER BY",
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "windows": "window functions",
+}
+
+
+def incremental(select: GoldSelect) -> Incremental | NotMergeable:
+    """How the groups of a SELECT are kept, or why each has to be computed from all of its rows."""
+    read = read_of(select)
+    if why := _obstacle(select, read):
+        return NotMergeable(why)
+    aggregates = {
+        sql_of(node): how_to_merge(node)
+        for each in read.outputs
+        for node in aggregates_in(each.node)
+    }
+    for how in aggregates.values():
+        if isinstance(how, NotMergeable):
+            return how
+    merging = {sql: how for sql, how in aggregates.items() if isinstance(how, Merging)}
+    plan = _Plan(read, merging)
+    outputs = tuple(
+        Computed(each.name, plan.over_states(each.name, each.node)) for each in read.outputs
+    )
+    laterals = read.tree.args.get("laterals") or []
+    return Incremental(
+        source=read.tree.args["from_"].this.alias_or_name,
+        laterals="".join(f"\n{sql_of(each).strip()}" for each in laterals),
+        where=select.where,
+        keys=tuple(plan.keys.values()),
+        states=tuple(plan.states),
+        outputs=outputs,
+    )
+
+
+def _obstacle(select: GoldSelect, read: ReadSelect) -> str | None:
+    tree = read.tree
+    if tree.args.get("joins"):
+        return "it joins tables"
+    if not read.simple:
+        return "it has queries inside" if not tree.find(exp.Pivot) else "it has PIVOT"
+    if tree.find(exp.Window):
+        return "it has window functions"
+    for clause, shown in _CLAUSES.items():
+        if tree.args.get(clause):
+            return f"it has {shown}"
+    if has_grouping_sets(tree):
+        return "it has several groupings at once"
+    if not read.aggregated:
+        return "it has no aggregates, so that nothing tells which rows belong together"
+    if select.changing:
+        return f"{select.changing.lower()} gives another value each time"
+    for output in read.outputs:
+        for name in _unknown_functions(output.node, read.keys):
+            return f"nobody knows here whether {name} is an aggregate"
+    return None
+
+
+def _unknown_functions(node: exp.Expr, keys: Iterable[exp.Expr]) -> Iterable[str]:
+    """Functions of somebody's own that take columns which are not grouped by."""
+    if is_aggregate(node) or same_for_spark(node) in {same_for_spark(each) for each in keys}:
+        return
+    name = name_of_call(node)
+    if name is not None and not is_known(name) and _has_ungrouped(node, keys):
+        yield name
+    for child in node.iter_expressions():
+        yield from _unknown_functions(child, keys)
+
+
+def _has_ungrouped(node: exp.Expr, keys: Iterable[exp.Expr]) -> bool:
+    if is_aggregate(node) or same_for_spark(node) in {same_for_spark(each) for each in keys}:
+        return False
+    return isinstance(node, exp.Column) or any(
+        _has_ungrouped(child, keys) for child in node.iter_expressions()
+    )
+
+
+@dataclass
+class _Plan:
+    """Gives names to keys and states; one that is an output has its name, others begin with `_`."""
+
+    read: ReadSelect
+    merging: dict[str, Merging]
+    keys: dict[str, Key] = field(default_factory=dict)
+    states: list[State] = field(default_factory=list)
+    _taken: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        own = (TABLE_COLUMN, "route")
+        outputs = [each.name for each in self.read.outputs]
+        self._taken = {name.lower() for name in (*own, *outputs, *self.read.columns)}
+        shown_by = {same_for_spark(each.node): each.name for each in reversed(self.read.outputs)}
+        for node in self.read.keys:
+            # A constant tells no groups apart, and a number would mean an output.
+            if node.find(exp.Column):
+                same = same_for_spark(node)
+                shown = shown_by.get(same)
+                name = shown or self._hidden(f"_key_{re.sub(r'[^A-Za-z0-9_]+', '_', node.name)}")
+                self.keys[same] = Key(name, sql_of(node), shown is not None)
+        for output in self.read.outputs:
+            how = self.merging.get(sql_of(output.node))
+            if how is not None and how.value == "{0}":
+                self._state(how.parts[0], output.name)
+
+    def over_states(self, output: str, node: exp.Expr) -> str:
+        """An output by columns that are kept."""
+        return sql_of(self._over_states(output, exp.Paren(this=node.copy())).this)
+
+    def _over_states(self, output: str, node: exp.Expr) -> exp.Expr:
+        for child in list(node.iter_expressions()):
+            # A bare name is a part of something, or a variable that is called like a key.
+            if isinstance(child, exp.Identifier):
+                continue
+            if key := self._key_for(child):
+                child.replace(key)
+            elif how := self.merging.get(sql_of(child)):
+                names = [self._named(part, output) for part in how.parts]
+                child.replace(_parsed(how.value.format(*map(quoted, names))))
+            else:
+                self._over_states(output, child)
+        return node
+
+    def _key_for(self, node: exp.Expr) -> exp.Column | None:
+        """The column of the key that an expression is, or the field inside of one."""
+        known: list[tuple[exp.Expr, list[exp.Expr]]] = [(node, [])]
+        known += inside_of(node) if isinstance(node, exp.Column) else []
+        for each, rest in known:
+            if key := self.keys.get(same_for_spark(each)):
+                return column_of([exp.to_identifier(key.name, quoted=True), *rest])
+        return None
+
+    def _named(self, part: Part, output: str) -> str:
+        """The state that holds a part; what two aggregates need is kept once."""
+        for state in self.states:
+            if (state.partial, state.merge) == (
+                part.partial,
+                part.merge.format(quoted(state.name)),
+            ):
+                return state.name
+        return self._state(part, None, f"_{output}_{part.suffix}")
+
+    def _state(self, part: Part, output: str | None, hidden: str = "") -> str:
+        name = output or self._hidden(hidden)
+        self.states.append(State(name, part.partial, part.merge.format(quoted(name)), output))
+        return name
+
+    def _hidden(self, wanted: str) -> str:
+        """A name that no output and no column has."""
+        name, number = wanted, 1
+        while name.lower() in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name.lower())
+        return name
+
+
+def _parsed(text: str) -> exp.Expr:
+    (tree,) = Verbatim().parse(text)
+    if tree is None:
+        raise AssertionError(f"no expression: {text}")
+    return tree

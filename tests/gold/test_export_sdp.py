@@ -1,0 +1,155 @@
+"""The project that an export writes, without running it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headgate.errors import UsageError
+from headgate.examples import find_example
+from headgate.gold.export_sdp import delta_package, export_sdp, project_files
+from headgate.pipeline import ChangePipeline, Pipeline, load_pipeline
+from tests.inspect.gold_declared import GAMES, SHOP, declare_gold
+
+
+def declared(folder: Path, example: str, gold: str) -> Pipeline | ChangePipeline:
+    file = folder / "pipeline.yaml"
+    file.write_text(find_example(example).text(), "utf-8")
+    declare_gold(file, gold)
+    return load_pipeline(file)
+
+
+@pytest.fixture
+def games(tmp_path: Path) -> Pipeline | ChangePipeline:
+    return declared(tmp_path, "games-embedded", GAMES)
+
+
+def test_the_specification_is_what_spark_reads(
+    games: Pipeline | ChangePipeline, tmp_path: Path
+) -> None:
+    from pyspark.pipelines.cli import find_pipeline_spec, load_pipeline_spec
+
+    export_sdp(games, tmp_path / "project")
+    found = load_pipeline_spec(find_pipeline_spec(tmp_path / "project"))
+    assert found.name == "games_gold"
+    assert found.storage == f"file://{tmp_path}/lake/_sdp/games/storage"
+    assert [one.include for one in found.libraries] == ["transformations/**/*"]
+
+
+def test_declarations_are_written_with_what_they_name(games: Pipeline | ChangePipeline) -> None:
+    project = yaml.safe_load(project_files(games)["gold.yml"])
+    assert project["template"] == "silver_{route}"
+    of_players = project["gold"]["gold_{route}_player_agg"]
+    assert of_players["reads"] == "silver"
+    assert sorted(of_players["columns"]) == ["event_timestamp", "user_name"]
+    assert of_players["outputs"] == ["user_name", "session_count", "first_seen", "last_seen"]
+    unified = project["gold"]["unified_gold"]
+    assert unified["reads"] == "gold_*_player_agg"
+    assert "FROM `gold_*_player_agg`" in unified["sql"]
+    assert sorted(unified["columns"]) == sorted(["route", *of_players["outputs"]])
+
+
+def test_sql_stands_there_as_it_was_written(games: Pipeline | ChangePipeline) -> None:
+    assert (
+        "      SELECT user_name, count(*) AS session_count,\n" in project_files(games)["gold.yml"]
+    )
+
+
+def test_estimates_are_computed_as_headgate_computes_them(tmp_path: Path) -> None:
+    gold = "gold: {players: SELECT approx_count_distinct(user_name) AS players FROM silver;}\n"
+    project = yaml.safe_load(project_files(declared(tmp_path, "games-embedded", gold))["gold.yml"])
+    assert "HLL_SKETCH_AGG" in project["gold"]["players"]["sql"]
+    assert project["gold"]["players"]["outputs"] == ["players"]
+
+
+def test_a_semicolon_and_what_stands_behind_it_are_left_out(tmp_path: Path) -> None:
+    gold = 'gold: {rows: "SELECT count(*) AS many FROM silver; -- all of them"}\n'
+    project = yaml.safe_load(project_files(declared(tmp_path, "games-embedded", gold))["gold.yml"])
+    assert project["gold"]["rows"]["sql"] == "SELECT count(*) AS many FROM silver\n"
+
+
+def test_changes_are_read_from_merged_tables(tmp_path: Path) -> None:
+    project = yaml.safe_load(project_files(declared(tmp_path, "shop", SHOP))["gold.yml"])
+    assert (project["source"], project["template"]) == ("merged", None)
+    assert project["gold"]["all_names"]["reads"] == "merged"
+
+
+def test_what_is_written_is_well_formed_python(
+    games: Pipeline | ChangePipeline, tmp_path: Path
+) -> None:
+    export_sdp(games, tmp_path / "project")
+    for command in (["check"], ["format", "--check"]):
+        subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--isolated", "--line-length=100", "."],
+            cwd=tmp_path / "project",
+            check=True,
+        )
+
+
+def test_nothing_of_this_machine_is_in_it_but_the_lake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("TOKEN", "a secret word")
+    spark = "spark: {spark.hadoop.fs.s3a.secret.key: env:TOKEN}\n"
+    pipeline = declared(tmp_path, "games-embedded", f"{spark}{GAMES}")
+    for text in project_files(pipeline).values():
+        assert "a secret word" not in text
+        assert "/home/somebody" not in text
+        assert str(tmp_path) not in text.replace(f"{tmp_path}/lake", "")
+        assert sys.prefix not in text
+
+
+def test_a_second_export_leaves_other_files_alone(
+    games: Pipeline | ChangePipeline, tmp_path: Path
+) -> None:
+    folder = tmp_path / "project"
+    written = export_sdp(games, folder)
+    own = folder / "transformations" / "own.sql"
+    own.write_text("CREATE MATERIALIZED VIEW own AS SELECT 1 AS one", "utf-8")
+    (folder / "gold.yml").write_text("changed", "utf-8")
+    assert export_sdp(games, folder) == written
+    assert own.exists()
+    assert (folder / "gold.yml").read_text("utf-8") == project_files(games)["gold.yml"]
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    games: Pipeline | ChangePipeline, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="is no project that an export wrote"):
+        export_sdp(games, tmp_path)
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(UsageError, match="exists already"):
+        export_sdp(games, file)
+
+
+def test_an_empty_folder_will_do(games: Pipeline | ChangePipeline, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    assert export_sdp(games, tmp_path / "project").files
+
+
+def test_without_gold_there_is_nothing_to_export(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="declares no gold tables"):
+        export_sdp(declared(tmp_path, "games-embedded", ""), tmp_path / "project")
+    assert not (tmp_path / "project").exists()
+
+
+def test_every_word_is_filled_in(games: Pipeline | ChangePipeline) -> None:
+    for text in project_files(games).values():
+        assert re.findall("@[a-z]+@", text) == []
+
+
+def test_a_lake_may_be_a_url(games: Pipeline | ChangePipeline, tmp_path: Path) -> None:
+    by_url = games.model_copy(update={"lake": f"file://{games.lake}"})
+    for name in ("gold.yml", "conf/spark-defaults.conf", "spark-pipeline.yml"):
+        assert project_files(by_url)[name] == project_files(games)[name]
+
+
+def test_delta_lake_is_the_one_that_headgate_runs_with() -> None:
+    assert delta_package() == "io.delta:delta-spark_4.2_2.13:4.4.0"

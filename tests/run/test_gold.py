@@ -1,0 +1,98 @@
+"""Derived tables follow what they are derived from, whatever happened to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from headgate.land.event import GoldDerived, GoldFailed
+from headgate.pipeline import Delta, Pipeline, Registry
+from headgate.run.run_options import RunOptions
+from headgate.run.run_pipeline import run_pipeline
+from headgate.simulate.destination import DeltaDestination
+from headgate.simulate.simulate_games import GamesPlan
+from tests.run.conftest import WRAPPER, Told, simulate
+
+PLAYERS = """
+SELECT user_name, count(*) AS session_count, min(event_timestamp) AS first_seen,
+  max(event_timestamp) AS last_seen, avg(length(user_name)) AS letters
+FROM silver GROUP BY user_name
+"""
+STABLE = "SELECT user_name, event_timestamp FROM silver WHERE is_connection_stable"
+NAMES = "SELECT count(DISTINCT user_name) AS players FROM silver"
+ALL = "SELECT route, count(*) AS sessions FROM silver GROUP BY route"
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return Pipeline(
+        name="games",
+        source=Delta(path=str(tmp_path / "inbox")),
+        registry=Registry(folder=str(tmp_path / "schemas")),
+        envelope=WRAPPER,
+        lake=str(tmp_path / "lake"),
+        silver="silver_{route}_events",
+        gold={
+            "gold_{route}_player_agg": PLAYERS,
+            "stable_{route}": STABLE,
+            "names_{route}": NAMES,
+            "all_games": ALL,
+            "unified_gold": {
+                "from": "gold_*",
+                "select": "route, user_name, session_count, first_seen, last_seen",
+            },
+            "seen_gold": {"from": "gold_*", "select": "route, user_name", "mode": "append"},
+        },
+    )
+
+
+def rows(lake: str, table: str) -> list[dict[str, Any]]:
+    found = DeltaTable(Path(lake, table)).to_pyarrow_table().to_pylist()
+    return [{k: v for k, v in row.items() if not k.startswith("_")} for row in found]
+
+
+def same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
+    return sorted(map(repr, one)) == sorted(map(repr, other))
+
+
+def recomputed(spark: SparkSession, lake: str, silver: str, sql: str) -> list[dict[str, Any]]:
+    spark.read.format("delta").load(f"{lake}/{silver}").createOrReplaceTempView("silver")
+    return list(spark.sql(sql).toArrow().to_pylist())
+
+
+def assert_all_derived(spark: SparkSession, pipeline: Pipeline) -> None:
+    lake, united = pipeline.lake, []
+    games = [path.name[7:-7] for path in Path(lake).glob("silver_*_events")]
+    for game in games:
+        silver = f"silver_{game}_events"
+        for table, sql in (
+            (f"gold_{game}_player_agg", PLAYERS),
+            (f"stable_{game}", STABLE),
+            (f"names_{game}", NAMES),
+        ):
+            assert same(rows(lake, table), recomputed(spark, lake, silver, sql)), table
+        united += [
+            {"route": game, **{k: v for k, v in row.items() if k != "letters"}}
+            for row in rows(lake, f"gold_{game}_player_agg")
+        ]
+    assert same(rows(lake, "unified_gold"), united)
+    counts = {row["route"]: row["sessions"] for row in rows(lake, "all_games")}
+    assert counts == {game: len(rows(lake, f"silver_{game}_events")) for game in games}
+
+
+def test_gold_is_what_silver_says_after_every_run(
+    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    registry, inbox = pipeline.registry, DeltaDestination(str(tmp_path / "inbox"), "games")
+    for seed, (tables, versions) in enumerate([(2, 1), (3, 2), (3, 3)]):
+        plan = GamesPlan(tables=tables, versions=versions, records=300, seed=seed)
+        simulate(plan, registry, inbox)
+        told = Told()
+        run_pipeline(pipeline, RunOptions(once=True), told)
+        assert not told.of(GoldFailed)
+        assert told.of(GoldDerived)
+        assert_all_derived(spark, pipeline)
