@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headgate.cli.amounts import counted, number, size
 from headgate.cli.show_changes import print_changes
+from headgate.cli.show_plan_of_gold import derived_in_short, print_derived
 from headgate.cli.styled import printable, styled
 from headgate.schema.change import Outcome, SchemaChange, WidenType
 
@@ -29,16 +30,21 @@ def print_plan(plan: Plan) -> None:
     if plan.without_table:
         print(f"\n{styled('No table yet', 'bold')}, its name is in the records")
         print(f"  {_listed([printable(str(one)) for one in plan.without_table])}")
+    print_derived(plan)
 
 
 def in_one_line(plan: Plan) -> str:
     """`12 tables: 3 would change, 1 column would be kept apart, 2 schemas would be refused`."""
     found = plan.summary
+    derived = derived_in_short(plan)
+    if not plan.tables and plan.derived:
+        return ", ".join(derived) or "nothing would change"
     told = [
         *([f"{number(found.created)} would be created"] if found.created else []),
         *([f"{number(found.changed)} would change"] if found.changed else []),
         *withheld(plan),
         *([f"{counted(found.as_before, 'change')} withheld as before"] if found.as_before else []),
+        *derived,
     ]
     return f"{counted(found.tables, 'table')}: {', '.join(told) or 'nothing would change'}"
 

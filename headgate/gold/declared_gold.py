@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Literal
 
+from headgate.gold.landed import Landed
 from headgate.pipeline import AnyPipeline, GoldQuery, GoldUnion
 from headgate.query.gold_select import GoldSelect, parse_gold
 from headgate.query.incremental import incremental
@@ -15,6 +17,7 @@ from headgate.query.states import Incremental
 from headgate.query.union_select import UnionSelect, union_select
 
 ROUTE = "{route}"
+_LANDED = ("silver", "merged")
 
 How = Literal["merge", "append", "replace"]
 """What new rows of a source do to a derived table: change groups, add rows, or make all anew."""
@@ -44,11 +47,9 @@ class DeclaredQuery:
             return "merge"
         return "append" if self.select.row_by_row else "replace"
 
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells the groups apart, in the derived table."""
-        known = self.states
-        return tuple(key.name for key in known.keys) if isinstance(known, Incremental) else ()
+    def app_for(self, source: str) -> str:
+        """One table of all sources has a mark for each of them."""
+        return self.app if self.by_route else f"{self.app}:{source}"
 
     def table_for(self, route_name: str) -> str:
         return self.name.replace(ROUTE, route_name)
@@ -62,6 +63,22 @@ class DeclaredUnion:
     declared: GoldUnion
     select: UnionSelect
     app: str
+
+    def app_for(self, source: str) -> str:
+        return f"{self.app}:{source}"
+
+    def sources(
+        self, queries: Iterable[DeclaredQuery], landed: Iterable[Landed]
+    ) -> Iterator[tuple[str, str]]:
+        """The tables that it is of, each with its route."""
+        for one in landed:
+            if self.declared.from_ in _LANDED:
+                yield one.table, one.route
+                continue
+            for query in queries:
+                table = query.table_for(one.name)
+                if query.by_route and self.declared.takes(table):
+                    yield table, one.route
 
 
 def declared_gold(

@@ -1,206 +1,202 @@
-"""Brings derived tables up to what they are derived from: one Spark job for each declaration.
+"""Brings all that a pipeline derives up to what it is derived from.
 
-A derived table remembers up to which version of its source it has everything. What the source got
-since is aggregated for all tables at once, merged with the groups that there are, and committed
-with the new version as a mark. A job that was cut short is done again for the tables that lack
-their mark, and changes nothing in the others.
+A derived table has a mark: up to which version of which source it has everything. Whatever was cut
+short is done again for the tables that lack their mark, and changes nothing in the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from fnmatch import fnmatchcase
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from headgate.gold.commit_gold import COMMITTED, TABLE, GoldCommit, commit_gold, commit_rows
-from headgate.gold.declared_gold import DeclaredQuery, declared_gold
+from headgate.gold.commit_derived import Committed
+from headgate.gold.declared_gold import DeclaredQuery, DeclaredUnion, declared_gold
+from headgate.gold.derive_query import QueryDeriver
 from headgate.gold.landed import Landed
-from headgate.gold.source_table import SourceRows, alike, rows_since
-from headgate.gold.spark_rows import Views, folder, rows_of
-from headgate.gold.unite_gold import unite
+from headgate.gold.source_table import DerivedTable, OutdatedTable, SourceRows, rows_since
+from headgate.gold.unite_gold import UnionDeriver
 from headgate.land.event import GoldDerived, GoldFailed, Listener
 from headgate.land.ledger import Entry, Kind
 from headgate.pipeline import AnyPipeline
-from headgate.query.states import Incremental
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _SIDE_BY_SIDE = 16
 
 
 @dataclass
 class GoldDeriver:
-    """Derives all that a pipeline declares."""
+    """Derives what a pipeline declares."""
 
     spark: SparkSession
     pipeline: AnyPipeline
     app: str
     listener: Listener
-    committed: list[Entry] = field(default_factory=list)
+    known: dict[str, Landed] = field(default_factory=dict)
+    """All landed tables, by name."""
+
+    def __post_init__(self) -> None:
+        self._queries, unions = declared_gold(self.pipeline, self.app)
+        # Unions last: they are of what the others give.
+        self._declared: list[DeclaredQuery | DeclaredUnion] = [*self._queries, *unions]
 
     def derive(self, landed: Sequence[Landed], batch: int | None = None) -> list[Entry]:
-        """From the tables that may have got something; nothing happens to those that have not."""
-        self.committed = []
-        began = perf_counter()
-        queries, unions = declared_gold(self.pipeline, self.app)
-        for query in queries:
-            self._derive(query, landed)
-        for union in unions:
-            united = unite(self.spark, self.pipeline.lake, union, queries, landed)
-            self._note([united] if united else [])
-        if self.committed:
-            tables = len({entry.table for entry in self.committed})
-            rows = sum(entry.rows or 0 for entry in self.committed)
-            self.listener(GoldDerived(batch, tables, rows, perf_counter() - began))
-        return self.committed
+        """From tables that may have got something; nothing happens to those that have not."""
+        self.known |= {one.table: one for one in landed}
+        return self._told(self._derive(landed), batch)
 
-    def _derive(self, query: DeclaredQuery, landed: Sequence[Landed]) -> None:
-        names = {one.table: one for one in landed}
-        sources = self._touched(query, landed)
-        routes = {table: one.route for table, one in names.items()}
-        if not query.by_route and any(one.is_whole for one in sources):
-            # One table of all sources: one that is read anew makes all of it anew.
-            every = [replace_anew(self.pipeline.lake, query, one.table) for one in landed]
-            sources = [one for one in every if one is not None]
-        groups = [
-            (rows_of(self.spark, schema, members, routes), members)
-            for schema, members in alike(sources, query.select.columns)
-        ]
-        if not query.by_route and groups:
-            # Spark finds the types that hold the values of all.
-            together = reduce(lambda one, other: one.unionByName(other), (one for one, _ in groups))
-            groups = [(together, sources)]
-        for rows, members in groups:
-            self._note(_computed(self.spark, self.pipeline.lake, query, rows, members))
+    def refresh(self, tables: Sequence[str]) -> list[Entry]:
+        """Make derived tables anew, from all rows that there are; each is replaced at once."""
+        return self._told(self._derive(list(self.known.values()), frozenset(tables)), None)
 
-    def _touched(self, query: DeclaredQuery, landed: Sequence[Landed]) -> list[SourceRows]:
-        lake = self.pipeline.lake
+    def tables(self, patterns: Iterable[str] = ("*",)) -> list[str]:
+        """The derived tables that the pipeline makes of what has landed, by pattern."""
+        names = {
+            one.table_for(landed.name) if isinstance(one, DeclaredQuery) else one.name
+            for landed in self.known.values()
+            for one in self._declared
+        }
+        return sorted(
+            name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)
+        )
 
-        def since(one: Landed) -> SourceRows | None:
-            table = query.table_for(one.name)
-            app = query.app if query.by_route else f"{query.app}:{one.table}"
-            return rows_since(lake, one.table, table, app)
+    def _derive(
+        self, landed: Sequence[Landed], anew: frozenset[str] | None = None
+    ) -> Iterator[Committed]:
+        for declared in self._declared:
+            try:
+                if isinstance(declared, DeclaredQuery):
+                    yield from self._query(declared, landed, anew)
+                else:
+                    yield from self._union(declared, landed, anew)
+            except Exception as error:  # what one declaration lacks is not the others' trouble
+                yield Committed(declared.name, 0, None, _first_line(error))
+
+    def _query(
+        self, query: DeclaredQuery, landed: Sequence[Landed], anew: frozenset[str] | None
+    ) -> Iterator[Committed]:
+        if query.by_route:
+            tables = self._by_route(query, landed, anew)
+        else:
+            tables = self._of_all(query, landed, anew)
+        routes = {table: one.route for table, one in self.known.items()}
+        deriver = QueryDeriver(
+            self.spark, self.pipeline.lake, query, routes, lambda one: self._anew(query, one)
+        )
+        if tables:
+            yield from deriver.derive(tables)
+
+    def _by_route(
+        self, query: DeclaredQuery, landed: Sequence[Landed], anew: frozenset[str] | None
+    ) -> list[OutdatedTable]:
+        """Each source has a derived table of its own."""
+
+        def outdated(one: Landed) -> OutdatedTable | None:
+            name = query.table_for(one.name)
+            if anew is not None and name not in anew:
+                return None
+            derived = DerivedTable.open(self.pipeline.lake, name)
+            rows = rows_since(one.table, derived, query.app, anew is not None)
+            if rows is not None and query.how == "replace" and not rows.is_whole:
+                rows = rows_since(one.table, derived, query.app, anew=True)
+            return None if rows is None else OutdatedTable(derived, (rows,), rows.is_whole)
 
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            return [one for one in pool.map(since, landed) if one is not None]
+            return [one for one in pool.map(outdated, landed) if one is not None]
 
-    def _note(self, committed: Iterable[Mapping[str, Any]]) -> None:
-        for one in committed:
-            if one["error"] is not None:
-                self.listener(GoldFailed(one["table"], one["error"]))
-                continue
-            self.committed.append(
-                Entry(Kind.GOLD, table=one["table"], rows=one["rows"], table_version=one["version"])
-            )
-
-
-def replace_anew(lake: str, query: DeclaredQuery, source: str) -> SourceRows | None:
-    """All rows of a source."""
-    return rows_since(lake, source, query.name, app="")
-
-
-def _computed(
-    spark: SparkSession,
-    lake: str,
-    query: DeclaredQuery,
-    frame: DataFrame,
-    sources: Sequence[SourceRows],
-) -> list[dict[str, Any]]:
-    """One Spark job: rows of all sources in, commits to all of their derived tables out."""
-    with Views(spark) as views:
-        rows = views.add(frame)
-        states = query.states
-        if isinstance(states, Incremental):
-            new = views.add(spark.sql(states.partial_sql(rows)))
-            kept = _kept(spark, lake, sources, states)
-            if kept is not None:
-                new = views.add(spark.sql(states.merge_sql(new, views.add(kept))))
-            result = spark.sql(states.outputs_sql(new))
-        else:
-            text = query.select.by_table(rows)
-            result = spark.sql(text) if text else _one_by_one(spark, query, rows, sources, views)
-        commits = _commits(query, sources)
-        job = (
-            result.repartition(TABLE)
-            .sortWithinPartitions(TABLE)
-            .mapInArrow(partial(commit_gold, lake, commits), COMMITTED)
+    def _of_all(
+        self, query: DeclaredQuery, landed: Sequence[Landed], anew: frozenset[str] | None
+    ) -> list[OutdatedTable]:
+        """All sources have one derived table. A new source adds to it; one of which rows have
+        changed makes all of it anew."""
+        if anew is not None and query.name not in anew:
+            return []
+        derived = DerivedTable.open(self.pipeline.lake, query.name)
+        rows = self._rows(derived, query, landed)
+        if not rows and anew is None:
+            return []
+        is_whole = (
+            anew is not None
+            or query.how == "replace"
+            or any(one.was_rewritten for one in rows)
+            or not self._is_of(query, derived)
         )
-        told = [row.asDict() for row in job.collect()]
-        missing = commits.keys() - {one["table"] for one in told}
-        if missing:
-            empty = _empty(result)
-            for table in sorted(missing):
-                # Nothing of it passed the query: that is remembered too.
-                told += commit_rows(lake, table, empty, commits[table]).to_pylist()
-    return told
+        if is_whole:
+            rows = self._rows(derived, query, self.known.values(), anew=True)
+        return [OutdatedTable(derived, tuple(rows), is_whole)]
 
+    def _union(
+        self, union: DeclaredUnion, landed: Sequence[Landed], anew: frozenset[str] | None
+    ) -> Iterator[Committed]:
+        if anew is not None and union.name not in anew:
+            return
+        deriver = UnionDeriver(self.spark, self.pipeline.lake, union, self._queries)
+        derived = DerivedTable.open(self.pipeline.lake, union.name)
+        is_whole = anew is not None or not self._is_of(union, derived)
+        yield from deriver.derive(
+            derived, list(self.known.values()) if is_whole else landed, is_whole
+        )
 
-def _commits(query: DeclaredQuery, sources: Sequence[SourceRows]) -> dict[str, GoldCommit]:
-    if query.by_route:
-        return {
-            one.table: GoldCommit(
-                {query.app: one.version}, "replace" if one.is_whole else query.how, query.key
+    def _anew(self, query: DeclaredQuery, table: OutdatedTable) -> OutdatedTable:
+        """A table with all rows of all its sources."""
+        sources = (
+            [self.known[one.source] for one in table.sources]
+            if query.by_route
+            else self.known.values()
+        )
+        rows = self._rows(table.derived, query, sources, anew=True)
+        return OutdatedTable(table.derived, tuple(rows), is_whole=True)
+
+    def _rows(
+        self,
+        derived: DerivedTable,
+        query: DeclaredQuery,
+        landed: Iterable[Landed],
+        anew: bool = False,
+    ) -> list[SourceRows]:
+        found = [rows_since(one.table, derived, query.app_for(one.table), anew) for one in landed]
+        return [one for one in found if one is not None]
+
+    def _is_of(self, declared: DeclaredQuery | DeclaredUnion, derived: DerivedTable) -> bool:
+        """Whether a table was made by this declaration, not by another of the same name."""
+        marks = (declared.app_for(source) for source in self._sources_of(declared))
+        return any(derived.marked(app) is not None for app in marks)
+
+    def _sources_of(self, declared: DeclaredQuery | DeclaredUnion) -> Iterator[str]:
+        if isinstance(declared, DeclaredUnion):
+            for table, _ in declared.sources(self._queries, self.known.values()):
+                yield table
+        else:
+            yield from self.known
+
+    def _told(self, committed: Iterable[Committed], batch: int | None) -> list[Entry]:
+        began = perf_counter()
+        entries = []
+        for one in committed:
+            if one.error is not None:
+                self.listener(GoldFailed(one.table, one.error))
+            detail = None if one.error is None else {"error": one.error}
+            entries.append(
+                Entry(
+                    Kind.GOLD,
+                    table=one.table,
+                    rows=one.rows,
+                    table_version=one.version,
+                    detail=detail,
+                )
             )
-            for one in sources
-        }
-    marks = {f"{query.app}:{one.source}": one.version for one in sources}
-    anew = any(one.is_whole for one in sources)
-    return {query.name: GoldCommit(marks, "replace" if anew else query.how, query.key)}
+        followed = [entry for entry in entries if entry.detail is None]
+        if followed:
+            rows = sum(entry.rows or 0 for entry in followed)
+            self.listener(GoldDerived(batch, len(followed), rows, perf_counter() - began))
+        return entries
 
 
-def _kept(
-    spark: SparkSession, lake: str, sources: Sequence[SourceRows], states: Incremental
-) -> DataFrame | None:
-    """Groups that derived tables have already, of those that are not made anew."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    from headgate.change.change_log import ChangeLog
-
-    tables = {one.table for one in sources if not one.is_whole}
-    there = [log for name in sorted(tables) if (log := ChangeLog.open(lake, name)) is not None]
-    if not there:
-        return None
-    names = [key.name for key in states.keys] + [state.name for state in states.states]
-    frames = []
-    by_types: dict[str, list[ChangeLog]] = {}
-    for log in there:
-        kept = pa.schema([log.schema.field(name) for name in names])
-        by_types.setdefault(str(kept.remove_metadata()), []).append(log)
-    for logs in by_types.values():
-        types = from_arrow_schema(pa.schema([logs[0].schema.field(name) for name in names]))
-        paths = [str(log.path / name) for log in logs for name in log.files]
-        if paths:
-            frames.append(spark.read.schema(types).parquet(*paths).withColumn(TABLE, folder()))
-    return reduce(lambda one, other: one.unionByName(other), frames) if frames else None
-
-
-def _one_by_one(
-    spark: SparkSession,
-    query: DeclaredQuery,
-    rows: str,
-    sources: Sequence[SourceRows],
-    views: Views,
-) -> DataFrame:
-    """A query that has to see each table by itself: many branches, but one job."""
-    from pyspark.sql import functions as F
-
-    result: DataFrame | None = None
-    for table in sorted({one.table for one in sources}):
-        mine = spark.table(rows).where(F.col(TABLE) == table).drop(TABLE)
-        one = spark.sql(query.select.over(views.add(mine))).withColumn(TABLE, F.lit(table))
-        result = one if result is None else result.unionByName(one)
-    assert result is not None
-    return result
-
-
-def _empty(frame: DataFrame) -> pa.Table:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    columns = frame.drop(TABLE).schema
-    return to_arrow_schema(columns, timezone="UTC").empty_table()
+def _first_line(error: Exception) -> str:
+    """Spark's messages go on for pages."""
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

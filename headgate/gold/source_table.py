@@ -1,74 +1,119 @@
-"""A landed table as the source of derived ones: what it got since they were last computed."""
+"""A table that others are derived from: what it got since they were last brought up to it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from headgate.change.change_log import ChangeLog
+from headgate.land.open_table import open_table
+
+_READ_AS_IT_IS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+"""With these alone, a table's rows are those of its files."""
+
+
+@dataclass(frozen=True)
+class DerivedTable:
+    """A derived table as it stands, if it does."""
+
+    lake: str
+    name: str
+    opened: DeltaTable | None
+
+    @classmethod
+    def open(cls, lake: str, name: str) -> DerivedTable:
+        return cls(lake, name, open_table(Path(lake, name)))
+
+    @cached_property
+    def content(self) -> ChangeLog | None:
+        opened = self.opened
+        return None if opened is None else ChangeLog.of(opened, Path(self.lake, self.name))
+
+    def marked(self, app: str) -> int | None:
+        """The version of a source, of which it has everything."""
+        return None if self.opened is None else self.opened.transaction_version(app)
 
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Rows of one landed table that a derived table does not have yet."""
+    """Rows of a source that a derived table does not have yet, or all of them."""
 
+    lake: str
     source: str
-    table: str
-    """The derived one."""
     version: int
-    """Of the source: with these rows, the derived table has everything up to it."""
+    """With these rows, the derived table has everything up to this version of the source."""
     files: tuple[str, ...]
     schema: pa.Schema
     marked: int | None = None
-    """The version that the derived table has everything of so far."""
+    """The version that the derived table had everything of so far."""
     is_whole: bool = True
-    """Whether these are all rows, be it that nothing is known or that some were changed."""
+    """Whether these are all rows, be it that nothing was known of them or that some changed."""
+    is_plain: bool = True
+    """Whether the rows of the files are the rows of the table."""
+
+    @property
+    def was_rewritten(self) -> bool:
+        """Whether rows that the derived table knows of may be others by now."""
+        return self.is_whole and self.marked is not None
 
 
-def rows_since(lake: str, source: str, table: str, app: str) -> SourceRows | None:
-    """None where there is nothing new."""
-    there = ChangeLog.open(lake, source)
-    if there is None:
+@dataclass(frozen=True)
+class OutdatedTable:
+    """A derived table, and what its sources have got that it has not."""
+
+    derived: DerivedTable
+    sources: tuple[SourceRows, ...]
+    is_whole: bool
+    """Whether all rows of all sources are there, so that the table is made anew."""
+
+    @property
+    def name(self) -> str:
+        return self.derived.name
+
+
+def rows_since(
+    source: str, derived: DerivedTable, app: str, anew: bool = False
+) -> SourceRows | None:
+    """What is new, or anew all there is; None where the derived table has everything."""
+    opened = open_table(Path(derived.lake, source))
+    if opened is None:
         return None
-    marked = _marked(Path(lake, table), app)
-    if marked is not None and marked >= there.version:
+    marked = derived.marked(app)
+    if marked is not None and marked >= opened.version() and not anew:
         return None
-    new = there.since(marked)
+    there = ChangeLog.of(opened, Path(derived.lake, source))
+    is_plain = not set(opened.protocol().reader_features or ()) - _READ_AS_IT_IS
+    new = there.since(marked) if is_plain and not anew else there
     return SourceRows(
+        derived.lake,
         source,
-        table,
         there.version,
         tuple(str(there.path / name) for name in new.files),
         there.schema,
         marked,
-        is_whole=marked is None or new is there,
+        is_whole=new is there,
+        is_plain=is_plain,
     )
 
 
-def rows_then(lake: str, rows: SourceRows) -> SourceRows | None:
+def rows_then(rows: SourceRows) -> SourceRows | None:
     """All rows of a source as it was when it was last looked at; None if nobody knows any more."""
     if rows.marked is None:
         return None
     try:
-        there = ChangeLog.open(lake, rows.source, rows.marked)
+        there = ChangeLog.open(rows.lake, rows.source, rows.marked)
     except DeltaError:
         return None
     if there is None or not all((there.path / name).exists() for name in there.files):
         return None
     files = tuple(str(there.path / name) for name in there.files)
-    return replace(rows, version=rows.marked, files=files, schema=there.schema)
-
-
-def _marked(path: Path, app: str) -> int | None:
-    try:
-        return DeltaTable(str(path)).transaction_version(app)
-    except TableNotFoundError:
-        return None
+    return SourceRows(rows.lake, rows.source, rows.marked, files, there.schema)
 
 
 def alike(
@@ -95,7 +140,7 @@ def _same(known: pa.Field | None, field: pa.Field) -> bool:
 
 
 def _schema(fields: Mapping[str, pa.Field], wanted: Iterable[str]) -> pa.Schema:
-    """Columns that no table has are null, as text; `route` is known anyway."""
+    """Columns that no table has are null, of no type; `route` is known anyway."""
     missing = sorted(name for name in wanted if name not in fields and name != "route")
     plain = [pa.field(field.name, field.type) for field in fields.values()]
-    return pa.schema([*plain, *(pa.field(name, pa.string()) for name in missing)])
+    return pa.schema([*plain, *(pa.field(name, pa.null()) for name in missing)])

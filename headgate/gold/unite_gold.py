@@ -8,22 +8,22 @@ that it did not have when it was last looked at.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import TableNotFoundError
+from deltalake import CommitProperties, Schema, Transaction
 from deltalake.transaction import create_table_with_add_actions
 
-from headgate.gold.commit_gold import TABLE, pieces_of
+from headgate.gold.commit_derived import TABLE, Committed, pieces_by_name, portions, widen
 from headgate.gold.declared_gold import DeclaredQuery, DeclaredUnion
 from headgate.gold.landed import Landed
-from headgate.gold.source_table import SourceRows, alike, rows_since, rows_then
-from headgate.gold.spark_rows import Views, rows_of
+from headgate.gold.source_table import DerivedTable, SourceRows, alike, rows_since, rows_then
+from headgate.gold.spark_rows import Views, rows_of, union_of
 from headgate.land.commit_with_delta_rs import add_action
 from headgate.land.staged_file import StagedFile
 from headgate.land.write_parquet import write_parquet
@@ -34,117 +34,103 @@ if TYPE_CHECKING:
 SOURCE = "_source"
 """The table that a row came from, in every union."""
 
-_LANDED = ("silver", "merged")
+_SIDE_BY_SIDE = 16
 
 
-def unite(
-    spark: SparkSession,
-    lake: str,
-    union: DeclaredUnion,
-    queries: Sequence[DeclaredQuery],
-    landed: Sequence[Landed],
-) -> dict[str, Any] | None:
-    """One Spark job and one commit, however many sources have changed; None without any."""
-    routes = dict(_sources(union, queries, landed))
-    touched = [
-        rows
-        for table in routes
-        if (rows := rows_since(lake, table, union.name, f"{union.app}:{table}")) is not None
-    ]
-    if not touched:
-        return None
-    files: list[StagedFile] = []
-    for schema, members in alike(touched, union.select.columns):
-        files += _staged(spark, lake, union, schema, members, routes)
-    version = _commit(lake, union, touched, files)
-    return {
-        "table": union.name,
-        "rows": sum(file.rows for file in files),
-        "version": version,
-        "error": None,
-    }
+@dataclass(frozen=True)
+class UnionDeriver:
+    """Computes one union: one Spark job and one commit, however many sources have changed."""
 
+    spark: SparkSession
+    lake: str
+    union: DeclaredUnion
+    queries: Sequence[DeclaredQuery]
 
-def _sources(
-    union: DeclaredUnion, queries: Sequence[DeclaredQuery], landed: Sequence[Landed]
-) -> Iterator[tuple[str, str]]:
-    """The tables that the union is of, each with its route."""
-    for one in landed:
-        if union.declared.from_ in _LANDED:
-            yield one.table, one.route
-            continue
-        for query in queries:
-            table = query.table_for(one.name)
-            if query.by_route and union.declared.takes(table):
-                yield table, one.route
+    def derive(
+        self, derived: DerivedTable, landed: Iterable[Landed], anew: bool
+    ) -> Iterator[Committed]:
+        routes = dict(self.union.sources(self.queries, landed))
 
+        def outdated(table: str) -> SourceRows | None:
+            return rows_since(table, derived, self.union.app_for(table), anew)
 
-def _staged(
-    spark: SparkSession,
-    lake: str,
-    union: DeclaredUnion,
-    schema: pa.Schema,
-    sources: Sequence[SourceRows],
-    routes: dict[str, str],
-) -> list[StagedFile]:
-    with Views(spark) as views:
+        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+            touched = [one for one in pool.map(outdated, routes) if one is not None]
+        if touched:
+            files = self._staged(touched, routes, anew)
+            version = self._commit(derived, touched, files, anew)
+            yield Committed(self.union.name, sum(file.rows for file in files), version)
 
-        def selected(rows: Sequence[SourceRows]) -> DataFrame:
-            view = views.add(rows_of(spark, schema, rows, routes, by_source=True))
-            return spark.sql(union.select.sql(view, extra=TABLE))
+    def _staged(
+        self, touched: Sequence[SourceRows], routes: dict[str, str], anew: bool
+    ) -> list[StagedFile]:
+        with Views(self.spark) as views:
 
-        wanted = selected(sources)
-        if union.declared.mode == "append":
-            before = [then for one in sources if one.is_whole and (then := rows_then(lake, one))]
-            if before:
-                wanted = wanted.exceptAll(selected(before))
-        job = (
-            wanted.repartition(TABLE)
-            .sortWithinPartitions(TABLE)
-            .mapInArrow(partial(_write, lake, union.name), "file string")
+            def selected(sources: Sequence[SourceRows]) -> DataFrame:
+                frames = [
+                    rows_of(self.spark, schema, members, {name: name for name in routes}, routes)
+                    for schema, members in alike(sources, self.union.select.columns)
+                ]
+                view = views.add(union_of(frames))
+                return self.spark.sql(self.union.select.sql(view, extra=TABLE))
+
+            wanted = selected(touched)
+            if self.union.declared.mode == "append" and not anew:
+                before = [then for one in touched if one.was_rewritten and (then := rows_then(one))]
+                if before:
+                    wanted = wanted.exceptAll(selected(before))
+            tasks = min(len(touched), self.spark.sparkContext.defaultParallelism)
+            job = (
+                wanted.repartition(tasks, TABLE)
+                .sortWithinPartitions(TABLE)
+                .mapInArrow(partial(_write, self.lake, self.union.name), "file string")
+            )
+            return [StagedFile.from_json(row.file) for row in job.collect()]
+
+    def _commit(
+        self,
+        derived: DerivedTable,
+        touched: Sequence[SourceRows],
+        files: Sequence[StagedFile],
+        anew: bool,
+    ) -> int | None:
+        marks = [Transaction(self.union.app_for(one.source), one.version) for one in touched]
+        properties = CommitProperties(app_transactions=marks)
+        actions = [add_action(file) for file in files]
+        columns = pa.unify_schemas([file.schema for file in files]) if files else pa.schema([])
+        schema = pa.schema([*columns, pa.field(SOURCE, pa.string())])
+        if derived.opened is None:
+            if not files:
+                return None
+            create_table_with_add_actions(
+                str(Path(self.lake, self.union.name)),
+                Schema.from_arrow(schema),
+                actions,
+                partition_by=[SOURCE],
+                commit_properties=properties,
+            )
+            return 0
+        table = derived.opened
+        replaced = [one.source for one in touched if one.was_rewritten]
+        if self.union.declared.mode == "append":
+            replaced = []
+        if not anew:
+            widen(table, schema)
+        table.create_write_transaction(
+            [*actions],
+            "overwrite" if replaced or anew else "append",
+            Schema.from_arrow(schema) if anew and files else table.schema(),
+            partition_by=[SOURCE],
+            partition_filters=None if anew or not replaced else [(SOURCE, "in", replaced)],
+            commit_properties=properties,
         )
-        return [StagedFile.from_json(row.file) for row in job.collect()]
+        return int(table.version()) + 1
 
 
 def _write(lake: str, table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task: a file for each source."""
-    pieces = (piece for batch in batches for piece in pieces_of(batch))
-    for source, mine in groupby(pieces, key=lambda piece: piece[0]):
-        rows = pa.Table.from_batches([batch for _, batch in mine])
-        name = f"part-{uuid4()}.parquet"
-        file = write_parquet(lake, table, name, rows, partition={SOURCE: source})
-        yield pa.RecordBatch.from_pydict({"file": [file.to_json()]})
-
-
-def _commit(
-    lake: str, union: DeclaredUnion, touched: Sequence[SourceRows], files: Sequence[StagedFile]
-) -> int | None:
-    marks = [Transaction(f"{union.app}:{one.source}", one.version) for one in touched]
-    properties = CommitProperties(app_transactions=marks)
-    actions = [add_action(file) for file in files]
-    path = str(Path(lake, union.name))
-    try:
-        table = DeltaTable(path)
-    except TableNotFoundError:
-        if not files:
-            return None
-        columns = pa.schema([*files[0].schema, pa.field(SOURCE, pa.string())])
-        create_table_with_add_actions(
-            path,
-            Schema.from_arrow(columns),
-            actions,
-            partition_by=[SOURCE],
-            commit_properties=properties,
-        )
-        return 0
-    replaces = union.declared.mode == "upsert"
-    table.create_write_transaction(
-        [*actions],
-        "overwrite" if replaces else "append",
-        table.schema(),
-        partition_by=[SOURCE],
-        partition_filters=[(SOURCE, "in", [one.source for one in touched])] if replaces else None,
-        commit_properties=properties,
-    )
-    table.update_incremental()
-    return int(table.version())
+    """In a task: files for each source."""
+    for source, pieces in pieces_by_name(batches, TABLE):
+        for rows in portions(pieces):
+            name = f"part-{uuid4()}.parquet"
+            file = write_parquet(lake, table, name, rows, partition={SOURCE: source})
+            yield pa.RecordBatch.from_pydict({"file": [file.to_json()]})

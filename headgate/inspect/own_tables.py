@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
-from headgate.pipeline import ChangePipeline, Pipeline
+from headgate.pipeline import AnyPipeline, ChangePipeline, Pipeline
 from headgate.pipeline.change_pipeline import FILES_TABLE
+from headgate.pipeline.gold import ROUTE
 from headgate.route.change_tables import ChangeTables
 from headgate.route.table_names import TableNames
 
@@ -18,6 +20,7 @@ class TableKind(StrEnum):
     LOG = "log"
     MERGED = "merged"
     HISTORY = "history"
+    GOLD = "gold"
     QUARANTINE = "quarantine"
     FILES = "files"
 
@@ -34,12 +37,14 @@ class TableKind(StrEnum):
     @property
     def is_own(self) -> bool:
         """Whether a pipeline has one of it, whatever its source has."""
-        return not self.is_landed_in and not self.is_derived
+        return not (self.is_landed_in or self.is_derived or self is TableKind.GOLD)
 
 
 def kind_of(pipeline: Pipeline | ChangePipeline, table: str) -> TableKind:
     if table == pipeline.quarantine:
         return TableKind.QUARANTINE
+    if is_declared_gold(pipeline, table):
+        return TableKind.GOLD
     if isinstance(pipeline, ChangePipeline):
         if table == FILES_TABLE:
             return TableKind.FILES
@@ -47,8 +52,15 @@ def kind_of(pipeline: Pipeline | ChangePipeline, table: str) -> TableKind:
     return TableKind.BRONZE if table == pipeline.bronze else TableKind.SILVER
 
 
+def is_declared_gold(pipeline: AnyPipeline, table: str) -> bool:
+    """Whether a declaration of `gold` gives a table that name."""
+    templates = (re.escape(name).replace(re.escape(ROUTE), ".+") for name in pipeline.gold)
+    return any(re.fullmatch(template, table) for template in templates)
+
+
 def landed_tables(pipeline: Pipeline | ChangePipeline) -> list[str]:
     """The silver tables or change logs that are in the lake, whatever the ledger says."""
     if isinstance(pipeline, ChangePipeline):
-        return ChangeTables.of(pipeline).logs_in(pipeline.lake)
+        logs = ChangeTables.of(pipeline).logs_in(pipeline.lake)
+        return [table for table in logs if not is_declared_gold(pipeline, table)]
     return TableNames.of(pipeline).silver_in(pipeline.lake)

@@ -9,12 +9,12 @@ from typing import Any
 from headgate.inspect.ledger_rows import LedgerRows
 
 # Every batch tries again what waits, and so does every start of a run, which writes under the
-# version of the last batch: the last word counts, and what it does not name has landed. A merge
-# on its own says nothing of what waits.
+# version of the last batch: the last word counts, and what it does not name has landed. What only
+# follows from landed tables says nothing of what waits.
 _STILL_WAITING = """
 SELECT "table", "rows", detail FROM ledger
 WHERE kind = 'pending' AND (version, at) IN (
-    SELECT (version, at) FROM ledger WHERE kind NOT IN ('start', 'merged')
+    SELECT (version, at) FROM ledger WHERE kind NOT IN ('start', 'merged', 'gold')
     ORDER BY version DESC, at DESC LIMIT 1
 )
 ORDER BY "table"

@@ -13,21 +13,26 @@ from headgate.inspect.ask_registry import asked_registry, side_by_side
 from headgate.inspect.known_tables import KnownTable, read_known_tables
 from headgate.inspect.ledger_rows import LedgerRows
 from headgate.inspect.place_subjects import Candidate, place_subjects
+from headgate.inspect.plan_gold import plan_gold
 from headgate.inspect.plan_table import plan_table
 from headgate.inspect.planned import Plan, TablePlan, UnusableSchema
 from headgate.inspect.rewriting import can_rewrite
 from headgate.inspect.table_schema import open_table
 from headgate.land.commit_with_delta_rs import size_of
 from headgate.land.fit_files import Asked
-from headgate.pipeline import Pipeline
+from headgate.pipeline import ChangePipeline, Pipeline
 from headgate.schema.change import CreateTable, Outcome
 from headgate.schema.decoder import Refusal
 from headgate.schema.decoders import Decoders
 from headgate.schema.registry import SubjectVersion
 
 
-def read_plan(pipeline: Pipeline) -> Plan:
-    known = read_known_tables(LedgerRows(pipeline))
+def read_plan(pipeline: Pipeline | ChangePipeline) -> Plan:
+    """Change files bring their schemas along: there, only derived tables can be planned."""
+    ledger = LedgerRows(pipeline)
+    if isinstance(pipeline, ChangePipeline):
+        return Plan(pipeline.name, (), (), (), plan_gold(pipeline, ledger))
+    known = read_known_tables(ledger)
     with asked_registry(pipeline) as registry:
         newest = registry.all_newest()
         met = sorted({key for table in known.values() for key in table.met})
@@ -42,11 +47,13 @@ def read_plan(pipeline: Pipeline) -> Plan:
         )
         unusable = planning.unusable(placed.by_table, placed.elsewhere)
     refused = {one.schema for one in unusable}
+    within = _within(pipeline.max_tables, tables.values())
     return Plan(
         pipeline=pipeline.name,
-        tables=_within(pipeline.max_tables, tables.values()),
+        tables=within,
         unusable=unusable,
         without_table=tuple(one for one in placed.elsewhere if one not in refused),
+        derived=plan_gold(pipeline, ledger, within),
     )
 
 
@@ -79,6 +86,7 @@ class _Planning:
             changes=planned.changes,
             as_before=planned.as_before,
             rewritten_bytes=rewritten,
+            columns=planned.columns,
         )
 
     def _usable(self, known: KnownTable, candidates: Iterable[Candidate]) -> dict[int, pa.Schema]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,6 +23,8 @@ class PlannedColumns:
 
     changes: tuple[Asked, ...] = ()
     as_before: tuple[Asked, ...] = ()
+    columns: tuple[str, ...] = ()
+    """Those that the table would have."""
 
     @property
     def widens(self) -> bool:
@@ -59,7 +61,8 @@ def plan_table(
     for key in sorted(schemas.keys() - new.keys()):
         again = fit(schemas[key], fitted.schema, rules, may_widen)
         asked += [Asked(one, (key,)) for one in again.changes if one.decided_by is not None]
-    return _told_apart(known, asked)
+    there = columns is not None or bool(landing)
+    return _told_apart(known, asked, fitted.schema.names if there else ())
 
 
 def _without_table(table: str, schemas: Mapping[int, pa.Schema], rules: Rules) -> list[Asked]:
@@ -76,10 +79,13 @@ def _unwritten(table: str, schemas: Mapping[int, pa.Schema]) -> list[StagedFile]
     return [StagedFile(table, "", 0, 0, "", columns, None, tuple(schemas), new_schemas=texts)]
 
 
-def _told_apart(known: KnownTable, asked: Sequence[Asked]) -> PlannedColumns:
+def _told_apart(
+    known: KnownTable, asked: Sequence[Asked], columns: Iterable[str] = ()
+) -> PlannedColumns:
     """Each schema is told of once: what the ledger has already is nothing new."""
     worth = [one for one in asked if not isinstance(one.change, SameColumns)]
     before = [
         one for one in worth if all(known.was_told(key, one.change) for key in one.schema_ids)
     ]
-    return PlannedColumns(tuple(one for one in worth if one not in before), tuple(before))
+    new = tuple(one for one in worth if one not in before)
+    return PlannedColumns(new, tuple(before), tuple(columns))

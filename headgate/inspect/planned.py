@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headgate.inspect.planned_gold import DerivedPlan, GoldStep
 from headgate.land.fit_files import Asked
 from headgate.schema.change import CreateTable, Outcome, SchemaChange
 from headgate.schema.registry import SubjectVersion
@@ -36,10 +37,19 @@ class TablePlan:
     """What the contract would keep out of it once more; the ledger has it already."""
     rewritten_bytes: int = 0
     """How much would be written anew to widen columns."""
+    columns: tuple[str, ...] = ()
+    """Those that it would have by then; none where no schema asks anything of it."""
+
+    @property
+    def is_created(self) -> bool:
+        return any(
+            isinstance(one.change, CreateTable) and one.change.outcome is Outcome.APPLIED
+            for one in self.changes
+        )
 
     def as_record(self) -> dict[str, Any]:
         return {
-            **vars(self),
+            **{name: value for name, value in vars(self).items() if name != "columns"},
             "changes": [asked_record(one) for one in self.changes],
             "as_before": [asked_record(one) for one in self.as_before],
         }
@@ -61,6 +71,8 @@ class PlanSummary:
     refused: int
     """Schemas of which no record would land."""
     as_before: int
+    derived_made: int = 0
+    derived_rebuilt: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,8 @@ class Plan:
     unusable: tuple[UnusableSchema, ...]
     without_table: tuple[SubjectVersion, ...]
     """Schemas that no table has met, and whose table is named by the records alone."""
+    derived: tuple[DerivedPlan, ...] = ()
+    """The declarations of `gold`."""
 
     @property
     def summary(self) -> PlanSummary:
@@ -84,13 +98,15 @@ class Plan:
         } | {one.schema.schema_id for one in self.unusable}
         return PlanSummary(
             tables=sum(one.exists for one in self.tables),
-            created=sum(_is_created(one) for one in self.tables),
+            created=sum(one.is_created for one in self.tables),
             changed=sum(one.exists and _is_changed(one) for one in self.tables),
             kept_apart=outcomes.count(Outcome.KEPT_APART),
             discarded=outcomes.count(Outcome.DISCARDED),
             quarantined=outcomes.count(Outcome.QUARANTINED),
             refused=len(refused),
             as_before=sum(len(one.as_before) for one in self.tables),
+            derived_made=self._derived_to(GoldStep.MAKE),
+            derived_rebuilt=self._derived_to(GoldStep.REBUILD),
         )
 
     @property
@@ -101,7 +117,12 @@ class Plan:
 
     def as_record(self) -> dict[str, Any]:
         tables = [one.as_record() for one in self.tables]
-        return {**vars(self), "summary": asdict(self.summary), "tables": tables}
+        derived = [one.as_record() for one in self.derived]
+        summary = asdict(self.summary)
+        return {**vars(self), "summary": summary, "tables": tables, "derived": derived}
+
+    def _derived_to(self, step: GoldStep) -> int:
+        return sum(len(one.those_to(step)) for one in self.derived)
 
     def _asked(self) -> Iterator[Asked]:
         for table in self.tables:
@@ -114,13 +135,6 @@ def change_record(change: SchemaChange) -> dict[str, Any]:
 
 def asked_record(asked: Asked) -> dict[str, Any]:
     return {**change_record(asked.change), "schema_ids": list(asked.schema_ids)}
-
-
-def _is_created(table: TablePlan) -> bool:
-    return any(
-        isinstance(one.change, CreateTable) and one.change.outcome is Outcome.APPLIED
-        for one in table.changes
-    )
 
 
 def _is_changed(table: TablePlan) -> bool:

@@ -11,6 +11,7 @@ from headgate.inspect.batch_under_way import batch_under_way
 from headgate.inspect.checked_rules import checked_rules
 from headgate.inspect.current_run import CurrentRun, find_current_run
 from headgate.inspect.derived_tables import tables_behind
+from headgate.inspect.gold_tables import DerivedTable, read_derived
 from headgate.inspect.ledger_rows import LedgerRows
 from headgate.inspect.own_tables import kind_of
 from headgate.inspect.pending_tables import PendingTable, pending_tables
@@ -64,6 +65,8 @@ class Status:
     """Change files that were read; None where the source has none."""
     behind: tuple[str, ...] = ()
     """Merged and history tables that do not have all of their change logs yet."""
+    derived: tuple[DerivedTable, ...] = ()
+    """Tables that `gold` declares and that were derived, or could not be."""
 
 
 def read_status(pipeline: Pipeline | ChangePipeline) -> Status:
@@ -101,6 +104,7 @@ def read_status(pipeline: Pipeline | ChangePipeline) -> Status:
         expectations=checked_rules(ledger),
         files=_files_read(ledger) if isinstance(pipeline, ChangePipeline) else None,
         behind=tables_behind(pipeline, ledger) if isinstance(pipeline, ChangePipeline) else (),
+        derived=read_derived(pipeline, ledger) if pipeline.gold else (),
     )
 
 

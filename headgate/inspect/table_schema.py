@@ -26,6 +26,9 @@ from headgate.route.table_names import TableNames
 from headgate.schema.origin import ORIGIN_COLUMNS
 from headgate.schema.type_names import type_name
 
+_DERIVED = """
+SELECT DISTINCT "table" FROM everything WHERE kind = 'gold' AND table_version IS NOT NULL
+"""
 _BESIDE_ROWS = LOG_COLUMN_NAMES | set(VALIDITY.names)
 
 
@@ -58,8 +61,11 @@ class TableSchema:
 def read_table_schema(pipeline: Pipeline | ChangePipeline, name: str) -> TableSchema:
     """By the table's name, by the route that lands in it, or by the name of the source's table."""
     ledger = LedgerRows(pipeline)
+    gold = [row["table"] for row in ledger.query(_DERIVED)]
+    if name in gold:
+        return _of_gold(pipeline, name)
     if isinstance(pipeline, ChangePipeline):
-        return _of_changes(pipeline, ledger, name)
+        return _of_changes(pipeline, ledger, name, gold)
     routes = ledger.query(
         """
         SELECT "table", max(route) AS route, count(DISTINCT route) AS routes FROM ledger
@@ -69,7 +75,7 @@ def read_table_schema(pipeline: Pipeline | ChangePipeline, name: str) -> TableSc
     known = [row["table"] for row in routes]
     table = find_table(pipeline, name, known)
     if table is None:
-        raise _unknown(pipeline, name, nearest_table(pipeline, name, known))
+        raise _unknown(pipeline, name, nearest_table(pipeline, name, [*known, *gold]))
     opened = open_table(pipeline, table)
     mine = next(row for row in routes if row["table"] == table)
     return TableSchema(
@@ -82,7 +88,22 @@ def read_table_schema(pipeline: Pipeline | ChangePipeline, name: str) -> TableSc
     )
 
 
-def _of_changes(pipeline: ChangePipeline, ledger: LedgerRows, name: str) -> TableSchema:
+def _of_gold(pipeline: AnyPipeline, table: str) -> TableSchema:
+    """What a derived table has follows from its declaration: nothing happens to its columns."""
+    opened = open_table(pipeline, table)
+    return TableSchema(
+        table=table,
+        kind=TableKind.GOLD,
+        route=None,
+        version=opened.version(),
+        columns=_columns(opened, ()),
+        history=(),
+    )
+
+
+def _of_changes(
+    pipeline: ChangePipeline, ledger: LedgerRows, name: str, gold: Collection[str]
+) -> TableSchema:
     landed = ledger.query("""SELECT DISTINCT "table" FROM everything WHERE kind = 'table'""")
     following = read_following(ledger)
     plan = plan_of_names(pipeline, ledger)
@@ -91,7 +112,7 @@ def _of_changes(pipeline: ChangePipeline, ledger: LedgerRows, name: str) -> Tabl
     by_source |= {pattern_name(one.source): log for log, one in plan.known.items()}
     table = name if name in known else by_source.get(name)
     if table is None:
-        raise _unknown(pipeline, name, nearest(name, [*known, *by_source]))
+        raise _unknown(pipeline, name, nearest(name, [*known, *gold, *by_source]))
     opened = open_table(pipeline, table)
     log = following[table].log if table in following else None
     source = plan.known.get(log or table)

@@ -29,8 +29,12 @@ SELECT
     max(table_version) AS table_version,
     -- Replays count their versions apart.
     coalesce(max(version) FILTER (WHERE pipeline NOT LIKE '%:replay'), max(version)) AS version,
-    max(at) AS at
-FROM everything WHERE kind IN ('table', 'merged') GROUP BY "table"
+    max(at) AS at,
+    bool_or(kind = 'gold') AS is_gold
+FROM everything
+-- A derived table that could not follow has a row without a version.
+WHERE kind IN ('table', 'merged') OR (kind = 'gold' AND table_version IS NOT NULL)
+GROUP BY "table"
 """
 
 
@@ -43,7 +47,7 @@ class TableSummary:
     route: str | None
     """Of changes: the table of the source."""
     rows: int
-    """Those that landed; of merged and history tables, those that there are now."""
+    """Those that landed; of merged, history and derived tables, those that there are now."""
     files: int
     """Files that were landed; compaction may have joined them since."""
     bytes: int
@@ -70,7 +74,8 @@ class _Now:
 
 
 def read_tables(pipeline: Pipeline | ChangePipeline) -> list[TableSummary]:
-    """Those that the source's records came to and what is made of them; then the pipeline's own."""
+    """Those that the source's records came to and what is made of them; then derived tables; then
+    the pipeline's own."""
     ledger = LedgerRows(pipeline)
     last_changes = {change.table: change for change in recorded_changes(ledger)}
     rows = {row["table"]: row for row in ledger.query(_ONE_ROW_A_TABLE)}
@@ -79,10 +84,16 @@ def read_tables(pipeline: Pipeline | ChangePipeline) -> list[TableSummary]:
     if isinstance(pipeline, ChangePipeline):
         following, behind = read_following(ledger), tables_behind(pipeline, ledger)
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        now = pool.map(lambda table: _look(pipeline.lake, table, table in following), rows)
+        now = pool.map(
+            lambda row: _look(
+                pipeline.lake, row["table"], row["is_gold"] or row["table"] in following
+            ),
+            rows.values(),
+        )
     found = []
     for (table, row), seen in zip(rows.items(), now, strict=True):
-        kind = kind_of(pipeline, table)
+        # Also where the file no longer declares it.
+        kind = TableKind.GOLD if row["is_gold"] else kind_of(pipeline, table)
         log = following[table].log if table in following else None
         origin = row if log is None else rows.get(log, row)
         found.append(
@@ -105,10 +116,11 @@ def read_tables(pipeline: Pipeline | ChangePipeline) -> list[TableSummary]:
     return sorted(found, key=_place)
 
 
-def _place(table: TableSummary) -> tuple[bool, str, str]:
+def _place(table: TableSummary) -> tuple[bool, bool, str, int, str]:
     """What is made of a log comes right after it."""
-    kinds = list(TableKind)
-    return table.kind.is_own, table.log or table.table, f"{kinds.index(table.kind)}{table.table}"
+    kind = list(TableKind).index(table.kind)
+    is_gold = table.kind is TableKind.GOLD
+    return table.kind.is_own, is_gold, table.log or table.table, kind, table.table
 
 
 def _look(lake: str, table: str, counted: bool) -> _Now:

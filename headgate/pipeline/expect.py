@@ -19,9 +19,17 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
 def _check_rule(rule: str) -> str:
+    from headgate.pipeline.sql.known_in_rules import expression_of
+    from headgate.pipeline.sql.parse import bad_sql
     from headgate.pipeline.sql.read_rule import read_rule
+    from headgate.pipeline.sql.rule_parts import UnusableRule
 
     read_rule(rule)
+    try:
+        expression_of(rule)
+    except UnusableRule as error:
+        hint = "rules are checked without Spark: see what they can say in the guide to expectations"
+        raise bad_sql(f"cannot be checked: {error}", hint, error.inside) from None
     return rule
 
 

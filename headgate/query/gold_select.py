@@ -49,6 +49,18 @@ class GoldSelect:
         return any(name.lower() == "route" for name in self.columns)
 
     @property
+    def surely_columns(self) -> frozenset[str]:
+        """Those that can only be columns of the tables: nothing that queries inside give a name."""
+        if self._read.simple:
+            return self.columns
+        tree = self._read.tree
+        named = {name.alias_or_name for name in tree.find_all(exp.Alias, exp.Table, exp.CTE)}
+        for alias in tree.find_all(exp.TableAlias):
+            named |= {alias.name, *(column.name for column in alias.columns)}
+        own = {name.lower() for name in named}
+        return frozenset(name for name in self.columns if name.lower() not in own)
+
+    @property
     def canonical(self) -> str:
         """The same text for declarations that differ in comments and spaces alone."""
         return sql_of(self._read.tree)
@@ -63,6 +75,11 @@ class GoldSelect:
             and not any(self._read.tree.args.get(key) for key in clauses)
             and self._read.tree.find(exp.Window) is None
         )
+
+    @property
+    def is_one_row(self) -> bool:
+        """Whether it gives a row even of no rows: aggregates of all of them, in no groups."""
+        return self._read.aggregated and not self._read.keys
 
     @property
     def changing(self) -> str | None:

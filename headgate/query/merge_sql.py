@@ -15,36 +15,11 @@ def partial(how: Incremental, source_view: str, extra_keys: Sequence[str]) -> st
     return _states(how, _from(how, source_view), extra_keys)
 
 
-def groups(how: Incremental, source_view: str, keys_view: str, extra_keys: Sequence[str]) -> str:
-    # Not by EXISTS: inside of a query, Spark takes names such as `user` for functions.
-    touched = {
-        name: f"_headgate_touched_{number}" for number, name in enumerate(_names(how, extra_keys))
-    }
-    expressions = [*map(quoted, extra_keys), *(each.expression for each in how.keys)]
-    same = [
-        f"{expression} <=> {quoted(name)}"
-        for expression, name in zip(expressions, touched.values(), strict=True)
-    ]
-    columns = ", ".join(f"{quoted(name)} AS {quoted(new)}" for name, new in touched.items())
-    only = f"(SELECT {columns} FROM {quoted(keys_view)})" if touched else ""
-    rows = f"FROM (\nSELECT *\n{_from(how, source_view)}\n)"
-    return _states(how, rows + _semi_join(only, same), extra_keys)
-
-
-def keys(how: Incremental, source_view: str, extra_keys: Sequence[str]) -> str:
-    columns = [*map(quoted, extra_keys), *_key_columns(how)] or ["1 AS `_all`"]
-    return f"SELECT DISTINCT {', '.join(columns)}\n{_from(how, source_view)}"
-
-
 def merge(how: Incremental, new_view: str, old_view: str, extra_keys: Sequence[str]) -> str:
     names = _names(how, extra_keys)
-    kept = [*map(quoted, names), *(quoted(each.name) for each in how.states)]
-    same = [f"`old`.{quoted(name)} <=> `new`.{quoted(name)}" for name in names]
-    old = ", ".join(f"`old`.{name}" for name in kept)
+    kept = ", ".join([*map(quoted, names), *(quoted(each.name) for each in how.states)])
     both = (
-        f"SELECT {', '.join(kept)} FROM {quoted(new_view)}\nUNION ALL\n"
-        f"SELECT {old} FROM {quoted(old_view)} AS `old`"
-        f"{_semi_join(f'{quoted(new_view)} AS `new`', same)}"
+        f"SELECT {kept} FROM {quoted(new_view)}\nUNION ALL\nSELECT {kept} FROM {quoted(old_view)}"
     )
     merged = [_named(each.merge, each.name) for each in how.states]
     columns = [*map(quoted, names), *merged]

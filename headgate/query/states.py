@@ -76,7 +76,7 @@ class Incremental:
     def merge_sql(
         self, new_view: str, old_view: str, extra_keys: Sequence[str] = EACH_TABLE
     ) -> str:
-        """From new and old states to those of the groups that have new ones."""
+        """From new and old states to those of all groups."""
         return merge_sql.merge(self, new_view, old_view, extra_keys)
 
     def outputs_sql(self, states_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
@@ -87,13 +87,3 @@ class Incremental:
         """From all rows to the columns of the gold table, by the same functions."""
         partial = self.partial_sql(source_view, extra_keys)
         return merge_sql.outputs(self, f"(\n{partial}\n)", extra_keys)
-
-    def keys_sql(self, source_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
-        """The groups that rows belong to, each once."""
-        return merge_sql.keys(self, source_view, extra_keys)
-
-    def groups_sql(
-        self, source_view: str, keys_view: str, extra_keys: Sequence[str] = EACH_TABLE
-    ) -> str:
-        """States of some groups from all of their rows, where rows may have changed or gone."""
-        return merge_sql.groups(self, source_view, keys_view, extra_keys)

@@ -244,6 +244,16 @@ BROKEN = {
     "expectation that depends on the time": (
         "expect:\n  silver_*:\n    a: x < current_timestamp()", "bad-sql", 2, "same row",
     ),
+    "expectation with a function that is unknown": (
+        "expect:\n  silver_*:\n    a: soundex(x) = 'X'", "bad-sql", 2, "`SOUNDEX(x)` is not known",
+    ),
+    "expectation with a function that is unknown in a later line": (
+        "expect:\n  silver_*:\n    a: |\n      x > 0 AND\n      own(x) = 1",
+        "bad-sql", 4, "`OWN(x)`",
+    ),
+    "expectation with a pattern from a column": (
+        "expect:\n  silver_*:\n    a: x RLIKE y", "bad-sql", 2, "`y` must be a text",
+    ),
     "expectation with a name": ("expect:\n  silver_*:\n    a: x > 0 y", "bad-sql", 2, "`y`"),
     "expectation's name": ("expect:\n  silver_*:\n    no-dash: x > 0", "bad-value", 2, "letters"),
     "expectation's key": (
@@ -298,6 +308,16 @@ def test_declaration_built_in_python_has_no_place() -> None:
         GoldQuery(sql="SELECT x\nFORM silver")
     assert raised.value.where is None
     assert [each.line for each in raised.value.findings] == [None]
+
+
+def test_what_a_rule_cannot_have_is_found_where_it_stands(write: Write) -> None:
+    rule = "x > 0\n        AND levenshtein(y, 'z') < 3"
+    finding = finding_in(write, f"expect:\n  silver_*:\n    a: |\n        {rule}\n")
+    assert finding.message.endswith(
+        "cannot be checked: the function of `LEVENSHTEIN(y, 'z')` is not known in a rule"
+    )
+    assert finding.hint is not None
+    assert (finding.line, finding.column) == (LINE + 4, 13)
 
 
 def test_place_inside_of_a_text_travels_with_the_error() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headgate.query.gold_select import parse_gold
 from headgate.query.incremental import incremental
 from headgate.query.states import Incremental
-from tests.query.in_duckdb import Lake, Row, for_duckdb
+from tests.query.in_duckdb import Lake, Row
 
 SAME_AS_DECLARED = {
     "count, min and max": (
@@ -123,23 +123,6 @@ def test_a_single_group_over_all_is_merged_without_any_key(batches: list[list[Ro
         lake.add(rows)
         lake.merge_batch(how, extra_keys=())
     assert lake.rows_of(how.outputs_sql("gold", ())) == lake.rows_of(how.full_sql("all_rows", ()))
-
-
-@settings(deadline=None, max_examples=10)
-@given(rows=st.lists(ROWS, max_size=8), touching=st.lists(ROWS, max_size=3))
-def test_touched_groups_are_recomputed_from_all_of_their_rows(
-    rows: list[Row], touching: list[Row]
-) -> None:
-    sql = "SELECT upper(s.user) AS u, min(x) AS low FROM silver s WHERE day = 1 GROUP BY s.user"
-    how, lake = planned(sql), Lake()
-    lake.add(rows)
-    lake.add(touching)
-    keys = how.keys_sql("new_rows")
-    lake.connection.execute(f"CREATE OR REPLACE TABLE touched AS {for_duckdb(keys)}")
-    touched = set(lake.rows_of(keys))
-    whole = lake.rows_of(how.partial_sql("all_rows"))
-    expected = [row for row in whole if row[:2] in touched]
-    assert lake.rows_of(how.groups_sql("all_rows", "touched")) == expected
 
 
 def test_any_value_is_one_of_the_group() -> None:

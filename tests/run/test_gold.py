@@ -22,7 +22,7 @@ SELECT user_name, count(*) AS session_count, min(event_timestamp) AS first_seen,
   max(event_timestamp) AS last_seen, avg(length(user_name)) AS letters
 FROM silver GROUP BY user_name
 """
-STABLE = "SELECT user_name, event_timestamp FROM silver WHERE is_connection_stable"
+STABLE = "SELECT user_name, event_timestamp FROM silver WHERE length(user_name) > 6"
 NAMES = "SELECT count(DISTINCT user_name) AS players FROM silver"
 ALL = "SELECT route, count(*) AS sessions FROM silver GROUP BY route"
 

@@ -29,7 +29,7 @@ def plan(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what the newest registered schemas would do; write nothing.
+    """Show what newest schemas and changed declarations would do; write nothing.
 
     \b
       headgate plan games.yaml
@@ -39,6 +39,9 @@ def plan(
     they are, by the contract as it is now. Marks: + is added, ~ is widened or cast, ! breaks
     something or is kept out.
 
+    Of each declaration of `gold` it tells how its tables are kept up to date, which will be made,
+    and which will be rebuilt because the declaration has changed.
+
     Next: headgate schema diff TABLE SUBJECT
     """
     from headgate.inspect import read_plan
@@ -46,7 +49,7 @@ def plan(
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
-    if isinstance(declared, ChangePipeline):
+    if isinstance(declared, ChangePipeline) and not declared.gold:
         raise UsageError(
             "bad-argument",
             f"{file} declares change files: there is no registry whose schemas could be planned",

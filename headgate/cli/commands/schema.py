@@ -140,6 +140,9 @@ def _print_schema(found: TableSchema) -> None:
         [(each.name, each.type, "origin" if each.origin else "") for each in columns],
     )
     print()
+    if found.kind == "gold":
+        print("It is derived: its columns follow from its declaration; `_…` is kept to go on from")
+        return
     if not found.history:
         print("The ledger has no change of this table")
         return

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headgate.inspect import Status
 
 _SHOWN_RULES = 10
+_SHOWN_ERRORS = 5
 
 
 def status(
@@ -79,7 +80,23 @@ def _facts(found: Status) -> list[tuple[str, str]]:
     if found.behind:
         which = f"{counted(len(found.behind), 'table')}, the first is {found.behind[0]}"
         facts.append((styled("behind", "yellow"), f"{which}: the next run merges what is new"))
+    facts += _derived(found)
     facts.append(("lake", found.lake))
+    return facts
+
+
+def _derived(found: Status) -> list[tuple[str, str]]:
+    """How many derived tables there are, and which of them could not follow."""
+    made = [one.at for one in found.derived if one.at is not None]
+    failed = [one for one in found.derived if one.error is not None]
+    facts = []
+    if made:
+        facts.append(("derived", f"{counted(len(made), 'table')}, last followed {ago(max(made))}"))
+    for one in failed[:_SHOWN_ERRORS]:
+        what = f"{one.table}: {printable(str(one.error))}"
+        facts.append((styled("not derived", "yellow"), what))
+    if len(failed) > _SHOWN_ERRORS:
+        facts.append(("", f"and {number(len(failed) - _SHOWN_ERRORS)} more: --json has all"))
     return facts
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headgate.inspect import RecordedChange, TableSummary
 
 _HEADERS = ("TABLE", "ROWS", "COLUMNS", "FILES", "SIZE", "VERSION", "LAST BATCH", "LAST CHANGE")
+_WITH_KINDS = ("TABLE", "KIND", *_HEADERS[1:])
 _OF_CHANGES = ("TABLE", "KIND", "SOURCE", *_HEADERS[1:])
 _NUMBERS = ("ROWS", "COLUMNS", "FILES", "SIZE", "VERSION")
 
@@ -29,7 +30,7 @@ def tables(
     \b
       headgate tables games.yaml
 
-    Numbers come from the ledger; those of tables that follow change logs, from the tables.
+    Numbers come from the ledger; those of tables that follow others, from the tables.
 
     Next: headgate schema PIPELINE TABLE
     """
@@ -47,16 +48,21 @@ def tables(
         return
     if any(each.kind == "log" for each in found):
         print_columns(_OF_CHANGES, [_row_of_changes(each) for each in found], right=_NUMBERS)
+    elif any(each.kind == "gold" for each in found):
+        print_columns(_WITH_KINDS, [_row_with_kind(each) for each in found], right=_NUMBERS)
     else:
         print_columns(_HEADERS, [_row(each) for each in found], right=_NUMBERS)
+    totals = [""]
     for kind, of_rows, of_tables in (
         ("silver", "record", "silver table"),
         ("log", "change", "change log"),
+        ("gold", "row", "derived table"),
     ):
         some = [each for each in found if each.kind == kind]
         if some:
             rows = counted(sum(each.rows for each in some), of_rows)
-            print(f"\n{rows} in {counted(len(some), of_tables)}")
+            totals.append(f"{rows} in {counted(len(some), of_tables)}")
+    print("\n".join(totals))
 
 
 def _row(table: TableSummary) -> tuple[str, ...]:
@@ -70,6 +76,11 @@ def _row(table: TableSummary) -> tuple[str, ...]:
         ago(table.last_at),
         "is behind its log" if table.behind else _change(table.last_change),
     )
+
+
+def _row_with_kind(table: TableSummary) -> tuple[str, ...]:
+    name, *rest = _row(table)
+    return (name, str(table.kind), *rest)
 
 
 def _row_of_changes(table: TableSummary) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from headgate.pipeline.sql.parse import place_of
 from headgate.pipeline.sql.rule_parts import CHECKS, UnusableRule, in_sql
 
 _TRUTHS = {
@@ -109,6 +110,14 @@ def expression_of(rule: str) -> exp.Expr:
 
 
 def _check(node: exp.Expr, as_truth: bool = False) -> None:
+    try:
+        _check_parts(node, as_truth)
+    except UnusableRule as error:
+        error.inside = error.inside or place_of(node)
+        raise
+
+
+def _check_parts(node: exp.Expr, as_truth: bool) -> None:
     key = node.key
     if key not in _TRUTHS | _EITHER | _VALUES:
         raise UnusableRule(_why_not(node))

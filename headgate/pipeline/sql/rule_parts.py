@@ -32,6 +32,9 @@ _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 class UnusableRule(ValueError):
     """The text says why."""
 
+    inside: tuple[int, int] | None = None
+    """The line and the column in the rule, where they are known."""
+
 
 def whole_number(node: exp.Expr | None) -> int | None:
     """The number that a literal has, with or without a sign."""

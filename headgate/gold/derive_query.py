@@ -1,0 +1,188 @@
+"""Brings the tables of one declaration up to their sources: one Spark job for all of them.
+
+What the sources got since is aggregated for all tables at once and merged with the groups that the
+tables have. So what is committed is always all of a table, or rows that are added to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headgate.gold.commit_derived import (
+    COMMITTED,
+    TABLE,
+    Committed,
+    Derivation,
+    commit_derived,
+    commit_rows,
+)
+from headgate.gold.declared_gold import DeclaredQuery
+from headgate.gold.source_table import OutdatedTable, alike
+from headgate.gold.spark_rows import Views, kept_rows, rows_of, union_of
+from headgate.query.states import Incremental
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+
+@dataclass(frozen=True)
+class QueryDeriver:
+    """Computes one declaration."""
+
+    spark: SparkSession
+    lake: str
+    query: DeclaredQuery
+    routes: Mapping[str, str]
+    """Of the landed tables."""
+    read_anew: Callable[[OutdatedTable], OutdatedTable]
+    """A table with all rows of all its sources."""
+
+    def derive(self, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
+        table_of = {one.source: table.name for table in tables for one in table.sources}
+        by_name = {table.name: table for table in tables}
+        groups = alike(
+            [one for table in tables for one in table.sources], self.query.select.columns
+        )
+        frames = [
+            (rows_of(self.spark, schema, sources, table_of, self.routes), sources)
+            for schema, sources in groups
+        ]
+        if self.query.by_route:
+            for frame, sources in frames:
+                yield from self._derive(frame, [by_name[table_of[one.source]] for one in sources])
+        elif frames:
+            yield from self._derive(union_of(frame for frame, _ in frames), tables)
+
+    def _derive(self, rows: DataFrame, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
+        with Views(self.spark) as views:
+            view = views.add(rows)
+            states = self.query.states
+            if isinstance(states, Incremental):
+                new = self.spark.sql(states.partial_sql(view))
+                misfits = [table for table in tables if not _keeps_states(table, new.schema)]
+            else:
+                new = self._selected(view, tables, views)
+                misfits = [table for table in tables if not _takes_rows(table, new.schema)]
+            if misfits:
+                # Columns of the sources have other types by now.
+                anew = [self.read_anew(one) if one in misfits else one for one in tables]
+                yield from self.derive(anew)
+                return
+            if isinstance(states, Incremental):
+                new = self._with_kept(states, new, tables, views)
+            yield from self._commit(new, tables, views)
+
+    def _selected(self, view: str, tables: Sequence[OutdatedTable], views: Views) -> DataFrame:
+        text = self.query.select.by_table(view)
+        if text is not None:
+            return self.spark.sql(text)
+        from pyspark.sql import functions as F
+
+        # It has to see each table by itself: many branches, but one job.
+        return union_of(
+            self.spark.sql(
+                self.query.select.over(
+                    views.add(self.spark.table(view).where(F.col(TABLE) == table.name).drop(TABLE))
+                )
+            ).withColumn(TABLE, F.lit(table.name))
+            for table in tables
+        )
+
+    def _with_kept(
+        self, states: Incremental, new: DataFrame, tables: Sequence[OutdatedTable], views: Views
+    ) -> DataFrame:
+        """Groups of new rows with those that the tables have, of tables that are not made anew."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        kept = [table.derived.content for table in tables if not table.is_whole]
+        paths = [str(one.path / file) for one in kept if one is not None for file in one.files]
+        merged = new
+        if paths:
+            columns = to_arrow_schema(new.drop(TABLE).schema, timezone="UTC")
+            old = kept_rows(self.spark, columns, paths)
+            text = states.merge_sql(views.add(new), views.add(old))
+            # A sum of sums of decimals has more digits than a sum of values.
+            merged = self.spark.sql(text).select(
+                *(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in new.schema)
+            )
+        return self.spark.sql(states.outputs_sql(views.add(merged)))
+
+    def _commit(
+        self, result: DataFrame, tables: Sequence[OutdatedTable], views: Views
+    ) -> Iterator[Committed]:
+        derivations = {table.name: self._derivation(table) for table in tables}
+        tasks = min(len(tables), self.spark.sparkContext.defaultParallelism)
+        job = (
+            result.repartition(tasks, TABLE)
+            .sortWithinPartitions(TABLE)
+            .mapInArrow(partial(commit_derived, self.lake, derivations), COMMITTED)
+        )
+        told = [Committed(**row.asDict()) for row in job.collect()]
+        yield from told
+        missing = derivations.keys() - {one.table for one in told}
+        if missing:
+            # Nothing passed the query: that is remembered too.
+            rows = self._of_nothing(result, views)
+            for table in sorted(missing):
+                yield commit_rows(self.lake, table, [rows], derivations[table])
+
+    def _derivation(self, table: OutdatedTable) -> Derivation:
+        marks = {self.query.app_for(one.source): one.version for one in table.sources}
+        return Derivation(marks, appends=self.query.how == "append" and not table.is_whole)
+
+    def _of_nothing(self, result: DataFrame, views: Views) -> pa.Table:
+        """What the query gives for no rows: one row, if it has aggregates and no groups."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        columns = to_arrow_schema(result.drop(TABLE).schema, timezone="UTC")
+        if not self.query.select.is_one_row:
+            return columns.empty_table()
+        nothing = [(column, pa.null()) for column in self.query.select.columns]
+        view = views.add(rows_of(self.spark, pa.schema(nothing), (), {}, {}))
+        states = self.query.states
+        text = (
+            states.full_sql(view, extra_keys=())
+            if isinstance(states, Incremental)
+            else self.query.select.over(view)
+        )
+        return pa.Table.from_batches(self.spark.sql(text).toArrow().to_batches()).cast(columns)
+
+
+def _keeps_states(table: OutdatedTable, states: StructType) -> bool:
+    """Whether groups of the table can be merged with new ones."""
+    if table.is_whole:
+        return True
+    kept = _types_of(table)
+    return all(
+        kept.get(one.name) == one.dataType
+        for one in states
+        if one.name != TABLE and not _is_void(one.dataType)
+    )
+
+
+def _takes_rows(table: OutdatedTable, rows: StructType) -> bool:
+    """Whether rows can be added to the table."""
+    if table.is_whole:
+        return True
+    there = _types_of(table)
+    return all(there.get(one.name, one.dataType) == one.dataType for one in rows)
+
+
+def _types_of(table: OutdatedTable) -> dict[str, DataType]:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    content = table.derived.content
+    assert content is not None
+    return {one.name: one.dataType for one in from_arrow_schema(content.schema)}
+
+
+def _is_void(kind: DataType) -> bool:
+    """Whether nobody knows the type, or that of a part of it."""
+    return "void" in kind.simpleString()
