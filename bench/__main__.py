@@ -16,6 +16,7 @@ from rich.table import Table
 from bench.changes import Merging, merge_large, merge_many
 from bench.data import Data, produce
 from bench.decode import Decoding, decode_all
+from bench.gold import Deriving, derive_many, deriving_table
 from bench.landing import Landing, land
 from bench.peers import a_stream_per_game, a_write_per_game
 from headgate.local import down, fetch_jars, up
@@ -31,9 +32,11 @@ def main() -> None:
     folder = Path(".bench").absolute()
     shutil.rmtree(folder, ignore_errors=True)
     out = Console(width=120)
-    if arguments.only != "landing":
+    if arguments.only in (None, "changes"):
         out.print(_merging_table(_merge_all(_session(out), folder / "changes", arguments, out)))
-    if arguments.only != "changes":
+    if arguments.only in (None, "gold"):
+        out.print(deriving_table(_derive_all(_session(out), folder / "gold", arguments, out)))
+    if arguments.only in (None, "landing"):
         _bench_landing(arguments, folder, out)
 
 
@@ -72,9 +75,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tables", type=int, nargs="+", default=FAN_OUT)
     parser.add_argument("--batch", type=int, default=2_500_000, help="records a batch")
     parser.add_argument("--batches", type=int, default=3, help="the first one is not counted")
-    parser.add_argument("--only", choices=["landing", "changes"], help="one part of it")
+    parser.add_argument("--only", choices=["landing", "changes", "gold"], help="one part of it")
     parser.add_argument("--merged", type=int, default=200, help="tables to merge side by side")
     parser.add_argument("--large", type=int, default=10_000_000, help="rows of a large table")
+    parser.add_argument("--games", type=int, default=250, help="games to derive tables of")
     parser.add_argument("--alone", action="store_true", help="without the other ways")
     return parser.parse_args()
 
@@ -159,6 +163,13 @@ def _merge_all(
         merge_many(spark, folder / "many", arguments.merged, 1_000, out.print),
         merge_large(spark, folder / "large", arguments.large, 100_000, out.print),
     ]
+
+
+def _derive_all(
+    spark: SparkSession, folder: Path, arguments: argparse.Namespace, out: Console
+) -> list[Deriving]:
+    derive_many(spark, folder / "warm", 4, 20_000, lambda _: None)
+    return [derive_many(spark, folder / "many", arguments.games, 1_000_000, out.print)]
 
 
 def _merging_table(merged: list[Merging]) -> Table:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from headgate.change.fold import KnownRows, by_row_id_alone
 from headgate.change.table_key import ROW_ID, TableKey
 from headgate.land.open_table import open_table
-from headgate.schema.conform import conform
+from headgate.schema.conform import conform_rows
 
 _PORTION = 1 << 16
 
@@ -105,19 +105,7 @@ class ChangeLog:
             file = pq.ParquetFile(self.path / name)
             there = [field.name for field in wanted if field.name in file.schema_arrow.names]
             for rows in file.iter_batches(columns=there, batch_size=_PORTION):
-                yield _conformed(rows, wanted)
+                yield conform_rows(rows, wanted)
 
     def _selected(self, columns: Sequence[str] | None) -> pa.Schema:
         return self.schema if columns is None else pa.schema(map(self.schema.field, columns))
-
-
-def _conformed(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    if rows.schema.names == wanted.names and rows.schema.types == wanted.types:
-        return pa.RecordBatch.from_arrays(rows.columns, schema=wanted)
-    columns = [
-        conform(rows[field.name], field.type)
-        if field.name in rows.schema.names
-        else pa.nulls(len(rows), field.type)
-        for field in wanted
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)

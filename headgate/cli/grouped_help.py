@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 _GROUPS = {
     "Start": ("init", "demo", "up", "down"),
-    "Land": ("simulate", "run"),
+    "Land": ("simulate", "run", "refresh"),
     "Look": ("status", "tables", "graph", "schema", "plan", "quarantine", "rewind", "verify"),
     "Share": ("export",),
     "Mend": ("check", "doctor", "jars"),

@@ -37,7 +37,7 @@ def in_one_line(plan: Plan) -> str:
     """`12 tables: 3 would change, 1 column would be kept apart, 2 schemas would be refused`."""
     found = plan.summary
     derived = derived_in_short(plan)
-    if not plan.tables and plan.derived:
+    if not plan.tables and any(one.tables for one in plan.derived):
         return ", ".join(derived) or "nothing would change"
     told = [
         *([f"{number(found.created)} would be created"] if found.created else []),

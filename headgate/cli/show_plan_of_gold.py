@@ -21,9 +21,9 @@ def print_derived(plan: Plan) -> None:
     print(f"\n{styled('Derived tables', 'bold')}")
     for one in plan.derived:
         made = counted(len(one.tables), "table") if one.tables else "no table yet"
-        print(f"  {styled(printable(one.name), 'bold')}: {printable(one.how)}, {made}")
+        print(f"  {styled(printable(one.name), 'bold')}: {made}, {printable(one.how)}")
         for line in _lines(one):
-            print(f"  {line}")
+            print(f"    {line}")
 
 
 def derived_in_short(plan: Plan) -> list[str]:

@@ -45,14 +45,14 @@ class GoldDeriver:
         # Unions last: they are of what the others give.
         self._declared: list[DeclaredQuery | DeclaredUnion] = [*self._queries, *unions]
 
-    def derive(self, landed: Sequence[Landed], batch: int | None = None) -> list[Entry]:
+    def derive(self, landed: Sequence[Landed]) -> list[Entry]:
         """From tables that may have got something; nothing happens to those that have not."""
         self.known |= {one.table: one for one in landed}
-        return self._told(self._derive(landed), batch)
+        return self._told(self._derive(landed))
 
     def refresh(self, tables: Sequence[str]) -> list[Entry]:
         """Make derived tables anew, from all rows that there are; each is replaced at once."""
-        return self._told(self._derive(list(self.known.values()), frozenset(tables)), None)
+        return self._told(self._derive(list(self.known.values()), frozenset(tables)))
 
     def tables(self, patterns: Iterable[str] = ("*",)) -> list[str]:
         """The derived tables that the pipeline makes of what has landed, by pattern."""
@@ -174,7 +174,7 @@ class GoldDeriver:
         else:
             yield from self.known
 
-    def _told(self, committed: Iterable[Committed], batch: int | None) -> list[Entry]:
+    def _told(self, committed: Iterable[Committed]) -> list[Entry]:
         began = perf_counter()
         entries = []
         for one in committed:
@@ -193,7 +193,7 @@ class GoldDeriver:
         followed = [entry for entry in entries if entry.detail is None]
         if followed:
             rows = sum(entry.rows or 0 for entry in followed)
-            self.listener(GoldDerived(batch, len(followed), rows, perf_counter() - began))
+            self.listener(GoldDerived(len(followed), rows, perf_counter() - began))
         return entries
 
 

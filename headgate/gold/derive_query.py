@@ -46,8 +46,11 @@ class QueryDeriver:
     def derive(self, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
         table_of = {one.source: table.name for table in tables for one in table.sources}
         by_name = {table.name: table for table in tables}
+        select = self.query.select
         groups = alike(
-            [one for table in tables for one in table.sources], self.query.select.columns
+            [one for table in tables for one in table.sources],
+            select.columns,
+            select.surely_columns,
         )
         frames = [
             (rows_of(self.spark, schema, sources, table_of, self.routes), sources)
@@ -101,12 +104,16 @@ class QueryDeriver:
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        kept = [table.derived.content for table in tables if not table.is_whole]
-        paths = [str(one.path / file) for one in kept if one is not None for file in one.files]
+        files = [
+            (str(content.path / file), table.name)
+            for table in tables
+            if not table.is_whole and (content := table.derived.content) is not None
+            for file in content.files
+        ]
         merged = new
-        if paths:
+        if files:
             columns = to_arrow_schema(new.drop(TABLE).schema, timezone="UTC")
-            old = kept_rows(self.spark, columns, paths)
+            old = kept_rows(self.spark, columns, files)
             text = states.merge_sql(views.add(new), views.add(old))
             # A sum of sums of decimals has more digits than a sum of values.
             merged = self.spark.sql(text).select(

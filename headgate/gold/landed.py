@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headgate.land.ledger import Kind, Ledger
 from headgate.pipeline import AnyPipeline, Pipeline
 
 
@@ -29,10 +28,3 @@ def landed(pipeline: AnyPipeline, tables: Iterable[tuple[str, str | None]]) -> l
         for table, route in tables
         if route is not None and table not in pipeline.own_tables.values()
     ]
-
-
-def all_landed(pipeline: AnyPipeline, *ledgers: Ledger) -> list[Landed]:
-    """All that the ledgers tell of."""
-    kind = Kind.TABLE if isinstance(pipeline, Pipeline) else Kind.MERGED
-    rows = [row for ledger in ledgers for row in ledger.rows([kind])]
-    return landed(pipeline, dict.fromkeys((row["table"], row["route"]) for row in rows))

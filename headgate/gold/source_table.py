@@ -117,10 +117,11 @@ def rows_then(rows: SourceRows) -> SourceRows | None:
 
 
 def alike(
-    sources: Iterable[SourceRows], columns: Iterable[str]
+    sources: Iterable[SourceRows], columns: Iterable[str], surely: Iterable[str]
 ) -> list[tuple[pa.Schema, list[SourceRows]]]:
     """The sources by the types of the columns that are asked for; one that lacks a column goes
-    with any that have it, and has it as null."""
+    with any that have it, and has it as null. One that surely is a column is null where no
+    source has it; what else is asked for may be a name that the query itself gives."""
     wanted = {name.lower() for name in columns}
     groups: list[tuple[dict[str, pa.Field], list[SourceRows]]] = []
     for one in sources:
@@ -132,15 +133,16 @@ def alike(
                 break
         else:
             groups.append((dict(mine), [one]))
-    return [(_schema(fields, wanted), members) for fields, members in groups]
+    always = {name.lower() for name in surely}
+    return [(_schema(fields, always), members) for fields, members in groups]
 
 
 def _same(known: pa.Field | None, field: pa.Field) -> bool:
     return known is None or (known.name == field.name and known.type.equals(field.type))
 
 
-def _schema(fields: Mapping[str, pa.Field], wanted: Iterable[str]) -> pa.Schema:
+def _schema(fields: Mapping[str, pa.Field], always: Iterable[str]) -> pa.Schema:
     """Columns that no table has are null, of no type; `route` is known anyway."""
-    missing = sorted(name for name in wanted if name not in fields and name != "route")
+    missing = sorted(name for name in always if name not in fields and name != "route")
     plain = [pa.field(field.name, field.type) for field in fields.values()]
     return pa.schema([*plain, *(pa.field(name, pa.null()) for name in missing)])

@@ -1,20 +1,30 @@
-"""Rows of many tables as one view of Spark's."""
+"""Rows of many tables as one view of Spark's.
+
+Tasks read the files themselves: to look into hundreds of small ones takes Spark's own reader many
+times as long as all the rest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from headgate.gold.commit_derived import TABLE
 from headgate.gold.source_table import SourceRows
+from headgate.schema.conform import conform_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_ROUTE = "route"
+_PORTION = 1 << 16
+"""Rows that go to Spark at once."""
 
 _views = count()
 
@@ -30,22 +40,22 @@ def rows_of(
 
     Columns that a source lacks are null; so are those that have no type.
     """
-    from pyspark.sql import functions as F
-
-    paths = [path for one in sources if one.is_plain for path in one.files]
-    frames = [_rows_of_files(spark, schema, paths)] if paths else []
-    frames += [_rows_by_delta(spark, schema, one) for one in sources if not one.is_plain]
-    rows = union_of(frames) if frames else _no_rows(spark, schema)
-    known = [(one.source, table_of[one.source], routes[one.source]) for one in sources]
-    told = spark.createDataFrame(known, f"{_SOURCE} string, {TABLE} string, route string")
-    if "route" in (name.lower() for name in schema.names):
-        told = told.drop("route")
-    return rows.join(F.broadcast(told), _SOURCE).drop(_SOURCE)
+    told = {one.source: _told(table_of[one.source], routes[one.source], schema) for one in sources}
+    files = [(path, told[one.source]) for one in sources if one.is_plain for path in one.files]
+    frames = [
+        _rows_by_delta(spark, schema, one, told[one.source]) for one in sources if not one.is_plain
+    ]
+    if files or not frames:
+        frames.append(_rows_of_files(spark, schema, files, _told("", "", schema)))
+    return union_of(frames)
 
 
-def kept_rows(spark: SparkSession, columns: pa.Schema, paths: Sequence[str]) -> DataFrame:
-    """Rows of derived tables, each with the table that it is of."""
-    return _rows_of_files(spark, columns, paths).withColumnRenamed(_SOURCE, TABLE)
+def kept_rows(
+    spark: SparkSession, schema: pa.Schema, files: Iterable[tuple[str, str]]
+) -> DataFrame:
+    """Rows of derived tables, each with the table that it is of; files come with their tables."""
+    told = [(path, {TABLE: table}) for path, table in files]
+    return _rows_of_files(spark, schema, told, {TABLE: ""})
 
 
 def union_of(frames: Iterable[DataFrame]) -> DataFrame:
@@ -53,40 +63,75 @@ def union_of(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-_SOURCE = "_headgate_source"
+def _told(table: str, route: str, schema: pa.Schema) -> dict[str, str]:
+    """What all rows of a file have in common. A table may have a column `route` of its own."""
+    has_route = _ROUTE in (name.lower() for name in schema.names)
+    return {TABLE: table} if has_route else {TABLE: table, _ROUTE: route}
 
 
-def _rows_of_files(spark: SparkSession, schema: pa.Schema, paths: Sequence[str]) -> DataFrame:
+def _rows_of_files(
+    spark: SparkSession,
+    schema: pa.Schema,
+    files: Sequence[tuple[str, Mapping[str, str]]],
+    told: Mapping[str, str],
+) -> DataFrame:
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    typed = pa.schema([field for field in schema if not pa.types.is_null(field.type)])
-    rows = spark.read.schema(from_arrow_schema(typed)).parquet(*paths)
-    folder = F.element_at(F.split(F.col("_metadata.file_path"), "/"), -2)
-    return _with_missing(rows.withColumn(_SOURCE, folder), schema)
+    typed = [field for field in schema if not pa.types.is_null(field.type)]
+    columns = pa.schema([*typed, *((name, pa.string()) for name in told)])
+    named = spark.createDataFrame(
+        [(path, *common.values()) for path, common in files],
+        ", ".join(f"`{name}` string" for name in ("path", *told)),
+    )
+    rows = named.mapInArrow(partial(_read_files, columns), from_arrow_schema(columns))
+    untyped = {field.name: F.lit(None) for field in schema if pa.types.is_null(field.type)}
+    return rows.withColumns(untyped) if untyped else rows
 
 
-def _rows_by_delta(spark: SparkSession, schema: pa.Schema, one: SourceRows) -> DataFrame:
-    """A table with deleted rows in its files, or with columns by other names."""
-    from pyspark.sql import functions as F
+def _read_files(columns: pa.Schema, files: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: the rows of files, in columns of which some are the same for a whole file."""
+    held: list[pa.RecordBatch] = []
+    for batch in files:
+        for named in batch.to_pylist():
+            path = named.pop("path")
+            own = pa.schema([field for field in columns if field.name not in named])
+            for rows in _rows_in(path, own):
+                common = [pa.repeat(pa.scalar(text), len(rows)) for text in named.values()]
+                held.append(pa.RecordBatch.from_arrays([*rows.columns, *common], schema=columns))
+                if sum(map(len, held)) >= _PORTION:
+                    yield pa.concat_batches(held)
+                    held = []
+    if held:
+        yield pa.concat_batches(held)
 
-    path = str(Path(one.lake, one.source))
-    rows = spark.read.format("delta").option("versionAsOf", one.version).load(path)
-    there = [f"`{name}`" for name in schema.names if name in rows.columns]
-    return _with_missing(rows.select(*there, F.lit(one.source).alias(_SOURCE)), schema)
+
+def _rows_in(path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    file = pq.ParquetFile(path)
+    there = [name for name in columns.names if name in file.schema_arrow.names]
+    if not there:
+        # Arrow tells how many rows there are by a column, whichever.
+        there = file.schema_arrow.names[:1]
+    for rows in file.iter_batches(columns=there, batch_size=_PORTION):
+        yield conform_rows(rows, columns)
 
 
-def _no_rows(spark: SparkSession, schema: pa.Schema) -> DataFrame:
-    return _with_missing(spark.createDataFrame([], f"{_SOURCE} string"), schema)
-
-
-def _with_missing(rows: DataFrame, schema: pa.Schema) -> DataFrame:
+def _rows_by_delta(
+    spark: SparkSession, schema: pa.Schema, one: SourceRows, told: Mapping[str, str]
+) -> DataFrame:
+    """Of a table with deleted rows in its files, or with columns by other names."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_type
 
-    missing = [field for field in schema if field.name not in rows.columns]
-    nulls = {field.name: F.lit(None).cast(from_arrow_type(field.type)) for field in missing}
-    return rows.withColumns(nulls) if nulls else rows
+    path = str(Path(one.lake, one.source))
+    rows = spark.read.format("delta").option("versionAsOf", one.version).load(path)
+    columns = [
+        F.col(f"`{field.name}`")
+        if field.name in rows.columns
+        else F.lit(None).cast(from_arrow_type(field.type)).alias(field.name)
+        for field in schema
+    ]
+    return rows.select(*columns, *(F.lit(text).alias(name) for name, text in told.items()))
 
 
 class Views:

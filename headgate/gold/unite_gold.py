@@ -67,9 +67,10 @@ class UnionDeriver:
         with Views(self.spark) as views:
 
             def selected(sources: Sequence[SourceRows]) -> DataFrame:
+                columns = self.union.select.columns
                 frames = [
                     rows_of(self.spark, schema, members, {name: name for name in routes}, routes)
-                    for schema, members in alike(sources, self.union.select.columns)
+                    for schema, members in alike(sources, columns, columns)
                 ]
                 view = views.add(union_of(frames))
                 return self.spark.sql(self.union.select.sql(view, extra=TABLE))

@@ -54,8 +54,12 @@ def kind_of(pipeline: Pipeline | ChangePipeline, table: str) -> TableKind:
 
 def is_declared_gold(pipeline: AnyPipeline, table: str) -> bool:
     """Whether a declaration of `gold` gives a table that name."""
-    templates = (re.escape(name).replace(re.escape(ROUTE), ".+") for name in pipeline.gold)
-    return any(re.fullmatch(template, table) for template in templates)
+    return any(re.fullmatch(as_pattern(name), table) for name in pipeline.gold)
+
+
+def as_pattern(template: str) -> str:
+    """A regular expression of the names that a declaration of `gold` gives."""
+    return re.escape(template).replace(re.escape(ROUTE), ".+")
 
 
 def landed_tables(pipeline: Pipeline | ChangePipeline) -> list[str]:

@@ -27,7 +27,7 @@ from headgate.land.ledger import Ledger
 from headgate.pipeline import AnyPipeline, ChangePipeline, Pipeline
 from headgate.pipeline.gold import ROUTE
 from headgate.pipeline.wording import nearest
-from headgate.query.describe import describe
+from headgate.query.describe import how_it_follows
 from headgate.query.states import Incremental
 
 Declared = DeclaredQuery | DeclaredUnion
@@ -98,7 +98,9 @@ class _Planning:
         steps = side_by_side(lambda table: self._step(declared, table, sources[table]), sources)
         return DerivedPlan(
             name=declared.name,
-            how=describe("", self.pipeline.gold[declared.name]).removeprefix(": "),
+            how=how_it_follows(
+                self.pipeline.gold[declared.name], isinstance(self.pipeline, ChangePipeline)
+            ),
             tables=tuple(steps.values()),
             unknown=tuple(_unknown(columns, made_of.values())),
             missing=tuple(_missing(columns, made_of.values())),

@@ -11,7 +11,7 @@ from headgate.inspect.batch_under_way import batch_under_way
 from headgate.inspect.checked_rules import checked_rules
 from headgate.inspect.current_run import CurrentRun, find_current_run
 from headgate.inspect.derived_tables import tables_behind
-from headgate.inspect.gold_tables import DerivedTable, read_derived
+from headgate.inspect.gold_tables import GoldTable, read_derived
 from headgate.inspect.ledger_rows import LedgerRows
 from headgate.inspect.own_tables import kind_of
 from headgate.inspect.pending_tables import PendingTable, pending_tables
@@ -65,7 +65,7 @@ class Status:
     """Change files that were read; None where the source has none."""
     behind: tuple[str, ...] = ()
     """Merged and history tables that do not have all of their change logs yet."""
-    derived: tuple[DerivedTable, ...] = ()
+    derived: tuple[GoldTable, ...] = ()
     """Tables that `gold` declares and that were derived, or could not be."""
 
 

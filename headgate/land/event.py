@@ -91,8 +91,6 @@ class MergeFailed:
 class GoldDerived:
     """Derived tables followed the tables that they are derived from."""
 
-    batch: int | None
-    """None where it was not part of a batch."""
     tables: int
     rows: int
     """Groups and rows that were computed."""

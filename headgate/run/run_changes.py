@@ -39,6 +39,7 @@ from headgate.land.staged_file import StagedFile
 from headgate.pipeline import ChangePipeline
 from headgate.replay.known_with_replays import known_with_replays
 from headgate.replay.replay_names import name_in_ledger
+from headgate.run.derive_tables import DerivedTables
 from headgate.run.explain_failure import explain_failure
 from headgate.run.run_options import RunOptions
 from headgate.run.session import spark_session
@@ -76,6 +77,7 @@ class ChangeRun:
             self.spark, f"{self.ledger.app}:merge", self.plan, self.pipeline.merge, self._tell
         )
         self.merger.behind.update(self.plan.known)
+        self.derived = DerivedTables(self.spark, self.pipeline, self.ledger, self._tell)
         self.read = _files_read(self.plan)
         try:
             with self.stop.on_signals():
@@ -101,6 +103,7 @@ class ChangeRun:
             self.lander.land_staged(staged)
             self._remember(staged.files)
         self._catch_up()
+        self.derived.catch_up()
         waiting: set[LandedFile] = set()
         while not self.stop.asked:
             found = [
@@ -148,11 +151,20 @@ class ChangeRun:
         files = [*noted.files, *(one.file for one in self.lander.pending)]
         self.plan = self.plan.after([file for file in files if file.table in landed])
         logs = {table: self.plan.known[table] for table in sorted(landed)}
-        return self.merger.landed(logs, noted.batch)
+        merged = self.merger.landed(logs, noted.batch)
+        return [*merged, *self._follow(merged)]
+
+    def _follow(self, merged: Sequence[Entry]) -> list[Entry]:
+        """What follows from the merged tables that got changes."""
+        sources = [known.source for known in self.plan.known.values()]
+        landed = {self.plan.tables_of(source).merged_for(source) for source in sources}
+        tables = [(one.table, None) for one in merged if one.table in landed and one.table]
+        return self.derived.follow(tables)
 
     def _catch_up(self) -> None:
         """Merge what is behind, whether an earlier run was cut short or it was not time yet."""
-        entries = self.merger.merge_all()
+        merged = self.merger.merge_all()
+        entries = [*merged, *self._follow(merged)]
         if entries and self.lander.landed is not None:
             self.ledger.add(self.lander.landed, entries)
 

@@ -6,8 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.errors import CheckpointError
-from headgate.gold.derive_gold import GoldDeriver
-from headgate.gold.landed import all_landed, landed
 from headgate.land.batch_outcome import BatchOutcome
 from headgate.land.batch_plan import BatchPlan
 from headgate.land.checkpoint import Checkpoint
@@ -25,6 +23,7 @@ from headgate.land.staging_plan import StagingPlan
 from headgate.pipeline import AnyPipeline, ChangePipeline, Kafka, Pipeline
 from headgate.replay.replay_names import name_in_ledger
 from headgate.route.table_names import TableNames
+from headgate.run.derive_tables import DerivedTables
 from headgate.run.explain_failure import explain_failure
 from headgate.run.run_changes import ChangeRun
 from headgate.run.run_options import RunOptions
@@ -91,7 +90,7 @@ class _Run:
         lander = self._lander(spark, progress, found)
         with self.stop.on_signals():
             lander.land_pending()
-            self._catch_up()
+            self.derived.catch_up()
             if found.by_ledger and staged is not None:
                 # Staged before the checkpoint was lost: its files are there, the source is not
                 # asked again.
@@ -132,7 +131,7 @@ class _Run:
     def _lander(self, spark: SparkSession, progress: Progress | None, found: Resume) -> BatchLander:
         known = set(self.names.silver_in(self.pipeline.lake))
         plan = StagingPlan.of(self.pipeline, frozenset(known))
-        self.deriver = GoldDeriver(spark, self.pipeline, self.ledger.app, self._tell)
+        self.derived = DerivedTables(spark, self.pipeline, self.ledger, self._tell)
         return BatchLander(
             ledger=self.ledger,
             note=self.note,
@@ -144,27 +143,12 @@ class _Run:
             pending=progress.pending if progress else (),
             known_tables=known,
             history=self._history(),
-            derive=partial(self._derive, self.deriver),
+            derive=self._derive,
         )
 
-    def _catch_up(self) -> None:
-        """Derive what an earlier run was cut short in, what a replay landed, what is declared
-        anew."""
-        landed_before = self.ledger.landed()
-        if self.pipeline.gold and landed_before is not None:
-            replays = Ledger(
-                self.pipeline.lake, self.pipeline.ledger, name_in_ledger(self.pipeline.name)
-            )
-            entries = self.deriver.derive(all_landed(self.pipeline, self.ledger, replays))
-            if entries:
-                self.ledger.add(landed_before, entries)
-
-    def _derive(self, deriver: GoldDeriver, outcome: BatchOutcome) -> list[Entry]:
+    def _derive(self, outcome: BatchOutcome) -> list[Entry]:
         """What follows from the tables that got records."""
-        tables = [(one.table, one.route) for one in outcome.landed]
-        version = self.ledger.landed()
-        batch = 0 if version is None else version + 1
-        return deriver.derive(landed(self.pipeline, tables), batch)
+        return self.derived.follow((one.table, one.route) for one in outcome.landed)
 
     def _history(self) -> SchemaHistory:
         """The schemas that tables have met, in the stream or in a replay of the quarantine."""

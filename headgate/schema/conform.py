@@ -41,6 +41,19 @@ def conformed(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([conform(chunk, target) for chunk in column.chunks], target)
 
 
+def conform_rows(rows: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """The same for all columns; those that the rows lack are null."""
+    if rows.schema.names == target.names and rows.schema.types == target.types:
+        return pa.RecordBatch.from_arrays(rows.columns, schema=target)
+    columns = [
+        conform(rows[field.name], field.type)
+        if field.name in rows.schema.names
+        else pa.nulls(len(rows), field.type)
+        for field in target
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
 def _takes_keys(target: pa.DataType, kind: pa.DataType) -> bool:
     same: bool = kind.key_type.equals(target.key_type)
     return same or widens(kind.key_type, target.key_type)

@@ -15,7 +15,7 @@ _BROKEN = {
     "no_lake": _GOOD.replace("lake: ./lake", ""),
     "two_sources": _GOOD.replace("  kafka:", "  delta: {path: ./inbox}\n  kafka:"),
     "bad_contract": _GOOD.replace("# contract: evolve", "contract: evlove"),
-    "bad_template": _GOOD.replace("# silver: silver_{route}", "silver: silver_{game}"),
+    "bad_template": _GOOD.replace("silver: silver_{route}", "silver: silver_{game}"),
     "wrong_type": _GOOD.replace("topics: [games]", "topics: games"),
     "twice": _GOOD.replace("lake: ./lake", "lake: ./lake\nlake: ./other"),
     "not_yaml": _GOOD.replace("topics: [games]", "topics: [games"),

@@ -16,6 +16,7 @@ COMMANDS = [
     "simulate games",
     "simulate shop",
     "run",
+    "refresh",
     "status",
     "tables",
     "graph",

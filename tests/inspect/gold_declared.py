@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+_DECLARED = re.compile("^gold:\\n(?: .*\\n|\\n)*", re.MULTILINE)
 
 GAMES = """
 gold:
@@ -29,5 +32,5 @@ gold:
 
 
 def declare_gold(file: Path, gold: str) -> None:
-    """At the end of a pipeline file."""
-    file.write_text(f"{file.read_text('utf-8')}{gold}", "utf-8")
+    """In a pipeline file, instead of what it declares."""
+    file.write_text(f"{_DECLARED.sub('', file.read_text('utf-8'))}{gold}", "utf-8")

@@ -13,7 +13,7 @@ from headgate.gold.declared_gold import declared_gold
 from headgate.land.ledger import Entry, Kind, Ledger
 from headgate.pipeline import AnyPipeline
 
-ROWS = pa.table({"user_name": ["ann", "bob"], "_kept": [1, 2]})
+ROWS = pa.table({"user_name": [f"player {each}" for each in range(200)], "_kept": [*range(200)]})
 
 
 def app_of(pipeline: AnyPipeline, declaration: str) -> str:
@@ -48,7 +48,7 @@ def tell(pipeline: AnyPipeline, table: str, rows: int | None = 2, **detail: Any)
     entry = Entry(
         Kind.GOLD,
         table=table,
-        rows=None if failed else rows,
+        rows=0 if failed else rows,
         table_version=None if failed else 0,
         detail=detail or None,
     )

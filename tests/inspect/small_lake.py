@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from headgate.envelope.open_envelope import open_envelope
-from headgate.examples import find_example
 from headgate.land.batch_plan import BatchPlan
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.committer import Commit
@@ -26,6 +25,16 @@ from headgate.schema.origin import RECORD_COLUMNS
 from headgate.schema.registry_folder import FolderRegistry
 from headgate.simulate.games import games
 from headgate.simulate.make_records import RecordMaker, RegisteredVersion, register_versions
+
+PIPELINE = """\
+name: games
+source: {delta: {path: ./inbox}}
+registry: ./schemas
+envelope:
+  wrapper: {message: wrapper, route: game_name, schema_id: schema_id, payload: payload}
+lake: ./lake
+bronze: bronze_games
+"""
 
 
 class Refusing(DeltaRsCommitter):
@@ -54,7 +63,7 @@ class SmallLake:
 
     def __post_init__(self) -> None:
         self.file = self.folder / "games.yaml"
-        self.file.write_text(find_example("games-embedded").text(), "utf-8")
+        self.file.write_text(PIPELINE, "utf-8")
         self.registry = FolderRegistry(self.folder / "schemas")
         pipeline = self.pipeline
         ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)

@@ -23,7 +23,6 @@ from tests.inspect.gold_declared import GAMES, SHOP, declare_gold
 from tests.inspect.gold_lake import commit, derive
 from tests.inspect.small_lake import SmallLake, make_small_lake
 
-ROUTES = ("checkers", "chess", "go", "hearts", "reversi")
 PLAYERS = "gold_{route}_player_agg"
 
 
@@ -145,8 +144,10 @@ def test_columns_are_read_in_any_case(lake: SmallLake) -> None:
 def test_names_that_a_query_inside_gives_are_no_columns(lake: SmallLake) -> None:
     declare_gold(
         lake.file,
+        "gold:\n"
         "  gold_{route}_best: |\n"
-        "    WITH by_user AS (SELECT s.user_name AS player, count(*) AS n FROM silver s GROUP BY 1)\n"
+        "    WITH by_user AS\n"
+        "      (SELECT s.user_name AS player, count(*) AS n FROM silver s GROUP BY 1)\n"
         "    SELECT player, n, nonsense FROM by_user ORDER BY n DESC LIMIT 3\n",
     )
     plan = planned(lake.pipeline, "gold_{route}_best")
@@ -193,6 +194,7 @@ def test_merged_tables_are_what_gold_of_changes_is_made_of(tmp_path: Path) -> No
     lake.declare()
     derive(lake.pipeline, "all_names", "all_names", "shop_orders")
     names, union = read_plan(lake.pipeline).derived
+    assert names.how.startswith("recomputed for touched tables: ")
     assert steps(names) == {"gold_shop_customers_names": "make", "gold_shop_orders_names": "make"}
     assert names.missing == (MissingColumn("amount", ("shop_customers",)),)
     assert union.tables == (DerivedTablePlan("all_names", GoldStep.FOLLOW, 2, 0),)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.pipeline import GoldQuery, GoldUnion
-from headgate.query.describe import describe
+from headgate.query.describe import describe, how_it_follows
 
 LINES = {
     "SELECT user, count(*) AS n, avg(x) AS a FROM silver GROUP BY user": "incremental (3 states)",
@@ -24,3 +24,11 @@ def test_line_says_how_a_table_is_kept_up_to_date(sql: str) -> None:
 def test_line_of_a_union() -> None:
     union = GoldUnion(from_="gold_*", select="route, n", mode="append")
     assert describe("unified", union) == "unified: union of gold_* by append"
+
+
+def test_what_follows_from_merged_tables_is_recomputed() -> None:
+    query = GoldQuery(sql="SELECT user, count(*) AS n FROM merged GROUP BY user")
+    assert how_it_follows(query) == "incremental (1 state)"
+    assert how_it_follows(query, rows_change=True).startswith("recomputed for touched tables: ")
+    union = GoldUnion.model_validate({"from": "merged", "select": "user"})
+    assert how_it_follows(union, rows_change=True) == "union of merged by upsert"

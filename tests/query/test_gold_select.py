@@ -132,3 +132,32 @@ def test_functions_are_given_to_spark_as_they_are_written(expression: str) -> No
 
 def _letters(sql: str) -> str:
     return sql.replace("`", "").replace(" ", "").lower()
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns"),
+    [
+        ("SELECT s.user AS u, max(x) AS x FROM silver s GROUP BY s.user", {"user", "x"}),
+        (
+            "WITH best AS (SELECT user AS u, max(x) AS m FROM silver GROUP BY user)"
+            " SELECT u, M, typo FROM best",
+            {"user", "x", "typo"},
+        ),
+        (
+            "SELECT inside.u AS u FROM (SELECT user AS u FROM silver) AS inside(u)",
+            {"user"},
+        ),
+    ],
+)
+def test_what_a_query_names_itself_is_surely_no_column(sql: str, columns: set[str]) -> None:
+    assert parse_gold(sql).surely_columns == columns
+
+
+def test_columns_of_joins_and_of_queries_inside() -> None:
+    select = parse_gold(
+        "SELECT a.score AS s, best.top FROM silver a "
+        "JOIN (SELECT b.user, max(b.score) AS top FROM silver b GROUP BY b.user) best "
+        "ON a.user = best.user"
+    )
+    assert select.columns == {"score", "user", "top"}
+    assert select.surely_columns == {"score", "user"}

@@ -5,31 +5,165 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
 from deltalake import DeltaTable
 
 from headgate.gold.export_sdp import export_sdp
 from headgate.local import jar_paths
-from tests.inspect.change_lake import change, make_shop_lake
-from tests.inspect.gold_declared import GAMES, SHOP, declare_gold
-from tests.inspect.small_lake import make_small_lake
+from headgate.local.answering import wait_until_answering
+from headgate.local.detached_process import start_detached
+from headgate.local.ports import HOST, choose_port, is_answering
+from headgate.route.safe_name import safe_name
+from headgate.route.table_names import TableNames
+from headgate.simulate.games import Game
+from headgate.simulate.make_records import register_versions
+from tests.inspect.change_lake import ShopLake, change
+from tests.inspect.gold_declared import declare_gold
+from tests.inspect.small_lake import SmallLake
 
 Rows = list[tuple[Any, ...]]
 
+PLAYERS = """
+SELECT user_name, count(*) AS session_count,
+       min(event_timestamp) AS first_seen, max(col_chess_game_1) AS newest
+FROM silver GROUP BY user_name
+"""
+UNIFIED = "SELECT route, user_name, session_count FROM united WHERE session_count > 1"
+ROUTES = """
+SELECT route, count(*) AS events, count(distinct user_name) AS players, max(own_0) AS own
+FROM silver GROUP BY route
+"""
+GAMES = f"""
+gold:
+  gold_{{route}}_player_agg: "{PLAYERS}"
+  unified_gold:
+    from: gold_*
+    select: route, user_name, session_count
+    where: session_count > 1
+  routes: "{ROUTES}"
+"""
 
-def spark_pipelines(project: Path, command: str) -> None:
-    """As the project's README says."""
+NAMES = "SELECT name, count(*) AS many, sum(amount) AS amount FROM merged GROUP BY name"
+SHOP = f"""
+gold:
+  gold_{{route}}_names: {NAMES}
+  all_names:
+    from: merged
+    select: route, name
+"""
+
+LEVELS = """
+SELECT route, user_name, CASE WHEN session_count > 2 THEN 'regular' ELSE 'guest' END FROM unified
+"""
+OWN_SQL = "CREATE TEMPORARY VIEW frequent AS SELECT * FROM unified_gold WHERE session_count > 1"
+OWN_PYTHON = """
+from pyspark import pipelines as dp
+from pyspark.sql import functions as sf
+
+
+@sf.udf
+def level(sessions):
+    return "regular" if sessions > 2 else "guest"
+
+
+@dp.materialized_view
+def levels():
+    named = level("session_count").cast("string").alias("level")
+    return spark.table("frequent").select("route", "user_name", named)
+"""
+
+
+@dataclass(frozen=True)
+class OddGame(Game):
+    """One whose name is nothing that a schema or a file could be called."""
+
+    name: str = "2048 `é`; DROP TABLE x --"
+
+    def columns(self, version: int) -> list[str]:
+        return [f"own_{number}" for number in range(version)]
+
+    @property
+    def subject(self) -> str:
+        return "odd-value"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def as_in_a_terminal() -> Iterator[None]:
+    """With the environment of this Python, in which Spark is installed, on the PATH."""
     assert jar_paths("spark")
-    bin_folder = Path(sys.executable).parent
-    path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+        # So short a run is over before Java's second compiler pays off.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        yield
+
+
+@dataclass
+class Games:
+    """What has landed of games, and the project that was exported before the last of them came."""
+
+    lake: SmallLake
+    project: Path
+
+    @property
+    def landed(self) -> Path:
+        return Path(self.lake.pipeline.lake)
+
+    @property
+    def made(self) -> Path:
+        return self.landed / "_sdp" / "games" / "tables"
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Games:
+    """As the project's README says: run once, with tables of one's own beside."""
+    folder = tmp_path_factory.mktemp("with spaces")
+    lake = SmallLake(folder)
+    declare_gold(lake.file, GAMES)
+    lake.register(1, versions=[1, 2])
+    lake.land(3000)
+    project = folder / "project"
+    export_sdp(lake.pipeline, project)
+    (project / "transformations" / "own.sql").write_text(OWN_SQL, "utf-8")
+    (project / "transformations" / "own.py").write_text(OWN_PYTHON, "utf-8")
+    lake.versions += register_versions(lake.registry, [OddGame()], [1])
+    lake.land(3000)
+    spark_pipelines(project, "run")
+    return Games(lake, project)
+
+
+@pytest.fixture(scope="module")
+def server(games: Games) -> Iterator[str]:
+    """The address of a server that has the project's settings, and so its catalog."""
+    port = choose_port("server", asked=None)
+    command = [
+        str(Path(sys.executable).parent / "spark-submit"),
+        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+        *("--properties-file", str(games.project / "conf" / "spark-defaults.conf")),
+        *("--jars", ",".join(map(str, jar_paths("spark")))),
+        *("--conf", f"spark.connect.grpc.binding.port={port}"),
+    ]
+    process = start_detached("server", command, games.lake.folder)
+    try:
+        wait_until_answering(process, lambda: is_answering(port))
+        yield f"sc://{HOST}:{port}"
+    finally:
+        process.stop()
+
+
+def spark_pipelines(project: Path, *arguments: str) -> None:
     done = subprocess.run(
-        ["spark-pipelines", command],
+        ["spark-pipelines", *arguments],
         cwd=project,
-        env={**os.environ, "PATH": path, "SPARK_CONF_DIR": "conf"},
+        env={**os.environ, "SPARK_CONF_DIR": "conf"},
         capture_output=True,
         text=True,
         timeout=280,
@@ -45,74 +179,88 @@ def rows(table: pa.Table) -> Rows:
     return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
 
 
-def by_duckdb(sql: str, **tables: pa.Table) -> Rows:
+def by_duckdb(sql: str, **tables: pa.Table) -> pa.Table:
     with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
         for name, table in tables.items():
             connection.register(name, table)
-        return rows(connection.sql(sql).to_arrow_table())
+        return connection.sql(sql).to_arrow_table()
 
 
-OF_PLAYERS = """
-SELECT user_name, count(*), min(event_timestamp) AS first_seen, max(event_timestamp) AS last_seen
-FROM silver GROUP BY user_name
-"""
+def united(parts: dict[str, pa.Table]) -> pa.Table:
+    """With the route of each part; null where one lacks a column."""
+    with_routes = [
+        table.append_column("route", pa.repeat(route, len(table))) for route, table in parts.items()
+    ]
+    return pa.concat_tables(with_routes, promote_options="default")
 
 
-def test_gold_of_games_also_of_one_that_came_after_the_export(tmp_path: Path) -> None:
-    lake = make_small_lake(tmp_path)
-    declare_gold(lake.file, GAMES)
-    project = tmp_path / "project"
-    export_sdp(lake.pipeline, project)
-    own = project / "transformations" / "own.sql"
-    own.write_text("CREATE MATERIALIZED VIEW players AS SELECT user_name FROM silver_chess")
-    lake.register(1, versions=[1], first=5)
-    lake.land(100)
-    spark_pipelines(project, "run")
-
-    landed, made = tmp_path / "lake", tmp_path / "lake" / "_sdp" / "games" / "tables"
-    routes = [each.name.removeprefix("silver_") for each in landed.glob("silver_*")]
-    assert "mancala" in routes
-    unified: Rows = []
-    counted: Rows = []
-    for route in routes:
-        silver = read(landed, f"silver_{route}")
-        wanted = by_duckdb(OF_PLAYERS, silver=silver)
-        assert rows(read(made, f"gold_{route}_player_agg")) == wanted, route
-        unified += [(route, *row) for row in wanted]
-        newest = len(silver) if route == "chess" else 0
-        if newest:
-            newest -= silver["col_chess_game_2"].null_count
-        counted.append((route, len(silver), newest))
-    assert rows(read(made, "unified_gold")) == sorted(unified, key=repr)
-    assert rows(read(made, "routes")) == sorted(counted, key=repr)
-    assert len(read(made, "players")) == len(read(landed, "silver_chess"))
+def each_by_duckdb(sql: str, source: str, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """The query over each table by itself; columns that only others have are null in it."""
+    whole = united(tables)
+    return {
+        route: by_duckdb(sql, **{source: whole.filter(pc.equal(whole["route"], route))})
+        for route in tables
+    }
 
 
-def test_gold_of_changes_follows_them_from_run_to_run(tmp_path: Path) -> None:
-    shop = make_shop_lake(tmp_path)
+def silver_of(games: Games) -> dict[str, pa.Table]:
+    names = TableNames.of(games.lake.pipeline)
+    routes = ["chess", OddGame().name]
+    return {route: read(games.landed, names.silver_for(route)) for route in routes}
+
+
+def test_gold_of_games_beside_tables_of_ones_own(games: Games) -> None:
+    players = each_by_duckdb(PLAYERS, "silver", silver_of(games))
+    for route, wanted in players.items():
+        found = read(games.made, f"gold_{safe_name(route)}_player_agg")
+        assert rows(found) == rows(wanted), route
+    unified = by_duckdb(UNIFIED, united=united(players))
+    assert rows(read(games.made, "unified_gold")) == rows(unified)
+    levels = by_duckdb(LEVELS, unified=unified)
+    assert rows(read(games.made, "levels")) == rows(levels)
+    assert_routes(games)
+
+
+def assert_routes(games: Games) -> None:
+    wanted = by_duckdb(ROUTES, silver=united(silver_of(games)))
+    assert rows(read(games.made, "routes")) == rows(wanted)
+
+
+def test_a_run_leaves_nothing_in_the_project(games: Games) -> None:
+    found = {one.name for one in games.project.iterdir()}
+    assert found == {"README.md", "conf", "gold.yml", "spark-pipeline.yml", "transformations"}
+
+
+def test_the_next_run_knows_the_tables_of_the_one_before(games: Games, server: str) -> None:
+    games.lake.land(1000)
+    spark_pipelines(games.project, "run", "--remote", server, "--refresh", "routes")
+    assert_routes(games)
+
+
+def test_gold_of_changes(games: Games, server: str, tmp_path: Path) -> None:
+    shop = ShopLake(tmp_path)
     declare_gold(shop.file, SHOP)
     shop.declare()
-    export_sdp(shop.pipeline, tmp_path / "project")
-    spark_pipelines(tmp_path / "project", "run")
-    assert_gold_of_changes(shop.lake)
-
+    shop.land_changes(
+        *(change("orders", key, "new", at=key) for key in range(1, 5)),
+        *(change("Kunden & `co`", key, "Ann", at=key) for key in range(1, 3)),
+    )
     shop.land_changes(
         change("orders", 3, "shipped", at=30, kind="UPDATE", amount=9),
-        change("orders", 5, "new", at=31, amount=2),
+        change("orders", 4, "gone", at=31, kind="DELETE", amount=4),
+        change("orders", 5, "new", at=32, amount=2),
     )
-    spark_pipelines(tmp_path / "project", "run")
-    assert_gold_of_changes(shop.lake)
+    project = tmp_path / "project"
+    export_sdp(shop.pipeline, project)
+    spark_pipelines(project, "run", "--remote", server)
 
-
-def assert_gold_of_changes(lake: Path) -> None:
-    made = lake / "_sdp" / "shop" / "tables"
-    orders, customers = read(lake, "shop_orders"), read(lake, "shop_customers")
-    wanted = by_duckdb(
-        "SELECT name, count(*), sum(amount)::BIGINT FROM merged GROUP BY name", merged=orders
-    )
-    assert rows(read(made, "gold_shop_orders_names")) == wanted
-    # Customers have no amounts: the column is null there, of the type that orders have.
-    assert rows(read(made, "gold_shop_customers_names")) == [("Ann", 2, None)]
-    names = [("shop_orders", name) for name in orders["name"].to_pylist()]
-    names += [("shop_customers", name) for name in customers["name"].to_pylist()]
-    assert rows(read(made, "all_names")) == sorted(names, key=repr)
+    customers = next(one.name for one in shop.lake.glob("shop_kunden_co__*"))
+    merged = {name: read(shop.lake, name) for name in ("shop_orders", customers)}
+    for name, wanted in each_by_duckdb(NAMES, "merged", merged).items():
+        found = read(games.made, f"gold_{name}_names")
+        assert rows(found) == rows(wanted), name
+        # Customers have no amounts; they are null, of the type that orders have.
+        assert found.schema.field("amount").type == pa.int64()
+    names = by_duckdb("SELECT route, name FROM merged", merged=united(merged))
+    assert rows(read(games.made, "all_names")) == rows(names)

@@ -29,7 +29,7 @@ def plan(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what newest schemas and changed declarations would do; write nothing.
+    """Show what new schemas and declarations would do; write nothing.
 
     \b
       headgate plan games.yaml

@@ -10,12 +10,16 @@ from headgate.cli.amounts import counted
 from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
 from headgate.cli.json_output import print_json_line
 from headgate.cli.next_steps import print_next_steps
+from headgate.cli.styled import printable
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.cli.progress.tally import Tally
+    from headgate.inspect.gold_tables import GoldTable
     from headgate.inspect.pending_tables import PendingTable
     from headgate.pipeline import AnyPipeline
+
+_SHOWN = 5
 
 
 def run(
@@ -67,12 +71,13 @@ def run(
         stop = StopSignal()
         tally.stop_asked = lambda: stop.asked
         ended = run_pipeline(declared, RunOptions(once, replay, milliseconds), view, stop)
-    waiting = _waiting(declared)
+    waiting, behind = _waiting(declared), _not_derived(declared)
     if as_json:
-        print_json_line({"ok": not waiting, "data": _summary(tally, ended.stopped, waiting)})
+        summary = _summary(tally, ended.stopped, waiting, behind)
+        print_json_line({"ok": not (waiting or behind), "data": summary})
     else:
-        _print_end(file, tally, ended.stopped, waiting)
-    if waiting:
+        _print_end(file, tally, ended.stopped, waiting, behind)
+    if waiting or behind:
         raise typer.Exit(1)
 
 
@@ -92,7 +97,19 @@ def _waiting(pipeline: AnyPipeline) -> tuple[PendingTable, ...]:
     return pending_tables(LedgerRows(pipeline))
 
 
-def _summary(tally: Tally, stopped: bool, waiting: tuple[PendingTable, ...]) -> dict[str, object]:
+def _not_derived(pipeline: AnyPipeline) -> list[GoldTable]:
+    """Derived tables that could not follow what they are derived from."""
+    from headgate.inspect.gold_tables import read_derived
+    from headgate.inspect.ledger_rows import LedgerRows
+
+    if not pipeline.gold:
+        return []
+    return [one for one in read_derived(pipeline, LedgerRows(pipeline)) if one.error is not None]
+
+
+def _summary(
+    tally: Tally, stopped: bool, waiting: tuple[PendingTable, ...], behind: list[GoldTable]
+) -> dict[str, object]:
     return {
         "stopped": stopped,
         "batches": tally.batches,
@@ -103,10 +120,17 @@ def _summary(tally: Tally, stopped: bool, waiting: tuple[PendingTable, ...]) -> 
         "schema_changes": tally.changes,
         "seconds": round(tally.seconds, 3),
         "waiting": waiting,
+        "not_derived": [{"table": one.table, "error": one.error} for one in behind],
     }
 
 
-def _print_end(file: str, tally: Tally, stopped: bool, waiting: tuple[PendingTable, ...]) -> None:
+def _print_end(
+    file: str,
+    tally: Tally,
+    stopped: bool,
+    waiting: tuple[PendingTable, ...],
+    behind: list[GoldTable],
+) -> None:
     how = "Stopped" if stopped else "Done"
     from headgate.cli.progress.summary import print_summary
 
@@ -116,6 +140,10 @@ def _print_end(file: str, tally: Tally, stopped: bool, waiting: tuple[PendingTab
         print_summary(how, tally)
     for one in waiting:
         print(f"Waiting: {one.table} with {counted(one.rows, 'record')}: {one.error}")
+    for table in behind[:_SHOWN]:
+        print(f"Not derived: {table.table}: {printable(table.error or '')}")
+    if len(behind) > _SHOWN:
+        print(f"and {len(behind) - _SHOWN} more: headgate status {file} --json has all")
     steps = [(f"headgate tables {file}", "what is where")]
     if tally.quarantined:
         steps.append((f"headgate quarantine list {file}", "what could not land, and why"))

@@ -87,7 +87,7 @@ def _facts(found: Status) -> list[tuple[str, str]]:
 
 def _derived(found: Status) -> list[tuple[str, str]]:
     """How many derived tables there are, and which of them could not follow."""
-    made = [one.at for one in found.derived if one.at is not None]
+    made = [one.at for one in found.derived if one.at and one.table_version is not None]
     failed = [one for one in found.derived if one.error is not None]
     facts = []
     if made:

@@ -45,7 +45,7 @@ class Story:
 
     @property
     def changed_table(self) -> str:
-        return f"silver_{self._changing[0].name}"
+        return f"silver_{self._changing[0].name}_events"
 
     @property
     def _changing(self) -> Sequence[Game]:

@@ -90,6 +90,9 @@ def _named_facts(tally: Tally) -> list[tuple[str, str]]:
         tables = counted(tally.last_merge.tables, "table")
         took = lasted(tally.last_merge.seconds)
         facts.insert(3, ("merged", f"{counted(tally.merged, 'row')}; last {tables} in {took}"))
+    if tally.last_gold is not None:
+        tables, took = counted(tally.last_gold.tables, "table"), lasted(tally.last_gold.seconds)
+        facts.insert(4, ("derived", f"last {tables} in {took}"))
     if last is not None and last.lag is not None:
         facts.insert(3, ("lag", counted(last.lag, "record")))
     for waiting in tally.waiting.values():

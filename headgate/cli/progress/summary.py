@@ -18,6 +18,7 @@ def print_summary(headline: str, tally: Tally) -> None:
             ("quarantined", number(tally.quarantined.total())),
             *_broken(tally),
             ("tables", f"{number(len(tally.tables))}{new}"),
+            *_derived(tally),
             ("schema changes", _changes(tally)),
             *(("", printable(f"{each.what}  {each.detail}")) for each in tally.schema_changes),
             ("rate", _rate(tally)),
@@ -25,6 +26,13 @@ def print_summary(headline: str, tally: Tally) -> None:
             ("lake", tally.lake),
         ]
     )
+
+
+def _derived(tally: Tally) -> list[tuple[str, str]]:
+    if tally.last_gold is None:
+        return []
+    tables, took = counted(tally.last_gold.tables, "table"), lasted(tally.last_gold.seconds)
+    return [("derived", f"{tables} followed the last batch in {took}")]
 
 
 def _broken(tally: Tally) -> list[tuple[str, str]]:

@@ -124,7 +124,11 @@ def _refuse_misplaced_aggregates(tree: exp.Select) -> None:
 
 def _input_columns(read: ReadSelect) -> Iterator[str]:
     if not read.simple:
-        yield from map(root_of, read.tree.find_all(exp.Column))
+        relations = frozenset(
+            each.alias_or_name.lower() for each in read.tree.find_all(exp.Table, exp.DerivedTable)
+        )
+        for column in read.tree.find_all(exp.Column):
+            yield root_of(without_qualifier(column, relations))
         return
     tree, laterals = read.tree, read.tree.args.get("laterals") or []
     made = {name.name.lower() for each in laterals for name in each.args["alias"].columns}

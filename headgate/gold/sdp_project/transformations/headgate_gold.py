@@ -90,11 +90,12 @@ def quoted(name: str) -> str:
 
 def define_landed(lake: str, table: Landed, wanted: Mapping[str, DataType]) -> Input:
     """A view of a table as it landed, with its route, and null for what it lacks."""
-    beside = {name: sf.lit(None).cast(kind) for name, kind in wanted.items()}
+    # By the names of the types: Spark 4.2 would add to text how it is sorted, which few can read.
+    beside = {name: sf.lit(None).cast(kind.simpleString()) for name, kind in wanted.items()}
     beside["route"] = sf.lit(table.route)
     lacks = {name: value for name, value in beside.items() if name not in table.columns}
 
-    @dp.temporary_view(name=table.name)
+    @dp.temporary_view(name=quoted(table.name))
     def landed() -> DataFrame:
         return spark.read.format("delta").load(f"{lake}/{table.name}").withColumns(lacks)
 
@@ -110,7 +111,7 @@ def define_union(gold: str, columns: Sequence[str], inputs: Sequence[Input]) -> 
             return sf.col(quoted(column))
         return sf.lit(one.route if column == "route" else None).alias(column)
 
-    @dp.temporary_view(name=view)
+    @dp.temporary_view(name=quoted(view))
     def union() -> DataFrame:
         parts = [
             spark.table(quoted(one.name)).select(*(value(one, column) for column in columns))
@@ -133,7 +134,7 @@ def define_gold(name: str, declared: Declared, dataset: str) -> None:
         f"SELECT {columns} FROM (\n{declared.sql}\n)"
     )
 
-    @dp.materialized_view(name=name)
+    @dp.materialized_view(name=quoted(name))
     def gold() -> DataFrame:
         return spark.sql(sql)
 

@@ -1,0 +1,163 @@
+"""Derived tables of many games at once, beside an aggregation and a MERGE for each game."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from rich.table import Table
+
+from bench.measure import Cost, measured
+from headgate.land.event import BatchLanded, Event, GoldDerived
+from headgate.pipeline import Delta, Pipeline, Registry, Wrapper
+from headgate.run.run_options import RunOptions
+from headgate.run.run_pipeline import run_pipeline
+from headgate.schema.registry_folder import FolderRegistry
+from headgate.simulate.destination import DeltaDestination
+from headgate.simulate.simulate_games import GamesPlan, simulate_games
+
+_AGGREGATE = (
+    "SELECT user_name, count(*) AS session_count, min(event_timestamp) AS first_seen, "
+    "max(event_timestamp) AS last_seen FROM {} GROUP BY user_name"
+)
+
+
+@dataclass(frozen=True)
+class Deriving:
+    """The same new rows, aggregated into the same tables in two ways."""
+
+    games: int
+    records: int
+    landing: float
+    """Seconds from the source to the silver tables."""
+    ours: float
+    """Seconds from the silver tables to the derived ones."""
+    peer: float
+    cost: Cost
+
+
+def derive_many(
+    spark: SparkSession, folder: Path, games: int, records: int, say: Callable[[str], None]
+) -> Deriving:
+    """Each game has derived rows already when the batch that is measured comes."""
+    pipeline = _pipeline(folder)
+    say(f"{games} games: {records:,} records to begin with, and as many to measure")
+    _send(pipeline, games, records, seed=1)
+    _land(pipeline)
+    names = sorted(path.name[7:-7] for path in Path(pipeline.lake).glob("silver_*_events"))
+    before = {name: _silver(pipeline, name).file_uris() for name in names}
+    for name in names:
+        shutil.copytree(_gold(pipeline, name), folder / "peer" / name)
+    _send(pipeline, games, records, seed=2)
+    with measured() as cost:
+        batch, derived = _land(pipeline)
+    landing = batch.seconds - derived.seconds
+    say(f"{games} games: landed in {landing:.1f} s, derived in {derived.seconds:.1f} s")
+    say(f"{games} games: now an aggregation and a MERGE for each of them")
+    peer = 0.0
+    for name in names:
+        new = sorted(set(_silver(pipeline, name).file_uris()) - set(before[name]))
+        peer += _merge_with_spark(spark, folder / "peer" / name, new)
+    _require_same(pipeline, folder, names)
+    return Deriving(games, records, landing, derived.seconds, peer, cost)
+
+
+def deriving_table(derived: Sequence[Deriving]) -> Table:
+    table = Table(title="Derived tables, beside an aggregation and a MERGE for each game")
+    for heading in (
+        "games",
+        "records",
+        "landing",
+        "deriving",
+        "MERGE per game",
+        "Headgate is",
+        "CPU of both",
+        "peak memory",
+    ):
+        table.add_column(heading, justify="right")
+    for one in derived:
+        table.add_row(
+            f"{one.games}",
+            f"{one.records:,}",
+            f"{one.landing:.1f} s",
+            f"{one.ours:.1f} s",
+            f"{one.peer:.1f} s",
+            f"{one.peer / one.ours:.1f} x",
+            f"{one.cost.cpu_seconds:.1f} s",
+            f"{one.cost.peak_bytes / (1 << 30):.2f} GiB",
+        )
+    return table
+
+
+def _pipeline(folder: Path) -> Pipeline:
+    shutil.rmtree(folder, ignore_errors=True)
+    return Pipeline(
+        name="bench",
+        source=Delta(path=str(folder / "inbox"), batch="4 GB"),
+        registry=Registry(folder=str(folder / "schemas")),
+        envelope=Wrapper(
+            message="wrapper", route="game_name", schema_id="schema_id", payload="payload"
+        ),
+        lake=str(folder / "lake"),
+        silver="silver_{route}_events",
+        gold={"gold_{route}_player_agg": _AGGREGATE.format("silver")},
+    )
+
+
+def _silver(pipeline: Pipeline, game: str) -> DeltaTable:
+    return DeltaTable(Path(pipeline.lake, f"silver_{game}_events"))
+
+
+def _gold(pipeline: Pipeline, game: str) -> Path:
+    return Path(pipeline.lake, f"gold_{game}_player_agg")
+
+
+def _send(pipeline: Pipeline, games: int, records: int, seed: int) -> None:
+    assert isinstance(pipeline.source, Delta)
+    assert pipeline.registry is not None
+    inbox = DeltaDestination(pipeline.source.path, "games")
+    plan = GamesPlan(tables=games, versions=3, records=records, seed=seed)
+    with closing(FolderRegistry(Path(str(pipeline.registry.folder)))) as registry:
+        for _ in simulate_games(plan, registry, inbox):
+            pass
+
+
+def _land(pipeline: Pipeline) -> tuple[BatchLanded, GoldDerived]:
+    events: list[Event] = []
+    run_pipeline(pipeline, RunOptions(once=True), events.append)
+    (batch,) = (event for event in events if isinstance(event, BatchLanded))
+    (derived,) = (event for event in events if isinstance(event, GoldDerived))
+    return batch, derived
+
+
+def _merge_with_spark(spark: SparkSession, path: Path, files: Sequence[str]) -> float:
+    """The usual way, with the new rows given for nothing: aggregate them, then MERGE."""
+    began = time.perf_counter()
+    spark.read.parquet(*files).createOrReplaceTempView("new_rows")
+    spark.sql(
+        f"""
+        MERGE INTO delta.`{path}` AS row USING ({_AGGREGATE.format("new_rows")}) AS new
+        ON row.user_name <=> new.user_name
+        WHEN MATCHED THEN UPDATE SET session_count = row.session_count + new.session_count,
+          first_seen = least(row.first_seen, new.first_seen),
+          last_seen = greatest(row.last_seen, new.last_seen)
+        WHEN NOT MATCHED THEN INSERT *
+        """
+    ).collect()
+    return time.perf_counter() - began
+
+
+def _require_same(pipeline: Pipeline, folder: Path, names: Sequence[str]) -> None:
+    """A figure about two ways of which one is wrong says nothing."""
+    for name in names:
+        ours, peer = (
+            DeltaTable(path).to_pyarrow_table().sort_by("user_name")
+            for path in (_gold(pipeline, name), folder / "peer" / name)
+        )
+        assert ours.equals(peer), f"{name}: the two ways do not agree"
