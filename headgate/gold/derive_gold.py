@@ -17,7 +17,7 @@ from headgate.gold.commit_derived import Committed
 from headgate.gold.declared_gold import DeclaredQuery, DeclaredUnion, declared_gold
 from headgate.gold.derive_query import QueryDeriver
 from headgate.gold.landed import Landed
-from headgate.gold.source_table import DerivedTable, OutdatedTable, SourceRows, rows_since
+from headgate.gold.source_table import DerivedTable, OutdatedTable, SourceRows, SourceTables
 from headgate.gold.unite_gold import UnionDeriver
 from headgate.land.event import GoldDerived, GoldFailed, Listener
 from headgate.land.ledger import Entry, Kind
@@ -44,6 +44,7 @@ class GoldDeriver:
         self._queries, unions = declared_gold(self.pipeline, self.app)
         # Unions last: they are of what the others give.
         self._declared: list[DeclaredQuery | DeclaredUnion] = [*self._queries, *unions]
+        self._sources = SourceTables(self.pipeline.lake)
 
     def derive(self, landed: Sequence[Landed]) -> list[Entry]:
         """From tables that may have got something; nothing happens to those that have not."""
@@ -68,6 +69,7 @@ class GoldDeriver:
     def _derive(
         self, landed: Sequence[Landed], anew: frozenset[str] | None = None
     ) -> Iterator[Committed]:
+        self._sources = SourceTables(self.pipeline.lake)
         for declared in self._declared:
             try:
                 if isinstance(declared, DeclaredQuery):
@@ -101,9 +103,9 @@ class GoldDeriver:
             if anew is not None and name not in anew:
                 return None
             derived = DerivedTable.open(self.pipeline.lake, name)
-            rows = rows_since(one.table, derived, query.app, anew is not None)
+            rows = self._sources.rows_since(one.table, derived, query.app, anew is not None)
             if rows is not None and query.how == "replace" and not rows.is_whole:
-                rows = rows_since(one.table, derived, query.app, anew=True)
+                rows = self._sources.rows_since(one.table, derived, query.app, anew=True)
             return None if rows is None else OutdatedTable(derived, (rows,), rows.is_whole)
 
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
@@ -135,7 +137,7 @@ class GoldDeriver:
     ) -> Iterator[Committed]:
         if anew is not None and union.name not in anew:
             return
-        deriver = UnionDeriver(self.spark, self.pipeline.lake, union, self._queries)
+        deriver = UnionDeriver(self.spark, self.pipeline.lake, union, self._queries, self._sources)
         derived = DerivedTable.open(self.pipeline.lake, union.name)
         is_whole = anew is not None or not self._is_of(union, derived)
         yield from deriver.derive(
@@ -159,7 +161,8 @@ class GoldDeriver:
         landed: Iterable[Landed],
         anew: bool = False,
     ) -> list[SourceRows]:
-        found = [rows_since(one.table, derived, query.app_for(one.table), anew) for one in landed]
+        since = self._sources.rows_since
+        found = [since(one.table, derived, query.app_for(one.table), anew) for one in landed]
         return [one for one in found if one is not None]
 
     def _is_of(self, declared: DeclaredQuery | DeclaredUnion, derived: DerivedTable) -> bool:

@@ -77,29 +77,55 @@ class OutdatedTable:
         return self.derived.name
 
 
-def rows_since(
-    source: str, derived: DerivedTable, app: str, anew: bool = False
-) -> SourceRows | None:
-    """What is new, or anew all there is; None where the derived table has everything."""
-    opened = open_table(Path(derived.lake, source))
-    if opened is None:
-        return None
-    marked = derived.marked(app)
-    if marked is not None and marked >= opened.version() and not anew:
-        return None
-    there = ChangeLog.of(opened, Path(derived.lake, source))
-    is_plain = not set(opened.protocol().reader_features or ()) - _READ_AS_IT_IS
-    new = there.since(marked) if is_plain and not anew else there
-    return SourceRows(
-        derived.lake,
-        source,
-        there.version,
-        tuple(str(there.path / name) for name in new.files),
-        there.schema,
-        marked,
-        is_whole=new is there,
-        is_plain=is_plain,
-    )
+class SourceTables:
+    """Tables that others are derived from, each opened once for all declarations."""
+
+    def __init__(self, lake: str) -> None:
+        self._lake = lake
+        self._opened: dict[str, _SourceTable | None] = {}
+
+    def rows_since(
+        self, source: str, derived: DerivedTable, app: str, anew: bool = False
+    ) -> SourceRows | None:
+        """What is new, or anew all there is; None where the derived table has everything."""
+        if source not in self._opened:
+            opened = open_table(Path(self._lake, source))
+            self._opened[source] = (
+                None if opened is None else _SourceTable(self._lake, source, opened)
+            )
+        table, marked = self._opened[source], derived.marked(app)
+        if table is None or (marked is not None and marked >= table.version and not anew):
+            return None
+        new = table.content.since(marked) if table.is_plain and not anew else table.content
+        return SourceRows(
+            self._lake,
+            source,
+            table.version,
+            tuple(str(new.path / name) for name in new.files),
+            new.schema,
+            marked,
+            is_whole=new is table.content,
+            is_plain=table.is_plain,
+        )
+
+
+@dataclass(frozen=True)
+class _SourceTable:
+    lake: str
+    name: str
+    opened: DeltaTable
+
+    @cached_property
+    def version(self) -> int:
+        return self.opened.version()
+
+    @cached_property
+    def content(self) -> ChangeLog:
+        return ChangeLog.of(self.opened, Path(self.lake, self.name))
+
+    @cached_property
+    def is_plain(self) -> bool:
+        return not set(self.opened.protocol().reader_features or ()) - _READ_AS_IT_IS
 
 
 def rows_then(rows: SourceRows) -> SourceRows | None:

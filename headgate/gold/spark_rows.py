@@ -93,27 +93,21 @@ def _read_files(columns: pa.Schema, files: Iterable[pa.RecordBatch]) -> Iterator
     """In a task: the rows of files, in columns of which some are the same for a whole file."""
     held: list[pa.RecordBatch] = []
     for batch in files:
-        for named in batch.to_pylist():
-            path = named.pop("path")
-            own = pa.schema([field for field in columns if field.name not in named])
-            for rows in _rows_in(path, own):
-                common = [pa.repeat(pa.scalar(text), len(rows)) for text in named.values()]
-                held.append(pa.RecordBatch.from_arrays([*rows.columns, *common], schema=columns))
+        for told in batch.to_pylist():
+            file = pq.ParquetFile(told.pop("path"))
+            own = pa.schema([field for field in columns if field.name not in told])
+            there = [name for name in file.schema_arrow.names if name in own.names]
+            # How many rows there are is told by any column, if none of these is there.
+            read = there or file.schema_arrow.names[:1]
+            for rows in file.iter_batches(columns=read, batch_size=_PORTION):
+                common = [pa.repeat(pa.scalar(text), len(rows)) for text in told.values()]
+                arrays = [*conform_rows(rows, own).columns, *common]
+                held.append(pa.RecordBatch.from_arrays(arrays, schema=columns))
                 if sum(map(len, held)) >= _PORTION:
                     yield pa.concat_batches(held)
                     held = []
     if held:
         yield pa.concat_batches(held)
-
-
-def _rows_in(path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    file = pq.ParquetFile(path)
-    there = [name for name in columns.names if name in file.schema_arrow.names]
-    if not there:
-        # Arrow tells how many rows there are by a column, whichever.
-        there = file.schema_arrow.names[:1]
-    for rows in file.iter_batches(columns=there, batch_size=_PORTION):
-        yield conform_rows(rows, columns)
 
 
 def _rows_by_delta(

@@ -22,7 +22,7 @@ from deltalake.transaction import create_table_with_add_actions
 from headgate.gold.commit_derived import TABLE, Committed, pieces_by_name, portions, widen
 from headgate.gold.declared_gold import DeclaredQuery, DeclaredUnion
 from headgate.gold.landed import Landed
-from headgate.gold.source_table import DerivedTable, SourceRows, alike, rows_since, rows_then
+from headgate.gold.source_table import DerivedTable, SourceRows, SourceTables, alike, rows_then
 from headgate.gold.spark_rows import Views, rows_of, union_of
 from headgate.land.commit_with_delta_rs import add_action
 from headgate.land.staged_file import StagedFile
@@ -45,6 +45,7 @@ class UnionDeriver:
     lake: str
     union: DeclaredUnion
     queries: Sequence[DeclaredQuery]
+    sources: SourceTables
 
     def derive(
         self, derived: DerivedTable, landed: Iterable[Landed], anew: bool
@@ -52,7 +53,7 @@ class UnionDeriver:
         routes = dict(self.union.sources(self.queries, landed))
 
         def outdated(table: str) -> SourceRows | None:
-            return rows_since(table, derived, self.union.app_for(table), anew)
+            return self.sources.rows_since(table, derived, self.union.app_for(table), anew)
 
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
             touched = [one for one in pool.map(outdated, routes) if one is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,24 +62,12 @@ gold:
 """
 
 LEVELS = """
-SELECT route, user_name, CASE WHEN session_count > 2 THEN 'regular' ELSE 'guest' END FROM unified
+SELECT route, user_name, CASE WHEN session_count > 2 THEN 'regular' ELSE 'guest' END AS level
+FROM unified
 """
-OWN_SQL = "CREATE TEMPORARY VIEW frequent AS SELECT * FROM unified_gold WHERE session_count > 1"
-OWN_PYTHON = """
-from pyspark import pipelines as dp
-from pyspark.sql import functions as sf
-
-
-@sf.udf
-def level(sessions):
-    return "regular" if sessions > 2 else "guest"
-
-
-@dp.materialized_view
-def levels():
-    named = level("session_count").cast("string").alias("level")
-    return spark.table("frequent").select("route", "user_name", named)
-"""
+OWN_SQL = "CREATE MATERIALIZED VIEW regulars AS SELECT * FROM levels WHERE level = 'regular'"
+_GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "declarative.md").read_text("utf-8")
+(OWN_PYTHON,) = re.findall(r"```python\n(.*?)```", _GUIDE, re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -219,6 +208,7 @@ def test_gold_of_games_beside_tables_of_ones_own(games: Games) -> None:
     assert rows(read(games.made, "unified_gold")) == rows(unified)
     levels = by_duckdb(LEVELS, unified=unified)
     assert rows(read(games.made, "levels")) == rows(levels)
+    assert rows(read(games.made, "regulars")) == [row for row in rows(levels) if "regular" in row]
     assert_routes(games)
 
 
