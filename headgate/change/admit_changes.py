@@ -98,7 +98,7 @@ def _admitted(
     known: tuple[str, ...],
     file: str,
 ) -> Admitted:
-    metadata, payload = changes.metadata.take(pa.array(rows)), changes.payload.take(pa.array(rows))
+    metadata, payload = _rows_at(changes.metadata, rows), _rows_at(changes.payload, rows)
     orders = order(metadata, known)
     kept_out: dict[int, Why] = {
         row: (Reason.ORDER_UNKNOWN, why) for row, why in orders.unknown.items()
@@ -120,7 +120,7 @@ def _admitted(
             kept_out[int(there[row])] = (Reason.EXPECTATION, detail)
     withheld: tuple[Withheld, ...] = ()
     staying = np.delete(np.arange(len(rows)), list(kept_out))
-    columns = payload.take(pa.array(staying))
+    columns = _rows_at(payload, staying)
     shape, rules = plan.shape(table), plan.contract.for_table(table)
     if shape is None and rules.strict:
         shape = payload.schema
@@ -134,14 +134,16 @@ def _admitted(
         )
         staying = np.delete(staying, list(admitted.kept_out))
         columns = admitted.columns
-    told = metadata.take(pa.array(staying))
-    placed = pa.table({"_order": orders.texts.take(pa.array(staying))})
+    told = _rows_at(metadata, staying)
+    fields, arrays = [pa.field("_order", pa.string())], [_rows_at(orders.texts, staying)]
     for batch in (told, columns):
         for field in batch.schema:
             column = batch[field.name]
             # A column of nothing but nulls costs a file as much as a full one, and says less.
             if field.name in payload.schema.names or column.null_count < len(column):
-                placed = placed.append_column(field, column)
+                fields.append(field)
+                arrays.append(column)
+    placed = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     outside = {int(rows[row]): why for row, why in kept_out.items()}
     counts = expected.counts if expected is not None else ()
     return Admitted(table, placed, outside, known, withheld, tuple(payload.schema.names), counts)
@@ -152,6 +154,11 @@ def _that_are_rows(metadata: pa.RecordBatch, kept_out: Collection[int]) -> np.nd
     there = ~metadata["_is_deleted"].fill_null(False).to_numpy(zero_copy_only=False)
     there[list(kept_out)] = False
     return np.flatnonzero(there)
+
+
+def _rows_at(values: pa.RecordBatch | pa.Array, rows: np.ndarray) -> pa.RecordBatch | pa.Array:
+    """As a rule these are all rows: then nothing is copied."""
+    return values if len(rows) == len(values) else values.take(pa.array(rows))
 
 
 def _too_late(plan: ChangePlan, table: str, metadata: pa.RecordBatch) -> list[int]:
@@ -168,11 +175,12 @@ def _without_key(
 ) -> list[int]:
     """Changes of a table with a key that have none, and do not name their row by its row id."""
     declared = plan.envelope.key_of(pattern_name(changes.source))
-    named = metadata["_primary_keys"].to_pylist()
+    named = [tuple(declared or one or ()) for one in metadata["_primary_keys"].to_pylist()]
+    keys = set(named)
     missing = np.zeros(len(metadata), bool)
-    for names in {tuple(declared or one or ()) for one in named}:
+    for names in keys:
         if names:
-            mine = np.array([tuple(declared or one or ()) == names for one in named], bool)
+            mine = len(keys) == 1 or np.array([one == names for one in named], bool)
             missing |= mine & ~_has_values(payload, names)
     by_row_id = pc.and_(metadata[ROW_ID].is_valid(), metadata["_is_deleted"].fill_null(False))
     return list(np.flatnonzero(missing & ~by_row_id.to_numpy(zero_copy_only=False)))

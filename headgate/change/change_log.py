@@ -103,7 +103,8 @@ class ChangeLog:
         wanted = self._selected(columns)
         for name in self.files:
             file = pq.ParquetFile(self.path / name)
-            there = [field.name for field in wanted if field.name in file.schema_arrow.names]
+            in_file = set(file.schema_arrow.names)
+            there = [name for name in wanted.names if name in in_file]
             for rows in file.iter_batches(columns=there, batch_size=_PORTION):
                 yield conform_rows(rows, wanted)
 

@@ -20,10 +20,10 @@ from headgate.change.change_log import ChangeLog
 from headgate.change.fold import by_row_id_alone, deletions, keyed_changes, latest, live
 from headgate.change.fold_in import fold_in
 from headgate.change.merge_plan import ForSpark, MergePlan, TableMerged
-from headgate.change.merged_columns import ORDER, merged_columns
+from headgate.change.merged_columns import ORDER, columns_to_merge, merged_columns
 from headgate.change.table_key import ROW_ID, TableKey, key_by_now, newest_key
 from headgate.change.tombstones import Tombstones
-from headgate.land.commit_with_delta_rs import DeltaRsCommitter, add_action, size_of
+from headgate.land.commit_with_delta_rs import DeltaRsCommitter, add_action
 from headgate.land.committer import Commit, Mark
 from headgate.land.open_table import open_table
 from headgate.land.write_parquet import write_parquet
@@ -57,7 +57,7 @@ def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
     new = log.since(marked)
     if new.bytes > LARGEST_FOLD:
         return ForSpark(plan, plan.merged, log.version, None)
-    changes = new.changes()
+    changes = new.changes(columns_to_merge(log.schema))
     kept = TableKey.kept_in(pa.schema(table.schema())) if table else None
     key = key_by_now(kept, newest_key(changes, plan.key))
     if table is None:
@@ -75,12 +75,12 @@ def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
         return _all_anew(plan, log)
     folded = fold_new(changes, key, log, tombstones, keep_living=not plan.metadata)
     tombstones.remember(*folded.gone, since=_horizon(plan, changes))
-    size = size_of(table)
-    if size > plan.spark_above:
+    there = ChangeLog.of(table, Path(plan.lake, plan.merged))
+    if there.bytes > plan.spark_above:
         path = _set_down(plan, folded.changes, schema)
         return ForSpark(plan, plan.merged, log.version, path)
-    if size <= plan.in_memory_up_to and plan.metadata:
-        return _merge_in_memory(plan, log, table, folded.changes, key)
+    if there.bytes <= plan.in_memory_up_to and plan.metadata:
+        return _merge_in_memory(plan, log, table, there, folded.changes, key)
     return _merge(plan, log, table, folded.changes, schema, key)
 
 
@@ -102,7 +102,7 @@ def _all_anew(plan: MergePlan, log: ChangeLog) -> TableMerged | ForSpark:
     assert plan.merged is not None
     if log.bytes > LARGEST_FOLD:
         return ForSpark(plan, plan.merged, log.version, None)
-    changes = log.changes()
+    changes = log.changes(columns_to_merge(log.schema))
     return _make(plan, log, changes, newest_key(changes, plan.key) or TableKey(), again=True)
 
 
@@ -156,11 +156,15 @@ def _append(
 
 
 def _merge_in_memory(
-    plan: MergePlan, log: ChangeLog, table: DeltaTable, folded: pa.Table, key: TableKey
+    plan: MergePlan,
+    log: ChangeLog,
+    table: DeltaTable,
+    there: ChangeLog,
+    folded: pa.Table,
+    key: TableKey,
 ) -> TableMerged:
     """Of a small table all files would be read and most written anew: so do it at once."""
     assert plan.merged is not None
-    there = ChangeLog.of(table, Path(plan.lake, plan.merged))
     did = fold_in(there.changes(), merge_source(folded, there.schema), key)
     file = write_parquet(plan.lake, plan.merged, f"part-{uuid4()}.parquet", did.rows)
     table.create_write_transaction(

@@ -14,6 +14,13 @@ MERGED_METADATA = ("_change_type", "_source_timestamp", ORDER)
 APPENDED_METADATA = ("_uuid", "_is_deleted", *MERGED_METADATA)
 """Of tables without a key, whose changes are all there."""
 
+_LOOKED_AT = frozenset(("_primary_keys", ROW_ID, *APPENDED_METADATA))
+
+
+def columns_to_merge(log: pa.Schema) -> list[str]:
+    """All that a merge looks at: most of what a log tells of a change is not among it."""
+    return [name for name in log.names if name not in LOG_COLUMN_NAMES or name in _LOOKED_AT]
+
 
 def merged_columns(log: pa.Schema, key: TableKey, metadata: bool) -> pa.Schema:
     """The source's columns first; those of the key remember that they are."""

@@ -137,7 +137,8 @@ class _OneFile:
         file = self.record["file"][0].as_py() or ""
         for admitted in admit_changes(self.plan, changes, file):
             whys = {int(changes.positions[row]): why for row, why in admitted.kept_out.items()}
-            alone = {} if self.plan.from_quarantine else dict(records_alone(content, whys))
+            wanted = {} if self.plan.from_quarantine else whys
+            alone = dict(records_alone(content, wanted)) if wanted else {}
             for position, (reason, detail) in whys.items():
                 self._reject(alone.get(position), position, reason, detail, route)
             if len(admitted.rows):

@@ -135,11 +135,15 @@ def _joined(parts: Sequence[pa.Table]) -> list[pa.Table]:
 
 def _once(rows: pa.Table, seen: set[str]) -> pa.Table:
     """Without changes that have landed, or came before among these."""
+    uuids = rows["_uuid"].to_pylist()
+    if seen.isdisjoint(uuids) and len(set(uuids)) == len(uuids):
+        seen.update(uuids)
+        return rows
     new = np.ones(len(rows), bool)
-    for at, uuid in enumerate(rows["_uuid"].to_pylist()):
+    for at, uuid in enumerate(uuids):
         new[at] = uuid not in seen
         seen.add(uuid)
-    return rows if new.all() else rows.filter(pa.array(new))
+    return rows.filter(pa.array(new))
 
 
 def _dropped(

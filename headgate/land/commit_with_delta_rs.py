@@ -121,7 +121,7 @@ class DeltaRsCommitter:
         """Whether every feature of the table is one that delta-rs writes."""
         if table not in self._writable:
             try:
-                opened = open_table(self._lake / table)
+                opened = self._newest(table)
                 features = set(opened.protocol().writer_features or ()) if opened else set()
                 self._writable[table] = features <= _WRITABLE_FEATURES
             except DeltaError:
