@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from headgate import errors
 from headgate.envelope.opened import Group, Rejected
 from headgate.errors import HeadgateError
 from headgate.land.checked import Checked
+from headgate.land.decode_ahead import DecodedAhead, decode_ahead
 from headgate.land.origins import Origins, Part, joined
 from headgate.land.stage_table import GroupOf, reject, stage_table, without_table
 from headgate.land.staged_file import StagedFile
@@ -35,6 +37,8 @@ STAGED = pa.schema([pa.field("file", pa.string()), pa.field("error", pa.string()
 STAGED_DDL = "file string, error string"
 
 _LARGEST_PORTION = 256 << 20
+_TABLES_AHEAD = 32
+"""As many as are worth it: their columns are in memory together."""
 
 _decoders: dict[str, Decoders] = {}
 """Kept as long as the worker process lives, so that each schema is asked for once."""
@@ -108,7 +112,11 @@ def _stage_portion(
     withheld: list[Withheld] = []
     checked: list[Checked] = []
     in_bronze: list[np.ndarray] = []
-    for table, groups in by_table.items():
+    ahead: DecodedAhead = {}
+    for number, (table, groups) in enumerate(by_table.items()):
+        if number % _TABLES_AHEAD == 0:
+            some = islice(by_table.values(), number, number + _TABLES_AHEAD)
+            ahead = decode_ahead((group for of in some for group, _ in of), decoders)
         known = table in plan.known_tables or table in made
         decodable = [one for one in groups if _has_decoder(decoders, *one, rejected)]
         if decodable and not known and plan.contract.for_table(table).tables is not Mode.EVOLVE:
@@ -116,7 +124,9 @@ def _stage_portion(
         elif decodable and plan.may_write(table, made):
             known = True
             made.update({table} - plan.known_tables)
-            yield from stage_table(plan, table, decodable, decoders, rejected, withheld, checked)
+            yield from stage_table(
+                plan, table, decodable, decoders, ahead, rejected, withheld, checked
+            )
         else:
             for group, origin in decodable:
                 detail = f"for table {table}"

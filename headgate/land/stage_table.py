@@ -9,6 +9,7 @@ from headgate.envelope.opened import Group, Rejected
 from headgate.land.admit import admit
 from headgate.land.checked import Checked
 from headgate.land.expectations import Expectations, without
+from headgate.land.decode_ahead import DecodedAhead
 from headgate.land.origins import Origins, Part, joined
 from headgate.land.staged_file import StagedFile, written
 from headgate.land.staging_plan import StagingPlan
@@ -30,6 +31,7 @@ def stage_table(
     table: str,
     groups: Sequence[GroupOf],
     decoders: Decoders,
+    ahead: DecodedAhead,
     rejected: list[Rejected],
     withheld: list[Withheld],
     checked: list[Checked],
@@ -44,7 +46,7 @@ def stage_table(
     unknown = 0
     for group, origin in sorted(groups, key=_age):
         decoder, key = _decoder(decoders, group), group.message[0]
-        decoded = decoder.decode(group.payloads)
+        decoded = ahead.get((group.route, group.message)) or decoder.decode(group.payloads)
         for position, detail in decoded.bad.items():
             row = int(origin.rows[position])
             rejected.append(Rejected(row, Reason.PAYLOAD_UNDECODABLE, detail, group.route, key))

@@ -5,7 +5,7 @@ What ptars cannot read, or reads otherwise than protobuf says, python-protobuf r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -75,6 +75,25 @@ class ProtobufDecoder:
         descriptor = self.message.DESCRIPTOR
         config = PtarsConfig(timestamp_unit="us", duration_unit="us", time_unit="us")
         return HandlerPool([descriptor.file], config).get_for_message(descriptor)
+
+    def is_like(self, other: ProtobufDecoder) -> bool:
+        """Whether they differ in nothing but the names of their columns."""
+        return self._nameless == other._nameless
+
+    @cached_property
+    def _nameless(self) -> Message:
+        fields: tuple[Any, ...] = self.columns.fields
+        return replace(self.columns, fields=tuple(replace(one, column="") for one in fields))
+
+    def decode_exact(self, payloads: pa.BinaryArray) -> list[pa.Array] | None:
+        """The columns, where every payload is just as its values are declared; None otherwise.
+
+        Decoders that are alike give the same for the same payloads.
+        """
+        lengths = lengths_of(payloads)
+        if self.reader is None or self.room.refusals(payloads, lengths):
+            return None
+        return self.reader.read_exact(payloads, lengths)
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
         rows, lengths = np.arange(len(payloads)), lengths_of(payloads)

@@ -92,6 +92,18 @@ class PtarsReader:
         strange = [rows[failed], rows[:0] if odd is None else read[odd], suspect]
         return Reading(arrays, read, np.unique(np.concatenate(strange).astype(np.int64)), judged)
 
+    def read_exact(self, payloads: pa.BinaryArray, lengths: np.ndarray) -> list[pa.Array] | None:
+        """The columns of payloads which are so long, if all are exact and none is odd."""
+        if not self.message.fields or lengths.max(initial=0) > _SAFE_LENGTH:
+            return None
+        batches = self._batches(payloads)
+        if batches is None:
+            return None
+        raws = self._raws(batches)
+        arrays, odd = self.message.read_fields(raws)
+        is_exact = np.array_equal(lengths, self.message.sizes_of_fields(raws, len(lengths)))
+        return arrays if odd is None and is_exact else None
+
     def _judged(self, payloads: pa.BinaryArray, lengths: np.ndarray, rows: np.ndarray) -> Judged:
         """What is exact is not judged here either: the outcome is that among many others."""
         judged = self.judge.judged(payloads, rows)

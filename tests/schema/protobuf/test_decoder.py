@@ -285,3 +285,24 @@ def test_class_of_python_protobuf_is_made_only_for_a_doubtful_payload() -> None:
     assert "message" not in vars(fresh.judge)
     assert list(fresh.decode(pa.array([point(1), b"\xff"], pa.binary())).bad) == [1]
     assert "message" in vars(fresh.judge)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_like"),
+    [
+        ("message Spot { int32 a = 1; string b = 2; }", True),
+        ("message Spot { int32 a = 1; string b = 3; }", False),
+        ("message Spot { int64 a = 1; string b = 2; }", False),
+        ("message Spot { optional int32 a = 1; string b = 2; }", False),
+        ("message Spot { oneof one { int32 a = 1; string b = 2; } }", False),
+        ("message Spot { int32 a = 1; }", False),
+    ],
+)
+def test_decoders_are_alike_that_differ_in_names_alone(text: str, is_like: bool) -> None:
+    assert POINT.is_like(decoder(text)) == decoder(text).is_like(POINT) == is_like
+
+
+def test_names_that_are_values_are_no_names_of_columns() -> None:
+    text = "message M {{ {0} a = 1; }} message {0} {{ {0} {1} = 1; int32 n = 2; }}"
+    one, other = decoder(text.format("Node", "next")), decoder(text.format("Node", "before"))
+    assert not one.is_like(other)
