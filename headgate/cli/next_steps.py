@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from headgate.cli.styled import styled
 def print_next_steps(steps: Sequence[tuple[str, str]]) -> None:
     """Commands, each with what it does, as they can be typed here."""
     me = command_here(sys.argv[0], shutil.which("headgate"))
-    typed = [(command.replace("headgate", me, 1), purpose) for command, purpose in steps]
+    typed = [(re.sub("^headgate ", f"{me} ", command), purpose) for command, purpose in steps]
     width = max(len(command) for command, _ in typed)
     print("\nNext:")
     for command, purpose in typed:

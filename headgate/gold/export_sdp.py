@@ -46,17 +46,16 @@ def export_sdp(pipeline: AnyPipeline, folder: str | os.PathLike[str]) -> Exporte
             hint="declare some under `gold` in the pipeline file",
             where=pipeline.file,
         )
-    if place.exists() and not _is_ours(place):
-        raise UsageError(
-            "already-exists",
-            f"{place} exists already, and is no project that an export wrote",
-            hint="name a folder that does not exist yet",
-        )
+    _refuse_others(place, pipeline)
     texts = project_files(pipeline)
-    for name, text in texts.items():
-        target = place / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, "utf-8")
+    try:
+        for name, text in texts.items():
+            target = place / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, "utf-8")
+    except OSError as error:
+        said = f"{place} cannot be written: {error.strerror}"
+        raise UsageError("bad-argument", said, hint="name another folder") from None
     return Exported(str(place), tuple(texts))
 
 
@@ -66,6 +65,7 @@ def project_files(pipeline: AnyPipeline) -> dict[str, str]:
     words = {
         "@name@": pipeline.name,
         "@declared@": "\n".join(f"- `{name}`" for name in pipeline.gold),
+        "@example@": min(pipeline.gold, key=lambda name: "{route}" in name),
         "@packages@": delta_package(),
         "@state@": _state(pipeline),
     }
@@ -84,13 +84,22 @@ def delta_package() -> str:
     return f"{found.organisation}:{found.name}:{found.revision}"
 
 
-def _is_ours(place: Path) -> bool:
-    if place.is_dir() and not any(place.iterdir()):
-        return True
+def _refuse_others(place: Path, pipeline: AnyPipeline) -> None:
+    """A folder has to be new, empty, or the project of the same pipeline."""
+    if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+        return
     try:
-        return (place / _SPEC).read_text("utf-8").startswith(_MARK)
+        text = (place / _SPEC).read_text("utf-8")
     except OSError:
-        return False
+        text = ""
+    if text.startswith(f"{_MARK}name: {_name(pipeline)}\n"):
+        return
+    what = "the project of another pipeline" if text.startswith(_MARK) else "something else"
+    raise UsageError(
+        "already-exists",
+        f"{place} exists already, and is {what}",
+        hint="name a folder that does not exist yet",
+    )
 
 
 def _filled_in(text: str, words: Mapping[str, str]) -> str:
@@ -101,12 +110,16 @@ def _filled_in(text: str, words: Mapping[str, str]) -> str:
 
 def _specification(pipeline: AnyPipeline) -> dict[str, Any]:
     return {
-        "name": f"{pipeline.name}_gold",
+        "name": _name(pipeline),
         "storage": f"file://{_state(pipeline)}/storage",
         "catalog": "spark_catalog",
         "database": "default",
         "libraries": [{"glob": {"include": "transformations/**"}}],
     }
+
+
+def _name(pipeline: AnyPipeline) -> str:
+    return f"{pipeline.name}_gold"
 
 
 def _project(pipeline: AnyPipeline) -> dict[str, Any]:

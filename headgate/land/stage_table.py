@@ -8,8 +8,8 @@ from dataclasses import replace
 from headgate.envelope.opened import Group, Rejected
 from headgate.land.admit import admit
 from headgate.land.checked import Checked
-from headgate.land.expectations import Expectations, without
 from headgate.land.decode_ahead import DecodedAhead
+from headgate.land.expectations import Expectations, without
 from headgate.land.origins import Origins, Part, joined
 from headgate.land.staged_file import StagedFile, written
 from headgate.land.staging_plan import StagingPlan

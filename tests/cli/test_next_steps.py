@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 
-from headgate.cli.next_steps import command_here
+import pytest
+
+from headgate.cli.next_steps import command_here, print_next_steps
 
 
 def test_command_is_plain_where_it_is_on_the_path() -> None:
@@ -15,3 +17,14 @@ def test_command_is_as_it_was_called_where_it_is_not() -> None:
 
 def test_command_is_plain_where_python_was_called() -> None:
     assert command_here("/somewhere/pytest", None) == "headgate"
+
+
+def test_other_commands_stay_as_they_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [os.path.abspath("bin/headgate")])
+    monkeypatch.setenv("PATH", "")
+    print_next_steps([("cd headgate_gold", "go there"), ("headgate graph", "draw it")])
+    printed = capsys.readouterr().out
+    assert "  cd headgate_gold " in printed
+    assert "  bin/headgate graph " in printed

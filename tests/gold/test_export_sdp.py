@@ -43,7 +43,7 @@ def test_the_specification_is_what_spark_reads(
 
 def test_declarations_are_written_with_what_they_name(games: Pipeline | ChangePipeline) -> None:
     project = yaml.safe_load(project_files(games)["gold.yml"])
-    assert project["template"] == "silver_{route}"
+    assert project["template"] == "silver_{route}_events"
     of_players = project["gold"]["gold_{route}_player_agg"]
     assert of_players["reads"] == "silver"
     assert sorted(of_players["columns"]) == ["event_timestamp", "user_name"]
@@ -114,19 +114,42 @@ def test_a_second_export_leaves_other_files_alone(
     own.write_text("CREATE MATERIALIZED VIEW own AS SELECT 1 AS one", "utf-8")
     (folder / "gold.yml").write_text("changed", "utf-8")
     assert export_sdp(games, folder) == written
-    assert own.exists()
+    own.write_text("CREATE MATERIALIZED VIEW own AS SELECT 2 AS two", "utf-8")
+    export_sdp(games, folder)
+    assert own.read_text("utf-8") == "CREATE MATERIALIZED VIEW own AS SELECT 2 AS two"
     assert (folder / "gold.yml").read_text("utf-8") == project_files(games)["gold.yml"]
 
 
 def test_a_folder_of_something_else_is_left_alone(
     games: Pipeline | ChangePipeline, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match="is no project that an export wrote"):
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match="exists already, and is something else"):
         export_sdp(games, tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(UsageError, match="exists already"):
         export_sdp(games, file)
+
+
+def test_the_project_of_another_pipeline_is_left_alone(
+    games: Pipeline | ChangePipeline, tmp_path: Path
+) -> None:
+    folder = tmp_path / "project"
+    export_sdp(games, folder)
+    before = (folder / "gold.yml").read_text("utf-8")
+    with pytest.raises(UsageError, match="is the project of another pipeline"):
+        export_sdp(games.model_copy(update={"name": "games_2"}), folder)
+    assert (folder / "gold.yml").read_text("utf-8") == before
+
+
+def test_a_place_that_cannot_be_written_is_named(
+    games: Pipeline | ChangePipeline, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"file/project cannot be written: Not a directory"):
+        export_sdp(games, tmp_path / "file" / "project")
 
 
 def test_an_empty_folder_will_do(games: Pipeline | ChangePipeline, tmp_path: Path) -> None:

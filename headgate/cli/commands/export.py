@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -40,9 +46,23 @@ def sdp(
 
     written = export_sdp(load_pipeline(find_pipeline(pipeline)), folder)
     print(f"Wrote {counted(len(written.files), 'file')} to {written.folder}")
+    has_packages = all(map(find_spec, _OF_SPARK_PIPELINES))
     print_next_steps(
-        [
-            (f"cd {written.folder}", "its README.md says what is where"),
-            ("SPARK_CONF_DIR=conf spark-pipelines run", "make the tables"),
-        ]
+        steps_after(written.folder, shutil.which("spark-pipelines") is not None, has_packages)
     )
+
+
+_OF_SPARK_PIPELINES = ("grpc_status", "zstandard")
+"""Modules that `spark-pipelines` imports and that come neither with Spark nor with Headgate."""
+
+
+def steps_after(folder: str, on_path: bool, has_packages: bool) -> list[tuple[str, str]]:
+    """What makes the tables, as it can be typed here."""
+    steps = []
+    if not has_packages:
+        lacking = quote(f"pyspark[pipelines]=={version('pyspark')}")
+        steps.append((f"pip install {lacking}", "once: packages that Spark needs for it"))
+    steps.append((f"cd {quote(folder)}", "its README.md says what is where"))
+    path = "" if on_path else f"PATH={quote(os.path.dirname(sys.executable))}:$PATH "
+    steps.append((f"{path}SPARK_CONF_DIR=conf spark-pipelines run", "make the tables"))
+    return steps

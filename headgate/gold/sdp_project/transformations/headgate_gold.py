@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from pyspark import pipelines as dp
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StringType
@@ -65,10 +66,15 @@ def read_landed(project: Mapping[str, Any]) -> list[Landed]:
         .where(sf.col("kind") == ("merged" if template is None else "table"))
         .groupBy("table")
         .agg(sf.max("route"))
-        .collect()
     )
+    try:
+        tables = sorted(told.collect())
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        tables = []
     found = []
-    for table, route in sorted(told):
+    for table, route in tables:
         part = table
         if template is not None:
             before, after = template.split(ROUTE)
@@ -144,7 +150,7 @@ def define_all(project: Mapping[str, Any]) -> None:
     declarations = [Declared(name, **said) for name, said in project["gold"].items()]
     landed = read_landed(project)
     if not landed:
-        raise RuntimeError(f"nothing has landed in {lake} yet")
+        raise SystemExit(f"Nothing has landed in {lake} yet; `headgate run` lands what there is.")
     known = {name: kind for table in landed for name, kind in table.columns.items()}
     named = [name for one in declarations if one.reads == source for name in one.columns]
     wanted = {name: known.get(name, StringType()) for name in named}
