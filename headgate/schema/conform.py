@@ -13,9 +13,10 @@ from headgate.schema.widening import widens
 def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Fields that the target lacks go; those that the array lacks, or has as what the target
     cannot hold, are null."""
-    kind = array.type
-    if kind.equals(target):
+    if array.type.equals(target):
         return array
+    array = _in_usual_form(array)
+    kind = array.type
     if pa.types.is_struct(kind) and pa.types.is_struct(target):
         named = {field.name: index for index, field in enumerate(kind)}
         children = [
@@ -33,7 +34,34 @@ def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_list(kind) and pa.types.is_list(target):
         values = conform(array.values, target.value_type)
         return pa.ListArray.from_arrays(_offsets(array), values, type=target, mask=array.is_null())
-    return array.cast(target) if widens(kind, target) else pa.nulls(len(array), target)
+    if widens(kind, target) or kind.equals(target) or _are_moments(kind, target):
+        return array.cast(target)
+    return pa.nulls(len(array), target)
+
+
+_USUAL_FORMS = {
+    pa.string_view(): pa.string(),
+    pa.large_string(): pa.string(),
+    pa.binary_view(): pa.binary(),
+    pa.large_binary(): pa.binary(),
+}
+
+
+def _in_usual_form(array: pa.Array) -> pa.Array:
+    """Other writers of a table may lay out the same values otherwise."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return _in_usual_form(array.dictionary_decode())
+    if pa.types.is_large_list(kind) or pa.types.is_list_view(kind):
+        return array.cast(pa.list_(kind.value_field))
+    return array.cast(_USUAL_FORMS[kind]) if kind in _USUAL_FORMS else array
+
+
+def _are_moments(kind: pa.DataType, target: pa.DataType) -> bool:
+    """Spark writes moments as nanoseconds of no zone, which are those of UTC."""
+    return (
+        pa.types.is_timestamp(kind) and pa.types.is_timestamp(target) and kind.unit != target.unit
+    )
 
 
 def conformed(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:

@@ -4,9 +4,11 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from headgate.cli.demo.folder import prepare_folder
 from headgate.errors import UsageError
@@ -58,6 +60,21 @@ def test_demo_writes_a_pipeline_that_loads(tmp_path: Path) -> None:
     assert pipeline.spark
 
 
+def assert_derived(lake: Path, games: int) -> None:
+    """Players of each game, and those of all games in one table."""
+    sessions: Counter[tuple[str, str]] = Counter()
+    for silver in lake.glob("silver_*_events"):
+        game = silver.name.removeprefix("silver_").removesuffix("_events")
+        players = DeltaTable(silver).to_pyarrow_table(columns=["user_name"])["user_name"]
+        counted = Counter(players.to_pylist())
+        rows = DeltaTable(lake / f"gold_{game}_player_agg").to_pyarrow_table().to_pylist()
+        assert {row["user_name"]: row["session_count"] for row in rows} == counted
+        sessions.update({(game, player): count for player, count in counted.items()})
+    rows = DeltaTable(lake / "unified_gold").to_pyarrow_table().to_pylist()
+    assert {(row["route"], row["user_name"]): row["session_count"] for row in rows} == sessions
+    assert (len(rows), len({row["route"] for row in rows})) == (len(sessions), games)
+
+
 @pytest.mark.spark
 def test_demo_lands_everything_while_schemas_change(headgate: Headgate, tmp_path: Path) -> None:
     run = subprocess.run(
@@ -65,12 +82,15 @@ def test_demo_lands_everything_while_schemas_change(headgate: Headgate, tmp_path
     )
     assert (run.returncode, run.stderr) == (0, "")
     assert "All 200,000 records are in exactly one place" in run.stdout
-    assert re.search(r"source: chess gets a new column .*\n(.*\n)*.*silver_chess: \+ ", run.stdout)
+    assert re.search(
+        r"source: chess gets a new column .*\n(.*\n)*.*silver_chess_events: \+ ", run.stdout
+    )
     assert re.search(r"source: a new game appears.*\n(.*\n)*.*1 new table: ", run.stdout)
 
     status = json.loads(headgate("status", ".demo/games.yaml", "--json").out)["data"]
     assert status["rows"] + sum(status["quarantined"].values()) == 200_000
     assert (status["tables"], status["schema_changes"], status["run"]) == (51, 2, None)
+    assert_derived(tmp_path / ".demo" / "lake", games=51)
     for command in ("tables", "schema", "quarantine list"):
         shown = re.search(rf"headgate {command} .*?(?=  )", run.stdout)
         assert shown is not None

@@ -9,8 +9,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from headgate.errors import LandingError
+from headgate.inspect.status import read_status
 from headgate.land.event import GoldDerived, GoldFailed
-from headgate.pipeline import Delta, Pipeline, Registry
+from headgate.pipeline import Delta, GoldQuery, Pipeline, Registry
+from headgate.run.refresh import refresh
 from headgate.run.run_options import RunOptions
 from headgate.run.run_pipeline import run_pipeline
 from headgate.simulate.destination import DeltaDestination
@@ -96,3 +99,62 @@ def test_gold_is_what_silver_says_after_every_run(
         assert not told.of(GoldFailed)
         assert told.of(GoldDerived)
         assert_all_derived(spark, pipeline)
+
+
+def test_a_changed_declaration_is_computed_anew_and_a_broken_one_hinders_nobody(
+    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
+    simulate(GamesPlan(tables=2, versions=2, records=200), pipeline.registry, inbox)
+    names = "names_{route}", "all_games", "unified_gold", "gold_{route}_player_agg"
+    gold = {name: pipeline.gold[name] for name in names}
+    before = pipeline.model_copy(update={"gold": gold})
+    run_pipeline(before, RunOptions(once=True))
+
+    changed = GoldQuery(sql="SELECT upper(user_name) AS player FROM silver")
+    broken = GoldQuery(sql="SELECT to_json(user_name) AS player FROM silver")
+    anew = {**gold, "names_{route}": changed, "broken_{route}": broken}
+    told = Told()
+    run_pipeline(pipeline.model_copy(update={"gold": anew}), RunOptions(once=True), told)
+
+    (failed,) = told.of(GoldFailed)
+    assert failed.table == "broken_{route}"
+    assert "to_json" in failed.error
+    silver = next(path.name for path in Path(pipeline.lake).glob("silver_*_events"))
+    game = silver[7:-7]
+    wanted = recomputed(spark, pipeline.lake, silver, changed.sql)
+    assert same(rows(pipeline.lake, f"names_{game}"), wanted)
+    status = read_status(pipeline.model_copy(update={"gold": anew}))
+    assert [one.table for one in status.derived if one.error] == ["broken_{route}"]
+
+
+def test_refresh_makes_tables_anew_and_those_that_are_made_of_them_follow(
+    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
+    simulate(GamesPlan(tables=2, versions=2, records=200), pipeline.registry, inbox)
+    run_pipeline(pipeline, RunOptions(once=True))
+    for table in Path(pipeline.lake).glob("gold_*"):
+        DeltaTable(table).delete()
+    assert {one.table for one in refresh(pipeline, ["gold_*"])} >= {"unified_gold", "seen_gold"}
+    assert_all_derived(spark, pipeline)
+    with pytest.raises(LandingError, match="no derived table is called"):
+        refresh(pipeline, ["silver_*"])
+
+
+def test_rows_that_only_delta_knows_to_be_gone_are_gone_from_derived_tables_too(
+    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
+    simulate(GamesPlan(tables=2, versions=2, records=200), pipeline.registry, inbox)
+    run_pipeline(pipeline, RunOptions(once=True))
+    silver = next(iter(Path(pipeline.lake).glob("silver_*_events")))
+    table = f"delta.`{silver}`"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
+    spark.sql(f"DELETE FROM {table} WHERE length(user_name) = 7")
+    run_pipeline(pipeline, RunOptions(once=True))
+    game = silver.name[7:-7]
+    wanted = recomputed(spark, pipeline.lake, silver.name, PLAYERS)
+    assert same(rows(pipeline.lake, f"gold_{game}_player_agg"), wanted)
+    sessions = spark.read.format("delta").load(str(silver)).count()
+    assert {"route": game, "sessions": sessions} in rows(pipeline.lake, "all_games")

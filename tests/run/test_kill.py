@@ -6,9 +6,11 @@ import random
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from headgate.local import Services
 from headgate.pipeline import Registry
@@ -27,13 +29,16 @@ def pipeline_file(services: Services, topic: str, tmp_path: Path) -> Path:
         f"""
 name: games
 source:
-  kafka: {{servers: "{services.servers}", topics: [{topic}], batch: 1000}}
+  kafka: {{servers: "{services.servers}", topics: [{topic}], batch: 1500}}
 registry: {services.registry}
 envelope:
   wrapper: {{message: wrapper, route: game_name, schema_id: schema_id, payload: payload}}
 lake: ./lake
 bronze: bronze_games
 trigger: 100ms
+gold:
+  players_{{route}}: SELECT user_name, count(*) AS sessions FROM silver GROUP BY user_name
+  names_{{route}}: SELECT user_name FROM silver
 """
     )
     plan = GamesPlan(tables=8, versions=3, records=RECORDS, bad_share=0.01)
@@ -69,6 +74,17 @@ def test_killed_runs_lose_nothing_and_land_nothing_twice(pipeline_file: Path) ->
     assert found.total() == RECORDS
     assert set(found.values()) == {1}
     assert set(places(lake, "bronze_games").values()) == {1}
+    for silver in Path(lake).glob("silver_*"):
+        game = silver.name.removeprefix("silver_")
+        players = Counter(column(silver, "user_name"))
+        assert Counter(column(silver.with_name(f"names_{game}"), "user_name")) == players
+        derived = DeltaTable(silver.with_name(f"players_{game}")).to_pyarrow_table().to_pylist()
+        assert {row["user_name"]: row["sessions"] for row in derived} == players
+
+
+def column(table: Path, name: str) -> list[str]:
+    values: list[str] = DeltaTable(table).to_pyarrow_table(columns=[name])[name].to_pylist()
+    return values
 
 
 @pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])

@@ -136,6 +136,9 @@ envelope: datastream
 lake: ./lake
 history: history_{database}_{table}
 trigger: 100ms
+gold:
+  rows_of_{route}: SELECT count(*) AS rows, max(_source_timestamp) AS last FROM merged
+  rows_of_all: SELECT route, count(*) AS rows FROM merged GROUP BY route
 """
     )
     put(real_shop.files, tmp_path)
@@ -156,6 +159,12 @@ trigger: 100ms
     lake = tmp_path / "lake"
     assert not (lake / "quarantine").exists()
     assert_same(lake, real_shop.tables)
+    counts = {f"shop_{table}": len(rows) for table, rows in real_shop.tables.items()}
+    derived = DeltaTable(lake / "rows_of_all").to_pyarrow_table().to_pylist()
+    assert {row["route"]: row["rows"] for row in derived} == {k: v for k, v in counts.items() if v}
+    for table, count in counts.items():
+        (row,) = DeltaTable(lake / f"rows_of_{table}").to_pyarrow_table().to_pylist()
+        assert row["rows"] == count
     for log in lake.glob("log_shop_*"):
         uuids = DeltaTable(log).to_pyarrow_table(columns=["_uuid"])["_uuid"].to_pylist()
         assert len(uuids) == len(set(uuids)), log.name
