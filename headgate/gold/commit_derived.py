@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from uuid import uuid4
 
-import numpy as np
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.transaction import create_table_with_add_actions
@@ -19,6 +17,8 @@ from headgate.land.staged_file import StagedFile
 from headgate.land.write_parquet import write_parquet
 
 TABLE = "_table"
+"""Which of the tables at hand a row is for, by its place among them: numbers are quicker to sort
+and to compare than names."""
 COMMITTED = "table string, rows bigint, version bigint, error string"
 _LARGEST_FILE = 128 << 20
 
@@ -48,13 +48,27 @@ class Committed:
     error: str | None = None
 
 
-def commit_derived(
-    lake: str, derivations: Mapping[str, Derivation], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Rows come in the order of their tables' names. A table's trouble is told, not raised."""
-    for table, pieces in pieces_by_name(batches, TABLE):
-        told = commit_rows(lake, table, pieces, derivations[table])
+Commit = Callable[[tuple[pa.Scalar, ...], Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What Spark runs for the rows of one table."""
+
+
+def commit_each(lake: str, tables: Sequence[tuple[str, Derivation]]) -> Commit:
+    """For rows that are grouped by the place of their table. A table's trouble is told, not
+    raised."""
+
+    def commit(
+        key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        name, derivation = tables[key[0].as_py()]
+        told = commit_rows(lake, name, without_table(batches), derivation)
         yield pa.RecordBatch.from_pylist([vars(told)], schema=_COMMITTED)
+
+    return commit
+
+
+def without_table(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    for batch in batches:
+        yield pa.Table.from_batches([batch.drop_columns([TABLE])])
 
 
 _COMMITTED = pa.schema(
@@ -75,24 +89,6 @@ def commit_rows(
         return Committed(table, rows, _commit(lake, table, schema, files, derivation))
     except Exception as error:  # one table's trouble is not the others'
         return Committed(table, rows, None, f"{type(error).__name__}: {error}")
-
-
-def pieces_by_name(
-    batches: Iterable[pa.RecordBatch], column: str
-) -> Iterator[tuple[str, Iterator[pa.Table]]]:
-    """Rows that come in the order of a column of names: the rows of each name, without it."""
-    pieces = (piece for batch in batches for piece in _pieces_of(batch, column))
-    for name, mine in groupby(pieces, key=lambda piece: piece[0]):
-        yield name, (rows for _, rows in mine)
-
-
-def _pieces_of(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.Table]]:
-    names = batch.column(column).to_numpy(zero_copy_only=False)
-    starts = np.concatenate([[0], np.flatnonzero(names[1:] != names[:-1]) + 1, [len(names)]])
-    rows = pa.Table.from_batches([batch.drop_columns([column])])
-    for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-        if end > start:
-            yield str(names[start]), rows.slice(start, end - start)
 
 
 def portions(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:

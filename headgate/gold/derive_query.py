@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,11 +17,11 @@ from headgate.gold.commit_derived import (
     TABLE,
     Committed,
     Derivation,
-    commit_derived,
+    commit_each,
     commit_rows,
 )
 from headgate.gold.declared_gold import DeclaredQuery
-from headgate.gold.source_table import OutdatedTable, alike
+from headgate.gold.source_table import OutdatedTable, SourceRows, alike
 from headgate.gold.spark_rows import Views, kept_rows, rows_of, union_of
 from headgate.query.states import Incremental
 
@@ -44,23 +43,32 @@ class QueryDeriver:
     """A table with all rows of all its sources."""
 
     def derive(self, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
-        table_of = {one.source: table.name for table in tables for one in table.sources}
-        by_name = {table.name: table for table in tables}
+        by_source = {one.source: table for table in tables for one in table.sources}
         select = self.query.select
         groups = alike(
             [one for table in tables for one in table.sources],
             select.columns,
             select.surely_columns,
         )
-        frames = [
-            (rows_of(self.spark, schema, sources, table_of, self.routes), sources)
-            for schema, sources in groups
-        ]
         if self.query.by_route:
-            for frame, sources in frames:
-                yield from self._derive(frame, [by_name[table_of[one.source]] for one in sources])
-        elif frames:
-            yield from self._derive(union_of(frame for frame, _ in frames), tables)
+            for schema, sources in groups:
+                mine = [by_source[one.source] for one in sources]
+                yield from self._derive(self._rows(schema, sources, mine), mine)
+        elif groups:
+            frames = [self._rows(schema, sources, tables) for schema, sources in groups]
+            yield from self._derive(union_of(frames), tables)
+
+    def _rows(
+        self, schema: pa.Schema, sources: Sequence[SourceRows], tables: Sequence[OutdatedTable]
+    ) -> DataFrame:
+        place = {one.source: at for at, table in enumerate(tables) for one in table.sources}
+        routes = self.routes if self.query.select.has_route else None
+        return rows_of(self.spark, schema, sources, place, routes)
+
+    def _together(self, rows: DataFrame, tables: Sequence[OutdatedTable]) -> DataFrame:
+        """All rows of a table in one task, where they stay until they are committed."""
+        tasks = min(len(tables), self.spark.sparkContext.defaultParallelism)
+        return rows.repartition(tasks, TABLE)
 
     def _derive(self, rows: DataFrame, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
         with Views(self.spark) as views:
@@ -79,6 +87,8 @@ class QueryDeriver:
                 return
             if isinstance(states, Incremental):
                 new = self._with_kept(states, new, tables, views)
+            else:
+                new = self._together(new, tables)
             yield from self._commit(new, tables, views)
 
     def _selected(self, view: str, tables: Sequence[OutdatedTable], views: Views) -> DataFrame:
@@ -91,10 +101,10 @@ class QueryDeriver:
         return union_of(
             self.spark.sql(
                 self.query.select.over(
-                    views.add(self.spark.table(view).where(F.col(TABLE) == table.name).drop(TABLE))
+                    views.add(self.spark.table(view).where(F.col(TABLE) == place).drop(TABLE))
                 )
-            ).withColumn(TABLE, F.lit(table.name))
-            for table in tables
+            ).withColumn(TABLE, F.lit(place))
+            for place in range(len(tables))
         )
 
     def _with_kept(
@@ -105,16 +115,16 @@ class QueryDeriver:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         files = [
-            (str(content.path / file), table.name)
-            for table in tables
+            (str(content.path / file), place)
+            for place, table in enumerate(tables)
             if not table.is_whole and (content := table.derived.content) is not None
             for file in content.files
         ]
-        merged = new
+        merged = self._together(new, tables)
         if files:
             columns = to_arrow_schema(new.drop(TABLE).schema, timezone="UTC")
-            old = kept_rows(self.spark, columns, files)
-            text = states.merge_sql(views.add(new), views.add(old))
+            both = new.unionByName(kept_rows(self.spark, columns, files))
+            text = states.merge_sql(views.add(self._together(both, tables)))
             # A sum of sums of decimals has more digits than a sum of values.
             merged = self.spark.sql(text).select(
                 *(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in new.schema)
@@ -124,21 +134,17 @@ class QueryDeriver:
     def _commit(
         self, result: DataFrame, tables: Sequence[OutdatedTable], views: Views
     ) -> Iterator[Committed]:
-        derivations = {table.name: self._derivation(table) for table in tables}
-        tasks = min(len(tables), self.spark.sparkContext.defaultParallelism)
-        job = (
-            result.repartition(tasks, TABLE)
-            .sortWithinPartitions(TABLE)
-            .mapInArrow(partial(commit_derived, self.lake, derivations), COMMITTED)
-        )
+        derivations = [(table.name, self._derivation(table)) for table in tables]
+        job = result.groupBy(TABLE).applyInArrow(commit_each(self.lake, derivations), COMMITTED)
         told = [Committed(**row.asDict()) for row in job.collect()]
         yield from told
-        missing = derivations.keys() - {one.table for one in told}
+        done = {one.table for one in told}
+        missing = [one for one in derivations if one[0] not in done]
         if missing:
             # Nothing passed the query: that is remembered too.
             rows = self._of_nothing(result, views)
-            for table in sorted(missing):
-                yield commit_rows(self.lake, table, [rows], derivations[table])
+            for table, derivation in missing:
+                yield commit_rows(self.lake, table, [rows], derivation)
 
     def _derivation(self, table: OutdatedTable) -> Derivation:
         marks = {self.query.app_for(one.source): one.version for one in table.sources}
@@ -152,7 +158,7 @@ class QueryDeriver:
         if not self.query.select.is_one_row:
             return columns.empty_table()
         nothing = [(column, pa.null()) for column in self.query.select.columns]
-        view = views.add(rows_of(self.spark, pa.schema(nothing), (), {}, {}))
+        view = views.add(rows_of(self.spark, pa.schema(nothing), (), {}))
         states = self.query.states
         text = (
             states.full_sql(view, extra_keys=())

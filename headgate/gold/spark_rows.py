@@ -26,6 +26,10 @@ _ROUTE = "route"
 _PORTION = 1 << 16
 """Rows that go to Spark at once."""
 
+Common = dict[str, dict[str, Any]]
+"""By source: what all of its rows have in common."""
+_TOLD: tuple[pa.Field, ...] = (pa.field(TABLE, pa.int32()), pa.field(_ROUTE, pa.string()))
+
 _views = count()
 
 
@@ -33,29 +37,40 @@ def rows_of(
     spark: SparkSession,
     schema: pa.Schema,
     sources: Sequence[SourceRows],
-    table_of: Mapping[str, str],
-    routes: Mapping[str, str],
+    table_of: Mapping[str, int],
+    routes: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Rows of all sources, each with its route and the table that it is for.
+    """Rows of all sources, each with the place of the table that it is for, and with its route
+    if that is asked for.
 
     Columns that a source lacks are null; so are those that have no type.
     """
-    told = {one.source: _told(table_of[one.source], routes[one.source], schema) for one in sources}
-    files = [(path, told[one.source]) for one in sources if one.is_plain for path in one.files]
+    if routes is None or _ROUTE in (name.lower() for name in schema.names):
+        # A table may have a column `route` of its own.
+        common: Common = {one.source: {TABLE: table_of[one.source]} for one in sources}
+        told: Sequence[pa.Field] = _TOLD[:1]
+    else:
+        common = {
+            one.source: {TABLE: table_of[one.source], _ROUTE: routes[one.source]} for one in sources
+        }
+        told = _TOLD
+    files = [(path, common[one.source]) for one in sources if one.is_plain for path in one.files]
     frames = [
-        _rows_by_delta(spark, schema, one, told[one.source]) for one in sources if not one.is_plain
+        _rows_by_delta(spark, schema, one, common[one.source])
+        for one in sources
+        if not one.is_plain
     ]
     if files or not frames:
-        frames.append(_rows_of_files(spark, schema, files, _told("", "", schema)))
+        frames.append(_rows_of_files(spark, schema, files, told))
     return union_of(frames)
 
 
 def kept_rows(
-    spark: SparkSession, schema: pa.Schema, files: Iterable[tuple[str, str]]
+    spark: SparkSession, schema: pa.Schema, files: Iterable[tuple[str, int]]
 ) -> DataFrame:
-    """Rows of derived tables, each with the table that it is of; files come with their tables."""
-    told = [(path, {TABLE: table}) for path, table in files]
-    return _rows_of_files(spark, schema, told, {TABLE: ""})
+    """Rows of derived tables; their files come with the places of the tables."""
+    common = [(path, {TABLE: table}) for path, table in files]
+    return _rows_of_files(spark, schema, common, _TOLD[:1])
 
 
 def union_of(frames: Iterable[DataFrame]) -> DataFrame:
@@ -63,26 +78,20 @@ def union_of(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def _told(table: str, route: str, schema: pa.Schema) -> dict[str, str]:
-    """What all rows of a file have in common. A table may have a column `route` of its own."""
-    has_route = _ROUTE in (name.lower() for name in schema.names)
-    return {TABLE: table} if has_route else {TABLE: table, _ROUTE: route}
-
-
 def _rows_of_files(
     spark: SparkSession,
     schema: pa.Schema,
-    files: Sequence[tuple[str, Mapping[str, str]]],
-    told: Mapping[str, str],
+    files: Sequence[tuple[str, Mapping[str, Any]]],
+    told: Sequence[pa.Field],
 ) -> DataFrame:
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
     typed = [field for field in schema if not pa.types.is_null(field.type)]
-    columns = pa.schema([*typed, *((name, pa.string()) for name in told)])
+    columns = pa.schema([*typed, *told])
     named = spark.createDataFrame(
         [(path, *common.values()) for path, common in files],
-        ", ".join(f"`{name}` string" for name in ("path", *told)),
+        from_arrow_schema(pa.schema([("path", pa.string()), *told])),
     )
     rows = named.mapInArrow(partial(_read_files, columns), from_arrow_schema(columns))
     untyped = {field.name: F.lit(None) for field in schema if pa.types.is_null(field.type)}
@@ -100,7 +109,10 @@ def _read_files(columns: pa.Schema, files: Iterable[pa.RecordBatch]) -> Iterator
             # How many rows there are is told by any column, if none of these is there.
             read = there or file.schema_arrow.names[:1]
             for rows in file.iter_batches(columns=read, batch_size=_PORTION):
-                common = [pa.repeat(pa.scalar(text), len(rows)) for text in told.values()]
+                common = [
+                    pa.repeat(pa.scalar(told[name], columns.field(name).type), len(rows))
+                    for name in told
+                ]
                 arrays = [*conform_rows(rows, own).columns, *common]
                 held.append(pa.RecordBatch.from_arrays(arrays, schema=columns))
                 if sum(map(len, held)) >= _PORTION:
@@ -111,7 +123,7 @@ def _read_files(columns: pa.Schema, files: Iterable[pa.RecordBatch]) -> Iterator
 
 
 def _rows_by_delta(
-    spark: SparkSession, schema: pa.Schema, one: SourceRows, told: Mapping[str, str]
+    spark: SparkSession, schema: pa.Schema, one: SourceRows, common: Mapping[str, Any]
 ) -> DataFrame:
     """Of a table with deleted rows in its files, or with columns by other names."""
     from pyspark.sql import functions as F
@@ -125,7 +137,7 @@ def _rows_by_delta(
         else F.lit(None).cast(from_arrow_type(field.type)).alias(field.name)
         for field in schema
     ]
-    return rows.select(*columns, *(F.lit(text).alias(name) for name, text in told.items()))
+    return rows.select(*columns, *(F.lit(value).alias(name) for name, value in common.items()))
 
 
 class Views:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -19,7 +18,14 @@ import pyarrow as pa
 from deltalake import CommitProperties, Schema, Transaction
 from deltalake.transaction import create_table_with_add_actions
 
-from headgate.gold.commit_derived import TABLE, Committed, pieces_by_name, portions, widen
+from headgate.gold.commit_derived import (
+    TABLE,
+    Commit,
+    Committed,
+    portions,
+    widen,
+    without_table,
+)
 from headgate.gold.declared_gold import DeclaredQuery, DeclaredUnion
 from headgate.gold.landed import Landed
 from headgate.gold.source_table import DerivedTable, SourceRows, SourceTables, alike, rows_then
@@ -66,11 +72,13 @@ class UnionDeriver:
         self, touched: Sequence[SourceRows], routes: dict[str, str], anew: bool
     ) -> list[StagedFile]:
         with Views(self.spark) as views:
+            place = {source: at for at, source in enumerate(routes)}
+            columns = self.union.select.columns
+            told = routes if self.union.select.has_route else None
 
             def selected(sources: Sequence[SourceRows]) -> DataFrame:
-                columns = self.union.select.columns
                 frames = [
-                    rows_of(self.spark, schema, members, {name: name for name in routes}, routes)
+                    rows_of(self.spark, schema, members, place, told)
                     for schema, members in alike(sources, columns, columns)
                 ]
                 view = views.add(union_of(frames))
@@ -81,11 +89,8 @@ class UnionDeriver:
                 before = [then for one in touched if one.was_rewritten and (then := rows_then(one))]
                 if before:
                     wanted = wanted.exceptAll(selected(before))
-            tasks = min(len(touched), self.spark.sparkContext.defaultParallelism)
-            job = (
-                wanted.repartition(tasks, TABLE)
-                .sortWithinPartitions(TABLE)
-                .mapInArrow(partial(_write, self.lake, self.union.name), "file string")
+            job = wanted.groupBy(TABLE).applyInArrow(
+                _write_each(self.lake, self.union.name, list(place)), "file string"
             )
             return [StagedFile.from_json(row.file) for row in job.collect()]
 
@@ -129,10 +134,16 @@ class UnionDeriver:
         return int(table.version()) + 1
 
 
-def _write(lake: str, table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task: files for each source."""
-    for source, pieces in pieces_by_name(batches, TABLE):
-        for rows in portions(pieces):
+def _write_each(lake: str, table: str, sources: Sequence[str]) -> Commit:
+    """Files for the rows of each source, which are grouped by its place."""
+
+    def write(
+        key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        source = sources[key[0].as_py()]
+        for rows in portions(without_table(batches)):
             name = f"part-{uuid4()}.parquet"
             file = write_parquet(lake, table, name, rows, partition={SOURCE: source})
             yield pa.RecordBatch.from_pydict({"file": [file.to_json()]})
+
+    return write

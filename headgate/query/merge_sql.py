@@ -15,15 +15,10 @@ def partial(how: Incremental, source_view: str, extra_keys: Sequence[str]) -> st
     return _states(how, _from(how, source_view), extra_keys)
 
 
-def merge(how: Incremental, new_view: str, old_view: str, extra_keys: Sequence[str]) -> str:
-    names = _names(how, extra_keys)
-    kept = ", ".join([*map(quoted, names), *(quoted(each.name) for each in how.states)])
-    both = (
-        f"SELECT {kept} FROM {quoted(new_view)}\nUNION ALL\nSELECT {kept} FROM {quoted(old_view)}"
-    )
+def merge(how: Incremental, states_view: str, extra_keys: Sequence[str]) -> str:
+    names = [quoted(name) for name in _names(how, extra_keys)]
     merged = [_named(each.merge, each.name) for each in how.states]
-    columns = [*map(quoted, names), *merged]
-    return f"SELECT {', '.join(columns)}\nFROM (\n{both}\n){_group_by(map(quoted, names))}"
+    return f"SELECT {', '.join([*names, *merged])}\nFROM {quoted(states_view)}{_group_by(names)}"
 
 
 def outputs(how: Incremental, states: str, extra_keys: Sequence[str]) -> str:

@@ -73,11 +73,9 @@ class Incremental:
         """From rows to states."""
         return merge_sql.partial(self, source_view, extra_keys)
 
-    def merge_sql(
-        self, new_view: str, old_view: str, extra_keys: Sequence[str] = EACH_TABLE
-    ) -> str:
-        """From new and old states to those of all groups."""
-        return merge_sql.merge(self, new_view, old_view, extra_keys)
+    def merge_sql(self, states_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
+        """From several states of each group, new and old ones, to one."""
+        return merge_sql.merge(self, states_view, extra_keys)
 
     def outputs_sql(self, states_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
         """From states to the columns of the gold table: outputs in order, then what is hidden."""

@@ -59,9 +59,9 @@ def _in_usual_form(array: pa.Array) -> pa.Array:
 
 def _are_moments(kind: pa.DataType, target: pa.DataType) -> bool:
     """Spark writes moments as nanoseconds of no zone, which are those of UTC."""
-    return (
-        pa.types.is_timestamp(kind) and pa.types.is_timestamp(target) and kind.unit != target.unit
-    )
+    if not (pa.types.is_timestamp(kind) and pa.types.is_timestamp(target)):
+        return False
+    return bool(kind.unit != target.unit)
 
 
 def conformed(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:

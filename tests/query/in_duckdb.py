@@ -70,7 +70,8 @@ class Lake:
                 "CREATE OR REPLACE TABLE gold AS SELECT * FROM new_states WHERE false"
             )
             self._has_gold = True
-        merged = for_duckdb(how.merge_sql("new_states", "gold", extra_keys))
+        self.connection.execute("INSERT INTO new_states BY NAME SELECT * FROM gold")
+        merged = for_duckdb(how.merge_sql("new_states", extra_keys))
         self.connection.execute(f"CREATE OR REPLACE TABLE merged AS {merged}")
         self.connection.execute("DELETE FROM gold")
         self.connection.execute("INSERT INTO gold SELECT * FROM merged")
