@@ -17,7 +17,8 @@ from headgate.schema.registry import Registry, SchemaText
 from headgate.simulate.bad_records import BAD_KINDS
 from headgate.simulate.games import Game
 
-_USERS = 5_000
+PLAYERS = 5_000
+"""Of a game, unless it is said otherwise."""
 _VALUES = 1_000
 _FIRST_EVENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -69,13 +70,17 @@ class RecordMaker:
     """Makes records from a seed: the same seed, the same bytes."""
 
     def __init__(
-        self, versions: Sequence[RegisteredVersion], seed: int = 0, bad_share: float = 0.0
+        self,
+        versions: Sequence[RegisteredVersion],
+        seed: int = 0,
+        bad_share: float = 0.0,
+        players: int = PLAYERS,
     ) -> None:
         self._versions = versions
         self._random = np.random.default_rng(seed)
         self._bad_share = bad_share
         self._made = 0
-        self._users = pa.array([f"player_{number:05d}" for number in range(_USERS)])
+        self._users = pa.array([f"player_{number:05d}" for number in range(players)])
         self._values = pa.array([f"value {number}" for number in range(_VALUES)])
         self._stable = pa.array(["true", "false"])
 

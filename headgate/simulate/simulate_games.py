@@ -11,7 +11,7 @@ from headgate.quarantine.reason import Reason
 from headgate.schema.registry import Registry
 from headgate.simulate.destination import Destination
 from headgate.simulate.games import Game, games
-from headgate.simulate.make_records import RecordMaker, register_versions
+from headgate.simulate.make_records import PLAYERS, RecordMaker, register_versions
 
 _PORTION = 200_000
 
@@ -28,6 +28,8 @@ class GamesPlan:
     bad_share: float = 0.0
     rate: float | None = None
     """Records a second; None for as fast as it goes."""
+    players: int = PLAYERS
+    """Of each game; the fewer there are, the more often each of them plays."""
 
     @property
     def games(self) -> Sequence[Game]:
@@ -57,7 +59,7 @@ def simulate_games(
     """Send portion by portion; each step of the iterator tells how far it is."""
     say(f"Registering {plan.tables * plan.versions} schemas")
     versions = register_versions(registry, plan.games, range(1, plan.versions + 1))
-    maker = RecordMaker(versions, plan.seed, plan.bad_share)
+    maker = RecordMaker(versions, plan.seed, plan.bad_share, plan.players)
     sent = Simulated()
     began = time.perf_counter()
     portion = _PORTION if plan.rate is None else max(1, min(_PORTION, int(plan.rate / 2)))

@@ -57,6 +57,7 @@ def games(
     seed: Annotated[
         int, typer.Option(metavar="N", min=0, help="The same seed, the same records.")
     ] = 0,
+    players: Annotated[int, typer.Option(metavar="N", min=1, help="Players of each game.")] = 5000,
     bad: Annotated[
         str, typer.Option(metavar="SHARE", help="Records that cannot land: 1%, 0.01.")
     ] = "0%",
@@ -105,7 +106,7 @@ def games(
     if records is None and rate_ is None:
         records = _USUAL_RECORDS
     nothing = records == 0
-    plan = GamesPlan(tables, versions, records, seed, share, rate_)
+    plan = GamesPlan(tables, versions, records, seed, share, rate_, players)
     sent = Simulated() if nothing else send(plan, target)
     if as_json:
         print_json(summary(sent, target, removed))
