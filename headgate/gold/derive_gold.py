@@ -137,11 +137,13 @@ class GoldDeriver:
     ) -> Iterator[Committed]:
         if anew is not None and union.name not in anew:
             return
-        deriver = UnionDeriver(self.spark, self.pipeline.lake, union, self._queries, self._sources)
+        everything = list(self.known.values())
+        deriver = UnionDeriver(
+            self.spark, self.pipeline.lake, union, self._queries, self._sources, everything
+        )
         derived = DerivedTable.open(self.pipeline.lake, union.name)
-        is_whole = anew is not None or not self._is_of(union, derived)
         yield from deriver.derive(
-            derived, list(self.known.values()) if is_whole else landed, is_whole
+            derived, landed, anew is not None or not self._is_of(union, derived)
         )
 
     def _anew(self, query: DeclaredQuery, table: OutdatedTable) -> OutdatedTable:

@@ -7,7 +7,7 @@ that it did not have when it was last looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,47 +52,79 @@ class UnionDeriver:
     union: DeclaredUnion
     queries: Sequence[DeclaredQuery]
     sources: SourceTables
+    everything: Sequence[Landed]
+    """All landed tables, for when all of it has to be made anew."""
 
     def derive(
         self, derived: DerivedTable, landed: Iterable[Landed], anew: bool
     ) -> Iterator[Committed]:
-        routes = dict(self.union.sources(self.queries, landed))
+        """From sources that may have changed, or anew from all."""
+        routes = dict(self.union.sources(self.queries, self.everything if anew else landed))
 
         def outdated(table: str) -> SourceRows | None:
             return self.sources.rows_since(table, derived, self.union.app_for(table), anew)
 
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
             touched = [one for one in pool.map(outdated, routes) if one is not None]
-        if touched:
-            files = self._staged(touched, routes, anew)
-            version = self._commit(derived, touched, files, anew)
-            yield Committed(self.union.name, sum(file.rows for file in files), version)
-
-    def _staged(
-        self, touched: Sequence[SourceRows], routes: dict[str, str], anew: bool
-    ) -> list[StagedFile]:
+        if not touched:
+            return
         with Views(self.spark) as views:
-            place = {source: at for at, source in enumerate(routes)}
-            columns = self.union.select.columns
-            told = routes if self.union.select.has_route else None
-
-            def selected(sources: Sequence[SourceRows]) -> DataFrame:
-                frames = [
-                    rows_of(self.spark, schema, members, place, told)
-                    for schema, members in alike(sources, columns, columns)
-                ]
-                view = views.add(union_of(frames))
-                return self.spark.sql(self.union.select.sql(view, extra=TABLE))
-
-            wanted = selected(touched)
-            if self.union.declared.mode == "append" and not anew:
-                before = [then for one in touched if one.was_rewritten and (then := rows_then(one))]
-                if before:
-                    wanted = wanted.exceptAll(selected(before))
-            job = wanted.groupBy(TABLE).applyInArrow(
-                _write_each(self.lake, self.union.name, list(place)), "file string"
+            rows = self._rows(touched, routes, views, anew)
+            rows, other = (rows, ()) if anew else self._in_types_of(derived, rows)
+            if other and self.union.declared.mode == "upsert":
+                yield from self.derive(derived, (), anew=True)
+                return
+            if other:
+                raise TypeError(f"{', '.join(other)} cannot be appended: of another type by now")
+            job = rows.groupBy(TABLE).applyInArrow(
+                _write_each(self.lake, self.union.name, list(routes)), "file string"
             )
-            return [StagedFile.from_json(row.file) for row in job.collect()]
+            files = [StagedFile.from_json(row.file) for row in job.collect()]
+        version = self._commit(derived, touched, files, anew)
+        yield Committed(self.union.name, sum(file.rows for file in files), version)
+
+    def _rows(
+        self, touched: Sequence[SourceRows], routes: Mapping[str, str], views: Views, anew: bool
+    ) -> DataFrame:
+        """All rows of the sources; when appending, those that they did not have before."""
+        place = {source: at for at, source in enumerate(routes)}
+        columns = self.union.select.columns
+        told = routes if self.union.select.has_route else None
+
+        def selected(sources: Sequence[SourceRows]) -> DataFrame:
+            frames = [
+                rows_of(self.spark, schema, members, place, told)
+                for schema, members in alike(sources, columns, columns)
+            ]
+            view = views.add(union_of(frames))
+            return self.spark.sql(self.union.select.sql(view, extra=TABLE))
+
+        rows = selected(touched)
+        if self.union.declared.mode == "append" and not anew:
+            before = [then for one in touched if one.was_rewritten and (then := rows_then(one))]
+            if before:
+                rows = rows.exceptAll(selected(before))
+        return rows
+
+    def _in_types_of(
+        self, derived: DerivedTable, rows: DataFrame
+    ) -> tuple[DataFrame, tuple[str, ...]]:
+        """Rows in the types that the table has, and columns of which it cannot hold the values."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        if derived.content is None:
+            return rows, ()
+        types = from_arrow_schema(derived.content.schema)
+        there = self.spark.createDataFrame([], types).drop(SOURCE)
+        both = there.unionByName(rows.drop(TABLE), allowMissingColumns=True).schema
+        other = [one.name for one in there.schema if both[one.name].dataType != one.dataType]
+        columns = [
+            F.col(f"`{name}`").cast(both[name].dataType).alias(name)
+            for name in rows.columns
+            if name != TABLE
+        ]
+        return rows.select(TABLE, *columns), tuple(other)
 
     def _commit(
         self,
