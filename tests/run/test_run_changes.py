@@ -138,7 +138,7 @@ history: history_{database}_{table}
 trigger: 100ms
 gold:
   rows_of_{route}: SELECT count(*) AS rows, max(_source_timestamp) AS last FROM merged
-  rows_of_all: SELECT route, count(*) AS rows FROM merged GROUP BY route
+  all_rows: SELECT route, count(*) AS rows FROM merged GROUP BY route
 """
     )
     put(real_shop.files, tmp_path)
@@ -160,7 +160,7 @@ gold:
     assert not (lake / "quarantine").exists()
     assert_same(lake, real_shop.tables)
     counts = {f"shop_{table}": len(rows) for table, rows in real_shop.tables.items()}
-    derived = DeltaTable(lake / "rows_of_all").to_pyarrow_table().to_pylist()
+    derived = DeltaTable(lake / "all_rows").to_pyarrow_table().to_pylist()
     assert {row["route"]: row["rows"] for row in derived} == {k: v for k, v in counts.items() if v}
     for table, count in counts.items():
         (row,) = DeltaTable(lake / f"rows_of_{table}").to_pyarrow_table().to_pylist()
