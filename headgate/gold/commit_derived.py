@@ -150,9 +150,8 @@ def _commit(
 
 def _has_marks(table: DeltaTable, derivation: Derivation) -> bool:
     """Whether a task that was run again has nothing left to do."""
-    marked = {app: table.transaction_version(app) for app in derivation.marks}
     return all(
-        (has := marked[app]) is not None and has >= version
+        (marked := table.transaction_version(app)) is not None and marked >= version
         for app, version in derivation.marks.items()
     )
 

@@ -10,14 +10,12 @@ from typing import Literal
 
 from headgate.gold.landed import Landed
 from headgate.pipeline import AnyPipeline, GoldQuery, GoldUnion
+from headgate.pipeline.gold import ROUTE
 from headgate.query.gold_select import GoldSelect, parse_gold
 from headgate.query.incremental import incremental
 from headgate.query.mergeable import NotMergeable
 from headgate.query.states import Incremental
 from headgate.query.union_select import UnionSelect, union_select
-
-ROUTE = "{route}"
-_LANDED = ("silver", "merged")
 
 How = Literal["merge", "append", "replace"]
 """What new rows of a source do to a derived table: change groups, add rows, or make all anew."""
@@ -63,6 +61,8 @@ class DeclaredUnion:
     declared: GoldUnion
     select: UnionSelect
     app: str
+    of_landed: bool
+    """Whether it is of the landed tables themselves."""
 
     def app_for(self, source: str) -> str:
         return f"{self.app}:{source}"
@@ -72,7 +72,7 @@ class DeclaredUnion:
     ) -> Iterator[tuple[str, str]]:
         """The tables that it is of, each with its route."""
         for one in landed:
-            if self.declared.from_ in _LANDED:
+            if self.of_landed:
                 yield one.table, one.route
                 continue
             for query in queries:
@@ -93,7 +93,13 @@ def declared_gold(
         else:
             text = repr(declared)
             unions.append(
-                DeclaredUnion(name, declared, union_select(declared), _app(app, name, text))
+                DeclaredUnion(
+                    name,
+                    declared,
+                    union_select(declared),
+                    _app(app, name, text),
+                    of_landed=declared.from_ == pipeline.gold_source,
+                )
             )
     return queries, unions
 

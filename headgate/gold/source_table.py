@@ -12,10 +12,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from headgate.change.change_log import ChangeLog
+from headgate.land.commit_with_delta_rs import reads_as_it_is
 from headgate.land.open_table import open_table
-
-_READ_AS_IT_IS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-"""With these alone, a table's rows are those of its files."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class _SourceTable:
 
     @cached_property
     def is_plain(self) -> bool:
-        return not set(self.opened.protocol().reader_features or ()) - _READ_AS_IT_IS
+        return reads_as_it_is(self.opened)
 
 
 def rows_then(rows: SourceRows) -> SourceRows | None:

@@ -67,9 +67,7 @@ class DeltaRsCommitter:
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
         opened = self._newest(table)
-        if opened is None or set(opened.protocol().reader_features or ()) - _READ_AS_IT_IS:
-            return False
-        return size_of(opened) <= up_to
+        return opened is not None and reads_as_it_is(opened) and size_of(opened) <= up_to
 
     def commit(self, commit: Commit) -> int:
         actions = [add_action(file) for file in commit.files]
@@ -141,6 +139,11 @@ class DeltaRsCommitter:
         else:
             opened.update_incremental()
         return opened
+
+
+def reads_as_it_is(table: DeltaTable) -> bool:
+    """Whether the rows of a table are those of its files."""
+    return not set(table.protocol().reader_features or ()) - _READ_AS_IT_IS
 
 
 def size_of(table: DeltaTable) -> int:
