@@ -15,8 +15,7 @@ from headgate.simulate.simulate_games import GamesPlan, simulate_games
 class Data:
     """A topic full of records."""
 
-    servers: str
-    registry: str
+    services: Services
     topic: str
     tables: int
     versions: int
@@ -30,12 +29,4 @@ def produce(services: Services, tables: int, versions: int, records: int) -> Dat
     destination = KafkaDestination(services.servers, topic, partitions=4)
     with closing(HttpRegistry(HttpRegistrySettings(services.registry))) as registry:
         *_, sent = simulate_games(plan, registry, destination)
-    return Data(
-        services.servers,
-        services.registry,
-        topic,
-        tables,
-        versions,
-        records,
-        sent.rate,
-    )
+    return Data(services, topic, tables, versions, records, sent.rate)

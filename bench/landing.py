@@ -49,8 +49,8 @@ def land(data: Data, folder: Path, batch: int) -> Landing:
     shutil.rmtree(lake, ignore_errors=True)
     pipeline = Pipeline(
         name="bench",
-        source=Kafka(servers=data.servers, topics=[data.topic], batch=batch),
-        registry=Registry(url=data.registry),
+        source=Kafka(servers=data.services.servers, topics=[data.topic], batch=batch),
+        registry=Registry(url=data.services.registry),
         envelope=Wrapper(
             message="wrapper", route="game_name", schema_id="schema_id", payload="payload"
         ),
@@ -62,7 +62,7 @@ def land(data: Data, folder: Path, batch: int) -> Landing:
         if isinstance(event, BatchLanded):
             batches.append(event)
 
-    with measured() as cost:
+    with measured(apart=data.services.pids.values()) as cost:
         ended = run_pipeline(pipeline, RunOptions(once=True), listen)
     assert ended.rows == data.records, f"{ended.rows} of {data.records} records landed"
     return Landing(data.tables, batches, cost, ended.rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -23,35 +23,38 @@ class Cost:
 
 
 @contextmanager
-def measured() -> Iterator[Cost]:
-    """Measure a block. Memory is proportional: pages shared by processes count once."""
+def measured(apart: Collection[int] = ()) -> Iterator[Cost]:
+    """Measure a block, but for processes that are `apart`.
+
+    Memory is proportional: pages shared by processes count once.
+    """
     cost, done = Cost(), threading.Event()
 
     def watch() -> None:
         while not done.is_set():
-            cost.peak_bytes = max(cost.peak_bytes, _memory())
+            cost.peak_bytes = max(cost.peak_bytes, _memory(apart))
             done.wait(_EVERY)
 
     watcher = threading.Thread(target=watch, daemon=True)
-    began, cpu = time.perf_counter(), _cpu()
+    began, cpu = time.perf_counter(), _cpu(apart)
     watcher.start()
     try:
         yield cost
     finally:
         cost.seconds = time.perf_counter() - began
-        cost.cpu_seconds = _cpu() - cpu
+        cost.cpu_seconds = _cpu(apart) - cpu
         done.set()
         watcher.join()
 
 
-def _tree() -> list[psutil.Process]:
+def _tree(apart: Collection[int]) -> list[psutil.Process]:
     me = psutil.Process()
-    return [me, *me.children(recursive=True)]
+    return [one for one in (me, *me.children(recursive=True)) if one.pid not in apart]
 
 
-def _cpu() -> float:
+def _cpu(apart: Collection[int]) -> float:
     total = 0.0
-    for process in _tree():
+    for process in _tree(apart):
         try:
             times = process.cpu_times()
             total += times.user + times.system
@@ -60,9 +63,9 @@ def _cpu() -> float:
     return total
 
 
-def _memory() -> int:
+def _memory(apart: Collection[int]) -> int:
     total = 0
-    for process in _tree():
+    for process in _tree(apart):
         try:
             total += process.memory_full_info().pss
         except (psutil.NoSuchProcess, psutil.AccessDenied):

@@ -79,7 +79,7 @@ def _first_records(spark: SparkSession, data: Data, batch: int) -> DataFrame:
     """As many records as one of Headgate's batches has."""
     return (
         spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", data.servers)
+        .option("kafka.bootstrap.servers", data.services.servers)
         .option("subscribe", data.topic)
         .load()
         .select("value")

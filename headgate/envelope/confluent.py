@@ -121,14 +121,14 @@ class ConfluentEnvelope:
                 route = names[codes[positions[0]]]
                 if is_nameable(route):
                     part = payloads.take(pa.array(positions))
-                    opened.groups.append(Group(route, message, rows[positions], part))
+                    opened.groups.append(Group(route, message, rows[positions], (part,)))
                 else:
                     opened.rejected.extend(
                         Rejected(int(row), Reason.ROUTE_MISSING, "", None, message[0])
                         for row in rows[positions]
                     )
         else:
-            opened.groups.append(Group(decoder.record_name, message, rows, payloads))
+            opened.groups.append(Group(decoder.record_name, message, rows, (payloads,)))
 
 
 def _frames(

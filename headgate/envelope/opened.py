@@ -29,17 +29,22 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Group:
-    """Records of one route and one message type, in the order in which they came."""
+    """Records of one route and one message type."""
 
     route: str
     message: MessageKey
     rows: np.ndarray
-    payloads: pa.BinaryArray
+    pieces: tuple[pa.BinaryArray, ...]
+
+    @property
+    def payloads(self) -> pa.BinaryArray:
+        """In one array: a copy, where they are in several."""
+        return self.pieces[0] if len(self.pieces) == 1 else pa.concat_arrays(self.pieces)
 
 
 @dataclass
 class Opened:
-    """All groups of one portion of records, and the records that are in none."""
+    """All groups of some records, and the records that are in none."""
 
     groups: list[Group] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)

@@ -117,7 +117,7 @@ class WrapperEnvelope:
             reason = _reason(route, known_id, bool(missing_payload[first]))
             if route is not None and reason is None:
                 opened.groups.append(
-                    Group(route, (schema_id, FIRST_MESSAGE), rows[positions], payload)
+                    Group(route, (schema_id, FIRST_MESSAGE), rows[positions], (payload,))
                 )
             else:
                 opened.rejected.extend(

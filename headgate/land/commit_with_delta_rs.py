@@ -53,6 +53,8 @@ class DeltaRsCommitter:
         """Kept between batches: to bring a table up to date is quicker than to open it."""
         self._just_read: dict[str, tuple[DeltaTable | None, pa.Schema]] = {}
         """Up to date, for the commit that follows."""
+        self._marks: dict[str, tuple[int, Mark]] = {}
+        """The versions that were committed here last, and what was marked in them."""
 
     def state(self, table: str, app: str) -> TableState | None:
         opened = self._newest(table)
@@ -60,7 +62,7 @@ class DeltaRsCommitter:
             return None
         schema = pa.schema(opened.schema())
         self._just_read[table] = opened, schema
-        return TableState(opened.version(), schema, opened.transaction_version(app))
+        return TableState(opened.version(), schema, self._marked(table, opened, app))
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return pa.schema(DeltaTable(str(self._lake / table), version=version).schema())
@@ -109,11 +111,20 @@ class DeltaRsCommitter:
     def _committed(self, table: DeltaTable, commit: Commit) -> int:
         """The version of the commit just made: the next one, unless others write here too."""
         version = table.version() + 1
-        log = self._lake / commit.table / "_delta_log" / f"{version:020d}.json"
-        if not _has_mark(log.read_text(), commit.mark):
-            table.update_incremental()
-            version = table.version()
+        log = self._lake / commit.table / "_delta_log"
+        if (log / f"{version + 1:020d}.json").exists():
+            told = (log / f"{version:020d}.json").read_text()
+            if not _has_mark(told, commit.mark):
+                table.update_incremental()
+                version = table.version()
+        self._marks[commit.table] = version, commit.mark
         return version
+
+    def _marked(self, table: str, opened: DeltaTable, app: str) -> int | None:
+        version, mark = self._marks.get(table, (None, None))
+        if mark and mark.app == app and version == opened.version():
+            return mark.version
+        return opened.transaction_version(app)
 
     def can_write(self, table: str) -> bool:
         """Whether every feature of the table is one that delta-rs writes."""

@@ -27,7 +27,7 @@ def decode_ahead(groups: Iterable[Group], decoders: Decoders) -> DecodedAhead:
     """
     found: dict[tuple[str, MessageKey], Decoded] = {}
     for several in _alike(groups, decoders):
-        payloads = pa.concat_arrays([group.payloads for group, _ in several])
+        payloads = pa.concat_arrays([piece for group, _ in several for piece in group.pieces])
         arrays = several[0][1].decode_exact(payloads) if len(several) > 1 else None
         if arrays is None:
             continue

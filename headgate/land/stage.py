@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate import errors
+from headgate.envelope.open_in_pieces import open_in_pieces
 from headgate.envelope.opened import Group, Rejected
 from headgate.errors import HeadgateError
 from headgate.land.checked import Checked
@@ -36,7 +37,9 @@ from headgate.schema.pause_collection import pause_collection
 STAGED = pa.schema([pa.field("file", pa.string()), pa.field("error", pa.string())])
 STAGED_DDL = "file string, error string"
 
-_LARGEST_PORTION = 256 << 20
+_LARGEST_PORTION = 512 << 20
+_PIECE = 100_000
+"""Records that are opened together: a processor's caches have room for them."""
 _TABLES_AHEAD = 32
 """As many as are worth it: their columns are in memory together."""
 
@@ -80,30 +83,34 @@ def _told(file: str | None, error: str | None) -> pa.RecordBatch:
 
 def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """As many records at a time as memory should hold: the fewer portions, the fewer files."""
-    gathered: list[pa.RecordBatch] = []
-    size = 0
+    pieces: list[pa.Table] = []
+    small: list[pa.RecordBatch] = []
+    size = rows = 0
     for batch in batches:
-        gathered.append(batch)
+        small.append(batch)
         size += batch.nbytes
+        rows += len(batch)
+        if rows >= _PIECE or size >= _LARGEST_PORTION:
+            pieces.append(_in_one_piece(small))
+            small, rows = [], 0
         if size >= _LARGEST_PORTION:
-            yield _all_of(gathered)
-            size = 0
-    if size:
-        yield _all_of(gathered)
+            yield pa.concat_tables(pieces)
+            pieces, size = [], 0
+    if small:
+        pieces.append(_in_one_piece(small))
+    if pieces:
+        yield pa.concat_tables(pieces)
 
 
-def _all_of(gathered: list[pa.RecordBatch]) -> pa.Table:
-    """In one piece; the list is emptied, as memory should not hold everything twice."""
-    portion = as_records(pa.Table.from_batches(gathered)).combine_chunks()
-    gathered.clear()
-    return portion
+def _in_one_piece(batches: list[pa.RecordBatch]) -> pa.Table:
+    return as_records(pa.Table.from_batches(batches)).combine_chunks()
 
 
 def _stage_portion(
     plan: StagingPlan, records: pa.Table, decoders: Decoders, made: set[str]
 ) -> Iterator[StagedFile]:
     to_open, rejected = _set_aside(records, plan.max_record_bytes)
-    opened = plan.envelope.open(_rows_at(records, to_open), decoders)
+    opened = open_in_pieces(plan.envelope, _rows_at(records, to_open), decoders)
     rejected += [replace(one, row=int(to_open[one.row])) for one in opened.rejected]
     origins = Origins.of(records, opened.groups, to_open)
     by_table: dict[str, list[GroupOf]] = defaultdict(list)

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -46,7 +47,7 @@ class StagedFile:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.ipc.read_schema(pa.py_buffer(self.schema_bytes))
+        return _schema(self.schema_bytes)
 
     @property
     def met(self) -> dict[int, pa.Schema]:
@@ -84,4 +85,10 @@ def written(schema: pa.Schema) -> str:
 
 
 def _read(columns: str) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(columns)))
+    return _schema(base64.b64decode(columns))
+
+
+@lru_cache(maxsize=10_000)
+def _schema(written: bytes) -> pa.Schema:
+    """Files of a table mostly have the same columns."""
+    return pa.ipc.read_schema(pa.py_buffer(written))

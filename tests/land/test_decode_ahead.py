@@ -41,7 +41,8 @@ def decoder(key: int) -> ProtobufDecoder:
 
 
 def group(key: int, route: str, payloads: list[bytes]) -> Group:
-    return Group(route, (key, (0,)), np.arange(len(payloads)), pa.array(payloads, pa.binary()))
+    pieces = (pa.array(payloads[:1], pa.binary()), pa.array(payloads[1:], pa.binary()))
+    return Group(route, (key, (0,)), np.arange(len(payloads)), pieces)
 
 
 def payload(number: int, words: list[str]) -> bytes:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from headgate.envelope.confluent import ConfluentEnvelope
 from headgate.errors import RegistryUnavailable
 from headgate.land.stage import stage, staged_files
 from headgate.land.staged_file import StagedFile
@@ -22,6 +24,7 @@ from .in_process import (
     record,
     records,
     staged_by,
+    varint,
 )
 
 
@@ -137,3 +140,15 @@ def test_error_of_an_executor_is_raised_on_the_driver(pipeline: Pipeline) -> Non
     with pytest.raises(RegistryUnavailable, match="no usable answer for schema 1") as caught:
         staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)
     assert caught.value.where == "http://127.0.0.1:9"
+
+
+def test_both_spellings_of_a_message_index_in_one_portion(pipeline: Pipeline) -> None:
+    def framed(n: int) -> bytes:
+        index = b"\x02\x00" if n % 3 else b"\x00"
+        return b"\0" + PLAIN.to_bytes(4, "big") + index + b"\x08" + varint(n)
+
+    numbers = range(1, 10)
+    plan = replace(pipeline.plan, envelope=ConfluentEnvelope())
+    files = staged_by(records([framed(n) for n in numbers]))(plan)
+    rows = read(pipeline, files, "silver_games")
+    assert sorted((row["_offset"], row["n"]) for row in rows) == [(n - 1, n) for n in numbers]
