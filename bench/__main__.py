@@ -73,7 +73,7 @@ def _session(out: Console) -> SparkSession:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("make bench ARGS=…", description=__doc__)
     parser.add_argument("--tables", type=int, nargs="+", default=FAN_OUT)
-    parser.add_argument("--batch", type=int, default=2_500_000, help="records a batch")
+    parser.add_argument("--batch", type=int, default=4_000_000, help="records a batch")
     parser.add_argument("--batches", type=int, default=3, help="the first one is not counted")
     parser.add_argument("--only", choices=["landing", "changes", "gold"], help="one part of it")
     parser.add_argument("--merged", type=int, default=200, help="tables to merge side by side")

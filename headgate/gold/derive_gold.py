@@ -21,6 +21,7 @@ from headgate.gold.source_table import DerivedTable, OutdatedTable, SourceRows, 
 from headgate.gold.unite_gold import UnionDeriver
 from headgate.land.event import GoldDerived, GoldFailed, Listener
 from headgate.land.ledger import Entry, Kind
+from headgate.land.open_table import OpenTables
 from headgate.pipeline import AnyPipeline
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class GoldDeriver:
         self._queries, unions = declared_gold(self.pipeline, self.app)
         # Unions last: they are of what the others give.
         self._declared: list[DeclaredQuery | DeclaredUnion] = [*self._queries, *unions]
-        self._sources = SourceTables(self.pipeline.lake)
+        self._tables = OpenTables(self.pipeline.lake)
+        self._sources = SourceTables(self.pipeline.lake, self._tables)
 
     def derive(self, landed: Sequence[Landed]) -> list[Entry]:
         """From tables that may have got something; nothing happens to those that have not."""
@@ -69,7 +71,7 @@ class GoldDeriver:
     def _derive(
         self, landed: Sequence[Landed], anew: frozenset[str] | None = None
     ) -> Iterator[Committed]:
-        self._sources = SourceTables(self.pipeline.lake)
+        self._sources = SourceTables(self.pipeline.lake, self._tables)
         for declared in self._declared:
             try:
                 if isinstance(declared, DeclaredQuery):
@@ -102,7 +104,7 @@ class GoldDeriver:
             name = query.table_for(one.name)
             if anew is not None and name not in anew:
                 return None
-            derived = DerivedTable.open(self.pipeline.lake, name)
+            derived = self._derived(name)
             rows = self._sources.rows_since(one.table, derived, query.app, anew is not None)
             if rows is not None and query.how == "replace" and not rows.is_whole:
                 rows = self._sources.rows_since(one.table, derived, query.app, anew=True)
@@ -118,7 +120,7 @@ class GoldDeriver:
         changed makes all of it anew."""
         if anew is not None and query.name not in anew:
             return []
-        derived = DerivedTable.open(self.pipeline.lake, query.name)
+        derived = self._derived(query.name)
         rows = self._rows(derived, query, landed)
         if not rows and anew is None:
             return []
@@ -141,10 +143,13 @@ class GoldDeriver:
         deriver = UnionDeriver(
             self.spark, self.pipeline.lake, union, self._queries, self._sources, everything
         )
-        derived = DerivedTable.open(self.pipeline.lake, union.name)
+        derived = self._derived(union.name)
         yield from deriver.derive(
             derived, landed, anew is not None or not self._is_of(union, derived)
         )
+
+    def _derived(self, name: str) -> DerivedTable:
+        return DerivedTable(self.pipeline.lake, name, self._tables.newest(name))
 
     def _anew(self, query: DeclaredQuery, table: OutdatedTable) -> OutdatedTable:
         """A table with all rows of all its sources."""

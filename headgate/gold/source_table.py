@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from headgate.change.change_log import ChangeLog
 from headgate.land.commit_with_delta_rs import reads_as_it_is
-from headgate.land.open_table import open_table
+from headgate.land.open_table import OpenTables
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,6 @@ class DerivedTable:
     lake: str
     name: str
     opened: DeltaTable | None
-
-    @classmethod
-    def open(cls, lake: str, name: str) -> DerivedTable:
-        return cls(lake, name, open_table(Path(lake, name)))
 
     @cached_property
     def content(self) -> ChangeLog | None:
@@ -76,22 +72,23 @@ class OutdatedTable:
 
 
 class SourceTables:
-    """Tables that others are derived from, each opened once for all declarations."""
+    """Tables that others are derived from, each looked at once for all declarations."""
 
-    def __init__(self, lake: str) -> None:
+    def __init__(self, lake: str, tables: OpenTables) -> None:
         self._lake = lake
-        self._opened: dict[str, _SourceTable | None] = {}
+        self._tables = tables
+        self._seen: dict[str, _SourceTable | None] = {}
 
     def rows_since(
         self, source: str, derived: DerivedTable, app: str, anew: bool = False
     ) -> SourceRows | None:
         """What is new, or anew all there is; None where the derived table has everything."""
-        if source not in self._opened:
-            opened = open_table(Path(self._lake, source))
-            self._opened[source] = (
+        if source not in self._seen:
+            opened = self._tables.newest(source)
+            self._seen[source] = (
                 None if opened is None else _SourceTable(self._lake, source, opened)
             )
-        table, marked = self._opened[source], derived.marked(app)
+        table, marked = self._seen[source], derived.marked(app)
         if table is None or (marked is not None and marked >= table.version and not anew):
             return None
         new = table.content.since(marked) if table.is_plain and not anew else table.content

@@ -16,7 +16,7 @@ from deltalake.transaction import (
 )
 
 from headgate.land.committer import Commit, Mark, TableState
-from headgate.land.open_table import open_table
+from headgate.land.open_table import OpenTables
 from headgate.land.rewrite_files import rewrite_files
 from headgate.land.staged_file import StagedFile
 
@@ -40,7 +40,7 @@ _READ_AS_IT_IS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 _CONFIGURATION = {"delta.checkpointInterval": "10"}
 """Between checkpoints, every commit is a file more to read for whoever opens the table."""
 
-_NO_CLEAN_UP = PostCommitHookProperties(cleanup_expired_logs=False)
+NO_CLEAN_UP = PostCommitHookProperties(cleanup_expired_logs=False)
 
 
 class DeltaRsCommitter:
@@ -49,15 +49,14 @@ class DeltaRsCommitter:
     def __init__(self, lake: str) -> None:
         self._lake = Path(lake)
         self._writable: dict[str, bool] = {}
-        self._opened: dict[str, DeltaTable] = {}
-        """Kept between batches: to bring a table up to date is quicker than to open it."""
+        self._tables = OpenTables(lake)
         self._just_read: dict[str, tuple[DeltaTable | None, pa.Schema]] = {}
         """Up to date, for the commit that follows."""
         self._marks: dict[str, tuple[int, Mark]] = {}
         """The versions that were committed here last, and what was marked in them."""
 
     def state(self, table: str, app: str) -> TableState | None:
-        opened = self._newest(table)
+        opened = self._tables.newest(table)
         if opened is None:
             return None
         schema = pa.schema(opened.schema())
@@ -68,7 +67,7 @@ class DeltaRsCommitter:
         return pa.schema(DeltaTable(str(self._lake / table), version=version).schema())
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
-        opened = self._newest(table)
+        opened = self._tables.newest(table)
         return opened is not None and reads_as_it_is(opened) and size_of(opened) <= up_to
 
     def commit(self, commit: Commit) -> int:
@@ -104,7 +103,7 @@ class DeltaRsCommitter:
             Schema.from_arrow(commit.schema) if commit.rewrite else table.schema(),
             partition_by=list(commit.partition_by),
             commit_properties=properties,
-            post_commithook_properties=_NO_CLEAN_UP,
+            post_commithook_properties=NO_CLEAN_UP,
         )
         return self._committed(table, commit)
 
@@ -130,7 +129,7 @@ class DeltaRsCommitter:
         """Whether every feature of the table is one that delta-rs writes."""
         if table not in self._writable:
             try:
-                opened = self._newest(table)
+                opened = self._tables.newest(table)
                 features = set(opened.protocol().writer_features or ()) if opened else set()
                 self._writable[table] = features <= _WRITABLE_FEATURES
             except DeltaError:
@@ -138,18 +137,8 @@ class DeltaRsCommitter:
         return self._writable[table]
 
     def _read(self, table: str) -> tuple[DeltaTable | None, pa.Schema]:
-        opened = self._newest(table)
+        opened = self._tables.newest(table)
         return opened, pa.schema(opened.schema()) if opened else pa.schema([])
-
-    def _newest(self, table: str) -> DeltaTable | None:
-        opened = self._opened.get(table)
-        if opened is None:
-            opened = open_table(self._lake / table)
-            if opened is not None:
-                self._opened[table] = opened
-        else:
-            opened.update_incremental()
-        return opened
 
 
 def reads_as_it_is(table: DeltaTable) -> bool:
