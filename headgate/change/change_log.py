@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -28,8 +29,8 @@ class ChangeLog:
     path: Path
     version: int
     schema: pa.Schema
-    files: tuple[str, ...]
-    bytes: int
+    list_files: Callable[[], Mapping[str, int]]
+    """Gives the sizes of its files; to ask costs as much as to open it."""
 
     @classmethod
     def open(cls, lake: str, table: str, version: int | None = None) -> ChangeLog | None:
@@ -40,35 +41,42 @@ class ChangeLog:
 
     @classmethod
     def of(cls, opened: DeltaTable, path: Path) -> ChangeLog:
-        added = pa.table(opened.get_add_actions())
-        return cls(
-            path,
-            opened.version(),
-            pa.schema(opened.schema()),
-            tuple(unquote(one) for one in added["path"].to_pylist()),
-            sum(map(int, added["size_bytes"].to_pylist())),
-        )
+        version = opened.version()
+        return cls(path, version, pa.schema(opened.schema()), lambda: _sizes(opened, path, version))
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        return self.list_files()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(self.sizes)
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.sizes.values())
 
     def since(self, version: int | None) -> ChangeLog:
         """Only what was added after a version; all of it where the log cannot tell any more."""
         if version is None:
             return self
-        added: list[str] = []
-        size = 0
+        added: dict[str, int] = {}
+        replaced = False
         for number in range(version + 1, self.version + 1):
             try:
                 text = (self.path / "_delta_log" / f"{number:020d}.json").read_text()
             except FileNotFoundError:
                 return self
             for action in map(json.loads, text.splitlines()):
-                if "remove" in action and action["remove"]["dataChange"]:
-                    return self  # all of it was written anew
+                if "remove" in action:
+                    if action["remove"]["dataChange"]:
+                        return self  # all of it was written anew
+                    replaced = True
                 if "add" in action and action["add"]["dataChange"]:
-                    added.append(unquote(action["add"]["path"]))
-                    size += action["add"]["size"]
-        still = set(self.files)
-        files = tuple(one for one in added if one in still)
-        return ChangeLog(self.path, self.version, self.schema, files, size)
+                    added[unquote(action["add"]["path"])] = action["add"]["size"]
+        if replaced and not added.keys() <= self.sizes.keys():
+            return self  # rows of before and after were put into one file
+        return ChangeLog(self.path, self.version, self.schema, lambda: added)
 
     def changes(self, columns: Sequence[str] | None = None) -> pa.Table:
         return pa.Table.from_batches(self.portions(columns), self._selected(columns))
@@ -110,3 +118,10 @@ class ChangeLog:
 
     def _selected(self, columns: Sequence[str] | None) -> pa.Schema:
         return self.schema if columns is None else pa.schema(map(self.schema.field, columns))
+
+
+def _sizes(opened: DeltaTable, path: Path, version: int) -> Mapping[str, int]:
+    there = opened if opened.version() == version else DeltaTable(path, version)
+    added = pa.table(there.get_add_actions())
+    names = map(unquote, added["path"].to_pylist())
+    return dict(zip(names, map(int, added["size_bytes"].to_pylist()), strict=True))

@@ -23,9 +23,9 @@ from headgate.change.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.change.merged_columns import ORDER, columns_to_merge, merged_columns
 from headgate.change.table_key import ROW_ID, TableKey, key_by_now, newest_key
 from headgate.change.tombstones import Tombstones
-from headgate.land.commit_with_delta_rs import DeltaRsCommitter, add_action
+from headgate.land.commit_with_delta_rs import DeltaRsCommitter, add_action, hooks_after
 from headgate.land.committer import Commit, Mark
-from headgate.land.open_table import open_table
+from headgate.land.open_table import open_table, tables_kept_open
 from headgate.land.write_parquet import write_parquet
 
 GONE = "_is_deleted"
@@ -45,10 +45,12 @@ class Folded:
 def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
     """None where there is nothing new."""
     assert plan.merged is not None
-    log = ChangeLog.open(plan.lake, plan.log)
-    if log is None:
+    tables = tables_kept_open(plan.lake)
+    opened = tables.newest(plan.log)
+    if opened is None:
         return None
-    table = open_table(Path(plan.lake, plan.merged))
+    log = ChangeLog.of(opened, Path(plan.lake, plan.log))
+    table = tables.newest(plan.merged)
     marked = table.transaction_version(plan.app) if table else None
     if table is not None and marked is not None and marked >= log.version:
         return None
@@ -172,6 +174,7 @@ def _merge_in_memory(
         "overwrite",
         table.schema(),
         commit_properties=_mark(plan, log),
+        post_commithook_properties=hooks_after(table),
     )
     return TableMerged(
         plan.merged,

@@ -22,7 +22,7 @@ from headgate.change.open_changes import reasons_of
 from headgate.envelope.datastream.columns import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
 from headgate.land.checked import Checked, rules_added_up
-from headgate.land.open_table import open_table
+from headgate.land.open_table import tables_kept_open
 from headgate.land.stage import told_error, told_file
 from headgate.land.staged_file import StagedFile, written
 from headgate.land.write_parquet import write_parquet
@@ -50,7 +50,7 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
         withheld = tuple(one for chunk in chunks for one in chunk.told.withheld)
         yield replace(file, withheld=withheld, expectations=_checked(chunks))
         return
-    there = open_table(Path(plan.lake, table))
+    there = tables_kept_open(plan.lake).newest(table)
     seen = _uuids_landed(plan, table, chunks, there)
     contested = _contested_shapes(plan, table, chunks)
     dropped = _dropped(plan, table, chunks, there)

@@ -19,8 +19,8 @@ from deltalake.transaction import create_table_with_add_actions
 
 from headgate.change.fold import latest
 from headgate.change.table_key import ROW_ID, TableKey
-from headgate.land.commit_with_delta_rs import add_action
-from headgate.land.open_table import open_table
+from headgate.land.commit_with_delta_rs import add_action, hooks_after
+from headgate.land.open_table import tables_kept_open
 from headgate.land.write_parquet import write_parquet
 
 _MOST_FILES = 32
@@ -33,7 +33,7 @@ class Tombstones:
     def __init__(self, lake: str, name: str, key: TableKey) -> None:
         self._path = str(Path(lake, name))
         self._key = key
-        self._table = open_table(self._path)
+        self._table = tables_kept_open(lake).newest(name)
 
     @property
     def columns(self) -> list[str]:
@@ -132,7 +132,12 @@ class Tombstones:
         if self._table is None:
             create_table_with_add_actions(self._path, Schema.from_arrow(rows.schema), [add])
         else:
-            self._table.create_write_transaction([add], "append", self._table.schema())
+            self._table.create_write_transaction(
+                [add],
+                "append",
+                self._table.schema(),
+                post_commithook_properties=hooks_after(self._table),
+            )
 
     def _write(self, rows: pa.Table) -> None:
         """All of them anew."""

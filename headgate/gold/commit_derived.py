@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,8 +11,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.transaction import create_table_with_add_actions
 
-from headgate.land.commit_with_delta_rs import NO_CLEAN_UP, add_action
-from headgate.land.open_table import OpenTables
+from headgate.land.commit_with_delta_rs import add_action, hooks_after
+from headgate.land.open_table import tables_kept_open
 from headgate.land.staged_file import StagedFile
 from headgate.land.write_parquet import write_parquet
 
@@ -127,7 +126,7 @@ def _commit(
 ) -> int:
     """Files that are all rows, or more of them."""
     actions = [add_action(file) for file in files]
-    table = _open_tables(lake).newest(name)
+    table = tables_kept_open(lake).newest(name)
     if table is None:
         create_table_with_add_actions(
             str(Path(lake, name)),
@@ -145,15 +144,9 @@ def _commit(
         "append" if derivation.appends else "overwrite",
         table.schema() if derivation.appends else Schema.from_arrow(schema),
         commit_properties=derivation.properties,
-        post_commithook_properties=NO_CLEAN_UP,
+        post_commithook_properties=hooks_after(table),
     )
     return int(table.version()) + 1
-
-
-@cache
-def _open_tables(lake: str) -> OpenTables:
-    """As long as the worker process lives."""
-    return OpenTables(lake)
 
 
 def _has_marks(table: DeltaTable, derivation: Derivation) -> bool:

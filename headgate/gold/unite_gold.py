@@ -30,7 +30,7 @@ from headgate.gold.declared_gold import DeclaredQuery, DeclaredUnion
 from headgate.gold.landed import Landed
 from headgate.gold.source_table import DerivedTable, SourceRows, SourceTables, alike, rows_then
 from headgate.gold.spark_rows import Views, rows_of, union_of
-from headgate.land.commit_with_delta_rs import add_action
+from headgate.land.commit_with_delta_rs import add_action, hooks_after
 from headgate.land.staged_file import StagedFile
 from headgate.land.write_parquet import write_parquet
 
@@ -162,6 +162,7 @@ class UnionDeriver:
             partition_by=[SOURCE],
             partition_filters=None if anew or not replaced else [(SOURCE, "in", replaced)],
             commit_properties=properties,
+            post_commithook_properties=hooks_after(table),
         )
         return int(table.version()) + 1
 

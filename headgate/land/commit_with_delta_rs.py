@@ -40,7 +40,8 @@ _READ_AS_IT_IS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 _CONFIGURATION = {"delta.checkpointInterval": "10"}
 """Between checkpoints, every commit is a file more to read for whoever opens the table."""
 
-NO_CLEAN_UP = PostCommitHookProperties(cleanup_expired_logs=False)
+_CLEAN_UP_EVERY = 100
+"""Versions: to find what has expired, all of a log is listed."""
 
 
 class DeltaRsCommitter:
@@ -103,7 +104,7 @@ class DeltaRsCommitter:
             Schema.from_arrow(commit.schema) if commit.rewrite else table.schema(),
             partition_by=list(commit.partition_by),
             commit_properties=properties,
-            post_commithook_properties=NO_CLEAN_UP,
+            post_commithook_properties=hooks_after(table),
         )
         return self._committed(table, commit)
 
@@ -139,6 +140,13 @@ class DeltaRsCommitter:
     def _read(self, table: str) -> tuple[DeltaTable | None, pa.Schema]:
         opened = self._tables.newest(table)
         return opened, pa.schema(opened.schema()) if opened else pa.schema([])
+
+
+def hooks_after(table: DeltaTable) -> PostCommitHookProperties:
+    """What delta-rs does when it has committed the next version of a table."""
+    return PostCommitHookProperties(
+        cleanup_expired_logs=(table.version() + 1) % _CLEAN_UP_EVERY == 0
+    )
 
 
 def reads_as_it_is(table: DeltaTable) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
+
+_MOST_OPEN = 2_000
+"""Of those that are open, the one that nobody has asked for the longest is let go."""
 
 
 def open_table(path: str | Path, version: int | None = None) -> DeltaTable | None:
@@ -22,18 +26,35 @@ class OpenTables:
 
     def __init__(self, lake: str | Path) -> None:
         self._lake = Path(lake)
-        self._opened: dict[str, DeltaTable] = {}
+        self._opened: dict[str, tuple[DeltaTable, _Entry]] = {}
 
     def newest(self, table: str) -> DeltaTable | None:
-        opened = self._opened.pop(table, None)
-        if opened is not None and self._goes_on(table, opened):
+        opened, known = self._opened.pop(table, (None, None))
+        if opened is not None and known == self._entry(table, opened):
             opened.update_incremental()
         else:
+            # It is new, or what was known of it was another table by this name.
             opened = open_table(self._lake / table)
         if opened is not None:
-            self._opened[table] = opened
+            self._opened[table] = opened, self._entry(table, opened)
+        if len(self._opened) > _MOST_OPEN:
+            self._opened.pop(next(iter(self._opened)))
         return opened
 
-    def _goes_on(self, table: str, opened: DeltaTable) -> bool:
-        """Whether the log still has what is known of it: tables are dropped, and made anew."""
-        return (self._lake / table / "_delta_log" / f"{opened.version():020d}.json").exists()
+    def _entry(self, table: str, opened: DeltaTable) -> _Entry:
+        log = self._lake / table / "_delta_log"
+        try:
+            told = (log / f"{opened.version():020d}.json").stat()
+        except FileNotFoundError:
+            return None
+        return told.st_ino, told.st_mtime_ns
+
+
+_Entry = tuple[int, int] | None
+"""The file of the log that made a version, if it is still there: another table has another one."""
+
+
+@cache
+def tables_kept_open(lake: str) -> OpenTables:
+    """As long as the process lives: Spark gives the tasks of many batches to one."""
+    return OpenTables(lake)

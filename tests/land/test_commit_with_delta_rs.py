@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -67,3 +69,18 @@ def test_other_features_cannot(tmp_path: Path, feature: str) -> None:
 
 def test_table_that_is_not_there_can_be_written(tmp_path: Path) -> None:
     assert DeltaRsCommitter(str(tmp_path)).can_write("chess")
+
+
+def test_expired_entries_of_the_log_are_cleaned_up_now_and_then(tmp_path: Path) -> None:
+    committer = DeltaRsCommitter(str(tmp_path))
+    for number in range(99):
+        commit(committer, number, staged(tmp_path, "chess", numbers(number)))
+    log = tmp_path / "chess" / "_delta_log"
+    long_ago = time.time() - 40 * 86_400
+    for entry in log.glob("0" * 18 + "[0-4]?.*"):
+        os.utime(entry, (long_ago, long_ago))
+    assert len(list(log.glob("0*.json"))) == 99
+    for number in range(99, 102):
+        commit(committer, number, staged(tmp_path, "chess", numbers(number)))
+    assert len(list(log.glob("0*.json"))) < 60
+    assert rows_in(tmp_path, "chess", "n") == [{"n": number} for number in range(102)]

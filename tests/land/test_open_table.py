@@ -44,3 +44,14 @@ def test_a_table_that_is_dropped_and_made_anew(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "chess")
     add(tmp_path / "chess", 1)
     assert version(tables.newest("chess")) == 0
+
+
+def test_a_table_that_was_made_anew_and_has_more_versions_by_now(tmp_path: Path) -> None:
+    tables = OpenTables(tmp_path)
+    add(tmp_path / "chess", 2)
+    assert version(tables.newest("chess")) == 1
+    shutil.rmtree(tmp_path / "chess")
+    add(tmp_path / "chess", 4)
+    opened = tables.newest("chess")
+    assert opened is not None
+    assert opened.to_pyarrow_table().num_rows == 4
