@@ -53,7 +53,7 @@ class DeltaRsCommitter:
         self._tables = OpenTables(lake)
         self._just_read: dict[str, tuple[DeltaTable | None, pa.Schema]] = {}
         """Up to date, for the commit that follows."""
-        self._marks: dict[str, tuple[int, Mark]] = {}
+        self._marks: dict[str, tuple[DeltaTable, int, Mark]] = {}
         """The versions that were committed here last, and what was marked in them."""
 
     def state(self, table: str, app: str) -> TableState | None:
@@ -117,12 +117,12 @@ class DeltaRsCommitter:
             if not _has_mark(told, commit.mark):
                 table.update_incremental()
                 version = table.version()
-        self._marks[commit.table] = version, commit.mark
+        self._marks[commit.table] = table, version, commit.mark
         return version
 
     def _marked(self, table: str, opened: DeltaTable, app: str) -> int | None:
-        version, mark = self._marks.get(table, (None, None))
-        if mark and mark.app == app and version == opened.version():
+        same, version, mark = self._marks.get(table, (None, None, None))
+        if same is opened and version == opened.version() and mark and mark.app == app:
             return mark.version
         return opened.transaction_version(app)
 
