@@ -32,12 +32,13 @@ def main() -> None:
     folder = Path(".bench").absolute()
     shutil.rmtree(folder, ignore_errors=True)
     out = Console(width=120)
+    if arguments.only in (None, "landing"):
+        _bench_landing(arguments, folder, out)
     if arguments.only in (None, "changes"):
         out.print(_merging_table(_merge_all(_session(out), folder / "changes", arguments, out)))
     if arguments.only in (None, "gold"):
         out.print(deriving_table(_derive_all(_session(out), folder / "gold", arguments, out)))
-    if arguments.only in (None, "landing"):
-        _bench_landing(arguments, folder, out)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _bench_landing(arguments: argparse.Namespace, folder: Path, out: Console) -> None:

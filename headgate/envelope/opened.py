@@ -27,9 +27,9 @@ class Rejected:
     schema_key: SchemaKey | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Group:
-    """Records of one route and one message type."""
+    """Records of one route and one message type; not all of them, where there are many."""
 
     route: str
     message: MessageKey

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from headgate.envelope.opened import Group, MessageKey
+from headgate.envelope.opened import Group
 from headgate.schema.decoder import Decoded
 from headgate.schema.decoders import Decoders
 from headgate.schema.protobuf import ProtobufDecoder
@@ -16,8 +16,7 @@ _FEW = 20_000
 
 GroupToDecode = tuple[Group, ProtobufDecoder]
 
-DecodedAhead = Mapping[tuple[str, MessageKey], Decoded]
-"""By route and message, which no other group of a portion has both of."""
+DecodedAhead = Mapping[Group, Decoded]
 
 
 def decode_ahead(groups: Iterable[Group], decoders: Decoders) -> DecodedAhead:
@@ -25,7 +24,7 @@ def decode_ahead(groups: Iterable[Group], decoders: Decoders) -> DecodedAhead:
 
     Groups of which any payload needs a closer look are left out: they are decoded one by one.
     """
-    found: dict[tuple[str, MessageKey], Decoded] = {}
+    found: dict[Group, Decoded] = {}
     for several in _alike(groups, decoders):
         payloads = pa.concat_arrays([piece for group, _ in several for piece in group.pieces])
         arrays = several[0][1].decode_exact(payloads) if len(several) > 1 else None
@@ -35,7 +34,7 @@ def decode_ahead(groups: Iterable[Group], decoders: Decoders) -> DecodedAhead:
         for group, decoder in several:
             mine = [array.slice(start, len(group.rows)) for array in arrays]
             columns = pa.RecordBatch.from_arrays(mine, schema=decoder.schema)
-            found[group.route, group.message] = Decoded(columns, {})
+            found[group] = Decoded(columns, {})
             start += len(group.rows)
     return found
 

@@ -11,6 +11,9 @@ import pyarrow as pa
 from headgate.envelope.opened import Group
 from headgate.schema.registry import SchemaKey
 
+_LARGE = 100_000
+"""Rows from which on a copy in one piece costs more than it saves."""
+
 
 @dataclass(frozen=True)
 class Origins:
@@ -87,4 +90,5 @@ def joined(parts: Sequence[Part]) -> list[tuple[pa.Table, tuple[int, ...]]]:
         names=[*messages.column_names, *origin.column_names, "_schema_id"],
     )
     known = {part.schema_id for part in parts if part.schema_id is not None}
-    return [(rows.combine_chunks(), tuple(sorted(known)))]
+    small = rows.num_rows < _LARGE
+    return [(rows.combine_chunks() if small else rows, tuple(sorted(known)))]

@@ -37,7 +37,7 @@ from headgate.schema.pause_collection import pause_collection
 STAGED = pa.schema([pa.field("file", pa.string()), pa.field("error", pa.string())])
 STAGED_DDL = "file string, error string"
 
-_LARGEST_PORTION = 512 << 20
+_LARGEST_PORTION = 384 << 20
 _PIECE = 100_000
 """Records that are opened together: a processor's caches have room for them."""
 _TABLES_AHEAD = 32

@@ -46,7 +46,7 @@ def stage_table(
     unknown = 0
     for group, origin in sorted(groups, key=_age):
         decoder, key = _decoder(decoders, group), group.message[0]
-        decoded = ahead.get((group.route, group.message)) or decoder.decode(group.payloads)
+        decoded = ahead.get(group) or decoder.decode(group.payloads)
         for position, detail in decoded.bad.items():
             row = int(origin.rows[position])
             rejected.append(Rejected(row, Reason.PAYLOAD_UNDECODABLE, detail, group.route, key))

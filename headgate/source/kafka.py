@@ -53,6 +53,9 @@ def _options(source: Kafka) -> dict[str, str]:
         "failOnDataLoss": "true",
         "includeHeaders": "true",
         "kafka.isolation.level": "read_committed",
+        # Kafka's defaults are for consumers that wait for records; a batch is there already.
+        "kafka.max.poll.records": "10000",
+        "kafka.max.partition.fetch.bytes": str(8 << 20),
         **{key: text(value) for key, value in source.options.items()},
         **_security(source),
     }

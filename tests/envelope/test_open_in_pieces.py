@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import headgate.envelope.open_in_pieces as open_in_pieces_module
 from headgate.envelope.confluent import ConfluentEnvelope
 from headgate.envelope.open_in_pieces import open_in_pieces
 from headgate.envelope.opened import Opened
@@ -26,18 +29,22 @@ def opened(pieces: list[pa.Table]) -> Opened:
     return open_in_pieces(ConfluentEnvelope(), pa.concat_tables(pieces), decoders())
 
 
-@given(st.lists(VALUES, min_size=1, max_size=30), st.integers(1, 30))
+@given(st.lists(VALUES, min_size=1, max_size=30), st.integers(1, 30), st.integers(1, 30))
 @settings(deadline=None, max_examples=60)
-def test_pieces_have_in_common_what_the_whole_has(values: list[bytes], size: int) -> None:
+def test_pieces_have_in_common_what_the_whole_has(
+    values: list[bytes], size: int, largest: int
+) -> None:
     whole = records(values, ["games", "more"] * len(values[::2]) if len(values) % 2 == 0 else None)
-    of_pieces = opened([whole[start : start + size] for start in range(0, len(whole), size)])
+    pieces = [whole[start : start + size] for start in range(0, len(whole), size)]
+    with patch.object(open_in_pieces_module, "_LARGEST_GROUP", largest):
+        of_pieces = opened(pieces)
     at_once = ConfluentEnvelope().open(whole, decoders())
     assert reasons(of_pieces) == reasons(at_once)
     told = {key: sorted(rows) for key, rows in groups(of_pieces).items()}
     assert told == {key: sorted(rows) for key, rows in groups(at_once).items()}
 
 
-def test_no_two_groups_have_route_and_message_in_common() -> None:
+def test_few_records_of_one_kind_are_one_group() -> None:
     some = records([proto(b"a"), SPELLED_OUT + b"b", proto(b"c")])
     [group] = opened([some[:2], some[2:]]).groups
     assert (group.route, group.message) == ("games", (PROTO_ID, (0,)))
