@@ -170,7 +170,7 @@ def _derive_all(
     spark: SparkSession, folder: Path, arguments: argparse.Namespace, out: Console
 ) -> list[Deriving]:
     derive_many(spark, folder / "warm", 4, 20_000, lambda _: None)
-    return [derive_many(spark, folder / "many", arguments.games, 1_000_000, out.print)]
+    return [derive_many(spark, folder / "many", arguments.games, 2_000_000, out.print)]
 
 
 def _merging_table(merged: list[Merging]) -> Table:
