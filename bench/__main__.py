@@ -6,6 +6,8 @@ import argparse
 import os
 import platform
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -16,7 +18,7 @@ from rich.table import Table
 from bench.changes import Merging, merge_large, merge_many
 from bench.data import Data, produce
 from bench.decode import Decoding, decode_all
-from bench.gold import Deriving, derive_many, deriving_table
+from bench.gold import derive_many, deriving_table
 from bench.landing import Landing, land
 from bench.peers import a_stream_per_game, a_write_per_game
 from headgate.local import down, fetch_jars, up
@@ -29,16 +31,22 @@ PEER_BATCH = 250_000
 
 def main() -> None:
     arguments = _arguments()
-    folder = Path(".bench").absolute()
-    shutil.rmtree(folder, ignore_errors=True)
     out = Console(width=120)
-    if arguments.only in (None, "landing"):
-        _bench_landing(arguments, folder, out)
-    if arguments.only in (None, "changes"):
-        out.print(_merging_table(_merge_all(_session(out), folder / "changes", arguments, out)))
-    if arguments.only in (None, "gold"):
-        out.print(deriving_table(_derive_all(_session(out), folder / "gold", arguments, out)))
+    for name, bench in PARTS.items():
+        if arguments.only in (None, name):
+            with _scratch(name) as folder:
+                bench(arguments, folder, out)
+
+
+@contextmanager
+def _scratch(name: str) -> Iterator[Path]:
+    """A folder for as long as it is needed."""
+    folder = Path(".bench", name).absolute()
     shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _bench_landing(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
@@ -61,7 +69,26 @@ def _bench_landing(arguments: argparse.Namespace, folder: Path, out: Console) ->
             out.print(_decoding_table(decode_all(spark, out.print)))
     finally:
         down(folder / "services")
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _bench_changes(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
+    spark = _session(out)
+    merge_many(spark, folder / "warm", 4, 500, lambda _: None)
+    merged = [
+        merge_many(spark, folder / "many", arguments.merged, 1_000, out.print),
+        merge_large(spark, folder / "large", arguments.large, 100_000, out.print),
+    ]
+    out.print(_merging_table(merged))
+
+
+def _bench_gold(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
+    spark = _session(out)
+    derive_many(spark, folder / "warm", 4, 20_000, lambda _: None)
+    derived = derive_many(spark, folder / "many", arguments.games, 2_000_000, out.print)
+    out.print(deriving_table([derived]))
+
+
+PARTS = {"landing": _bench_landing, "changes": _bench_changes, "gold": _bench_gold}
 
 
 def _session(out: Console) -> SparkSession:
@@ -75,8 +102,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("make bench ARGS=…", description=__doc__)
     parser.add_argument("--tables", type=int, nargs="+", default=FAN_OUT)
     parser.add_argument("--batch", type=int, default=4_000_000, help="records a batch")
-    parser.add_argument("--batches", type=int, default=3, help="the first one is not counted")
-    parser.add_argument("--only", choices=["landing", "changes", "gold"], help="one part of it")
+    parser.add_argument("--batches", type=int, default=4, help="the first one is not counted")
+    parser.add_argument("--only", choices=PARTS, help="one part of it")
     parser.add_argument("--merged", type=int, default=200, help="tables to merge side by side")
     parser.add_argument("--large", type=int, default=10_000_000, help="rows of a large table")
     parser.add_argument("--games", type=int, default=250, help="games to derive tables of")
@@ -154,23 +181,6 @@ def _decoding_table(decoded: list[Decoding]) -> Table:
         ratio = "" if one is mine else f"{mine.rate / one.rate:.1f} x"
         table.add_row(one.records, one.way, f"{one.rate:,.0f}", f"{one.megabytes:,.0f}", ratio)
     return table
-
-
-def _merge_all(
-    spark: SparkSession, folder: Path, arguments: argparse.Namespace, out: Console
-) -> list[Merging]:
-    merge_many(spark, folder / "warm", 4, 500, lambda _: None)
-    return [
-        merge_many(spark, folder / "many", arguments.merged, 1_000, out.print),
-        merge_large(spark, folder / "large", arguments.large, 100_000, out.print),
-    ]
-
-
-def _derive_all(
-    spark: SparkSession, folder: Path, arguments: argparse.Namespace, out: Console
-) -> list[Deriving]:
-    derive_many(spark, folder / "warm", 4, 20_000, lambda _: None)
-    return [derive_many(spark, folder / "many", arguments.games, 2_000_000, out.print)]
 
 
 def _merging_table(merged: list[Merging]) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from bench.data import Data
 from bench.measure import Cost, measured
@@ -24,20 +25,20 @@ class Landing:
     rows: int
 
     @property
+    def rates(self) -> list[float]:
+        return [batch.rows / batch.seconds for batch in self.batches[1:]]
+
+    @property
     def rate(self) -> float:
-        """The median batch."""
-        rates = sorted(batch.rows / batch.seconds for batch in self.batches[1:])
-        return rates[len(rates) // 2]
+        return median(self.rates)
 
     @property
     def spread(self) -> tuple[float, float]:
-        rates = [batch.rows / batch.seconds for batch in self.batches[1:]]
-        return min(rates), max(rates)
+        return min(self.rates), max(self.rates)
 
     @property
     def commit_seconds(self) -> float:
-        times = sorted(batch.commit_seconds for batch in self.batches[1:])
-        return times[len(times) // 2]
+        return median(batch.commit_seconds for batch in self.batches[1:])
 
     @property
     def cpu_per_million(self) -> float:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from headgate.change.fold import KnownRows, by_row_id_alone
 from headgate.change.table_key import ROW_ID, TableKey
-from headgate.land.open_table import open_table
+from headgate.land.open_table import open_table, tables_kept_open
 from headgate.schema.conform import conform_rows
 
 _PORTION = 1 << 16
@@ -38,6 +38,12 @@ class ChangeLog:
         path = Path(lake, table)
         opened = open_table(path, version)
         return None if opened is None else cls.of(opened, path)
+
+    @classmethod
+    def newest(cls, lake: str, table: str) -> ChangeLog | None:
+        """As it is, for tasks that look at it again and again."""
+        opened = tables_kept_open(lake).newest(table)
+        return None if opened is None else cls.of(opened, Path(lake, table))
 
     @classmethod
     def of(cls, opened: DeltaTable, path: Path) -> ChangeLog:

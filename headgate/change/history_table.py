@@ -20,7 +20,7 @@ from headgate.change.merge_table import GONE, LARGEST_FOLD, follow, same_key
 from headgate.change.merged_columns import ORDER
 from headgate.change.table_key import ROW_ID, TableKey, key_by_now, newest_key
 from headgate.envelope.datastream.columns import LOG_COLUMN_NAMES
-from headgate.land.open_table import open_table
+from headgate.land.open_table import tables_kept_open
 
 VALIDITY = pa.schema(
     [
@@ -42,10 +42,10 @@ def history_columns(log: pa.Schema, key: TableKey) -> pa.Schema:
 def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
     """None where there is nothing new, or nothing that tells rows apart."""
     assert plan.history is not None
-    log = ChangeLog.open(plan.lake, plan.log)
+    log = ChangeLog.newest(plan.lake, plan.log)
     if log is None:
         return None
-    table = open_table(Path(plan.lake, plan.history))
+    table = tables_kept_open(plan.lake).newest(plan.history)
     marked = table.transaction_version(plan.app) if table else None
     if marked is not None and marked >= log.version:
         return None

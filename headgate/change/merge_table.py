@@ -25,7 +25,7 @@ from headgate.change.table_key import ROW_ID, TableKey, key_by_now, newest_key
 from headgate.change.tombstones import Tombstones
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter, add_action, hooks_after
 from headgate.land.committer import Commit, Mark
-from headgate.land.open_table import open_table, tables_kept_open
+from headgate.land.open_table import tables_kept_open
 from headgate.land.write_parquet import write_parquet
 
 GONE = "_is_deleted"
@@ -45,17 +45,13 @@ class Folded:
 def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
     """None where there is nothing new."""
     assert plan.merged is not None
-    tables = tables_kept_open(plan.lake)
-    opened = tables.newest(plan.log)
-    if opened is None:
+    log = ChangeLog.newest(plan.lake, plan.log)
+    if log is None:
         return None
-    log = ChangeLog.of(opened, Path(plan.lake, plan.log))
-    table = tables.newest(plan.merged)
+    table = tables_kept_open(plan.lake).newest(plan.merged)
     marked = table.transaction_version(plan.app) if table else None
-    if table is not None and marked is not None and marked >= log.version:
+    if marked is not None and marked >= log.version:
         return None
-    if table is None:
-        marked = None
     new = log.since(marked)
     if new.bytes > LARGEST_FOLD:
         return ForSpark(plan, plan.merged, log.version, None)
@@ -267,7 +263,7 @@ def follow(
     mark = Mark(plan.app, -1 if marked is None else marked)
     committer = DeltaRsCommitter(plan.lake)
     committer.commit(Commit(name, wanted, (), mark, rewrite=widened))
-    opened = open_table(Path(plan.lake, name))
+    opened = tables_kept_open(plan.lake).newest(name)
     assert opened is not None
     return opened
 

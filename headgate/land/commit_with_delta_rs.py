@@ -112,11 +112,10 @@ class DeltaRsCommitter:
         """The version of the commit just made: the next one, unless others write here too."""
         version = table.version() + 1
         log = self._lake / commit.table / "_delta_log"
-        if (log / f"{version + 1:020d}.json").exists():
-            told = (log / f"{version:020d}.json").read_text()
-            if not _has_mark(told, commit.mark):
-                table.update_incremental()
-                version = table.version()
+        is_newest = not (log / f"{version + 1:020d}.json").exists()
+        if not is_newest and not _has_mark(log / f"{version:020d}.json", commit.mark):
+            table.update_incremental()
+            version = table.version()
         self._marks[commit.table] = table, version, commit.mark
         return version
 
@@ -171,8 +170,9 @@ def add_action(file: StagedFile) -> AddAction:
     )
 
 
-def _has_mark(log: str, mark: Mark) -> bool:
-    actions = (json.loads(line) for line in log.splitlines())
+def _has_mark(entry: Path, mark: Mark) -> bool:
+    """Whether an entry of a log is the commit of a mark."""
+    actions = (json.loads(line) for line in entry.read_text().splitlines())
     marks = [action["txn"] for action in actions if "txn" in action]
     return any((one["appId"], one["version"]) == (mark.app, mark.version) for one in marks)
 
