@@ -19,7 +19,7 @@ from bench.changes import Merging, merge_large, merge_many
 from bench.data import Data, produce
 from bench.decode import Decoding, decode_all
 from bench.gold import derive_many, deriving_table
-from bench.landing import Landing, land
+from bench.landing import Landing, land, land_in_turn
 from bench.peers import a_stream_per_game, a_write_per_game
 from headgate.local import down, fetch_jars, up
 from headgate.run.session import spark_session
@@ -56,13 +56,11 @@ def _bench_landing(arguments: argparse.Namespace, folder: Path, out: Console) ->
         out.print("Warming up: the compiler of the JVM takes a while to know the code")
         land(produce(services, 20, 3, 2 * arguments.batch), folder, arguments.batch)
         data: dict[int, Data] = {}
-        landed: list[Landing] = []
         for tables in arguments.tables:
             records = arguments.batch * arguments.batches
             out.print(f"{tables} tables: producing {records:,} records")
             data[tables] = produce(services, tables, 3, records)
-            landed.append(land(data[tables], folder, arguments.batch))
-            out.print(f"{tables} tables: {landed[-1].rate:,.0f} rows/s")
+        landed = land_in_turn(data, folder, arguments.batch, arguments.rounds, out.print)
         out.print(_landing_table(landed, data, arguments.batch))
         if not arguments.alone:
             out.print(_peer_table(spark, data, folder, out))
@@ -102,7 +100,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("make bench ARGS=…", description=__doc__)
     parser.add_argument("--tables", type=int, nargs="+", default=FAN_OUT)
     parser.add_argument("--batch", type=int, default=4_000_000, help="records a batch")
-    parser.add_argument("--batches", type=int, default=4, help="the first one is not counted")
+    parser.add_argument("--batches", type=int, default=3, help="the first one is not counted")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each topic is landed")
     parser.add_argument("--only", choices=PARTS, help="one part of it")
     parser.add_argument("--merged", type=int, default=200, help="tables to merge side by side")
     parser.add_argument("--large", type=int, default=10_000_000, help="rows of a large table")
@@ -137,7 +136,7 @@ def _landing_table(landed: list[Landing], data: dict[int, Data], batch: int) -> 
             f"{one.rate / landed[0].rate:.2f}",
             f"{one.commit_seconds:.2f} s",
             f"{one.cpu_per_million:.1f}",
-            f"{one.cost.peak_bytes / (1 << 30):.2f} GiB",
+            f"{one.peak_bytes / (1 << 30):.2f} GiB",
             f"{data[one.tables].produced_per_second:,.0f}",
         )
     return table
@@ -154,7 +153,8 @@ def _peer_table(spark: SparkSession, data: dict[int, Data], folder: Path, out: C
     def add(way: str, tables: int, source: int, rate: float) -> None:
         if source not in ours:
             out.print(f"Headgate, {source} tables, batches of {PEER_BATCH:,}")
-            ours[source] = land(data[source], folder, PEER_BATCH).rate
+            run = land(data[source], folder, PEER_BATCH)
+            ours[source] = Landing(source, [run]).rate
         mine = ours[source]
         table.add_row(way, f"{tables}", f"{rate:,.0f}", f"{mine:,.0f}", f"{mine / rate:.0f} x")
 

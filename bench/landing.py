@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -16,17 +17,28 @@ from headgate.run.run_pipeline import run_pipeline
 
 
 @dataclass(frozen=True)
-class Landing:
-    """One run, without its first batch: that one fetches the schemas and warms up."""
+class Run:
+    """A topic landed once."""
 
-    tables: int
     batches: list[BatchLanded]
     cost: Cost
     rows: int
 
+
+@dataclass(frozen=True)
+class Landing:
+    """Runs, without the first batch of each: that one fetches the schemas and warms up."""
+
+    tables: int
+    runs: list[Run]
+
+    @property
+    def batches(self) -> list[BatchLanded]:
+        return [batch for run in self.runs for batch in run.batches[1:]]
+
     @property
     def rates(self) -> list[float]:
-        return [batch.rows / batch.seconds for batch in self.batches[1:]]
+        return [batch.rows / batch.seconds for batch in self.batches]
 
     @property
     def rate(self) -> float:
@@ -38,14 +50,31 @@ class Landing:
 
     @property
     def commit_seconds(self) -> float:
-        return median(batch.commit_seconds for batch in self.batches[1:])
+        return median(batch.commit_seconds for batch in self.batches)
 
     @property
     def cpu_per_million(self) -> float:
-        return self.cost.cpu_seconds / (self.rows / 1_000_000)
+        return median(run.cost.cpu_seconds / run.rows * 1_000_000 for run in self.runs)
+
+    @property
+    def peak_bytes(self) -> int:
+        return max(run.cost.peak_bytes for run in self.runs)
 
 
-def land(data: Data, folder: Path, batch: int) -> Landing:
+def land_in_turn(
+    data: Mapping[int, Data], folder: Path, batch: int, rounds: int, say: Callable[[str], None]
+) -> list[Landing]:
+    """Every topic once a round: a slow spell of the machine is not one topic's alone."""
+    landed = [Landing(tables, []) for tables in data]
+    for number in range(1, rounds + 1):
+        for one in landed:
+            one.runs.append(land(data[one.tables], folder, batch))
+            rate = Landing(one.tables, one.runs[-1:]).rate
+            say(f"{one.tables} tables, round {number} of {rounds}: {rate:,.0f} rows/s")
+    return landed
+
+
+def land(data: Data, folder: Path, batch: int) -> Run:
     lake = folder / f"lake-{data.tables}"
     shutil.rmtree(lake, ignore_errors=True)
     pipeline = Pipeline(
@@ -66,4 +95,4 @@ def land(data: Data, folder: Path, batch: int) -> Landing:
     with measured(apart=data.services.pids.values()) as cost:
         ended = run_pipeline(pipeline, RunOptions(once=True), listen)
     assert ended.rows == data.records, f"{ended.rows} of {data.records} records landed"
-    return Landing(data.tables, batches, cost, ended.rows)
+    return Run(batches, cost, ended.rows)

@@ -109,20 +109,27 @@ class WrapperEnvelope:
         missing_payload = payloads.is_null().to_numpy(zero_copy_only=False)
         codes = (route_codes.astype(np.int64) * len(id_values) + id_codes) * 2 + missing_payload
         parts = split_by(codes)
-        for positions, payload in zip(parts, take_each(payloads, parts), strict=True):
-            first = positions[0]
-            route = route_values[route_codes[first]] if route_codes[first] >= 0 else None
-            schema_id = id_values[id_codes[first]]
+        firsts = [part[0] for part in parts]
+        rows_of = [rows[part] for part in parts] if decoded.bad else parts
+        for rows_here, payload, route_code, id_code, missing in zip(
+            rows_of,
+            take_each(payloads, parts),
+            route_codes[firsts].tolist(),
+            id_codes[firsts].tolist(),
+            missing_payload[firsts].tolist(),
+            strict=True,
+        ):
+            route = route_values[route_code] if route_code >= 0 else None
+            schema_id = id_values[id_code]
             known_id = schema_id if schema_id >= 0 else None
-            reason = _reason(route, known_id, bool(missing_payload[first]))
+            reason = _reason(route, known_id, missing)
             if route is not None and reason is None:
-                opened.groups.append(
-                    Group(route, (schema_id, FIRST_MESSAGE), rows[positions], (payload,))
-                )
+                message = (schema_id, FIRST_MESSAGE)
+                opened.groups.append(Group(route, message, rows_here, (payload,)))
             else:
                 opened.rejected.extend(
                     Rejected(int(row), reason or Reason.ROUTE_MISSING, "", route, known_id)
-                    for row in rows[positions]
+                    for row in rows_here
                 )
         return opened
 

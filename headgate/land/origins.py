@@ -11,9 +11,6 @@ import pyarrow as pa
 from headgate.envelope.opened import Group
 from headgate.schema.registry import SchemaKey
 
-_LARGE = 100_000
-"""Rows from which on a copy in one piece costs more than it saves."""
-
 
 @dataclass(frozen=True)
 class Origins:
@@ -34,10 +31,9 @@ class Origins:
             # A column of nothing but nulls costs a file as much as a full one, and says less.
             if name != "value" and records.column(name).null_count < len(records)
         ]
-        columns = records.select(names).take(pa.array(rows)).combine_chunks()
-        batch = pa.record_batch(
-            [column.chunk(0) for column in columns.columns], [f"_{name}" for name in names]
-        )
+        at = pa.array(rows)
+        columns = [_values_at(records.column(name), at) for name in names]
+        batch = pa.record_batch(columns, [f"_{name}" for name in names])
         origins, start = [], 0
         for group in groups:
             end = start + len(group.rows)
@@ -56,6 +52,13 @@ class Origins:
             return self
         kept = np.delete(np.arange(len(self.rows)), list(bad))
         return Origins(self.rows[kept], self.columns.take(pa.array(kept)))
+
+
+def _values_at(column: pa.ChunkedArray, rows: pa.Array) -> pa.Array:
+    """In one piece. Most records come from one topic: where all texts are one, any will do."""
+    is_one_text = pa.types.is_string(column.type) and len(column.unique()) == 1
+    values = column.slice(0, len(rows)) if is_one_text else column.take(rows)
+    return pa.concat_arrays(values.chunks)
 
 
 @dataclass(frozen=True)
@@ -90,5 +93,4 @@ def joined(parts: Sequence[Part]) -> list[tuple[pa.Table, tuple[int, ...]]]:
         names=[*messages.column_names, *origin.column_names, "_schema_id"],
     )
     known = {part.schema_id for part in parts if part.schema_id is not None}
-    small = rows.num_rows < _LARGE
-    return [(rows.combine_chunks() if small else rows, tuple(sorted(known)))]
+    return [(rows, tuple(sorted(known)))]
