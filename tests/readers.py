@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,16 @@ def by_spark(spark: SparkSession, path: str) -> pa.Table:
 
 
 def by_duckdb(path: str) -> pa.Table:
+    return _duckdb().sql(f"SELECT * FROM delta_scan('{path}')").to_arrow_table()
+
+
+@cache
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    """To load its reader of Delta tables takes many times as long as to read one."""
     folder = resources.files("duckdb_extension_delta") / "extensions" / f"v{duckdb.__version__}"
-    with duckdb.connect() as connection:
-        connection.execute(f"LOAD '{folder / 'delta.duckdb_extension'}'")
-        return connection.sql(f"SELECT * FROM delta_scan('{path}')").to_arrow_table()
+    connection = duckdb.connect()
+    connection.execute(f"LOAD '{folder / 'delta.duckdb_extension'}'")
+    return connection
 
 
 def comparable(table: pa.Table, like: pa.Table) -> list[str]:

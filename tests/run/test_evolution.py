@@ -1,4 +1,4 @@
-"""The matrix with Spark's committer, in all readers; and types that change both ways mid-stream."""
+"""The matrix in all readers, some of it by Spark's committer; types that change mid-stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.run.run_pipeline import run_pipeline
 from headgate.schema.registry import SchemaText
 from headgate.schema.registry_folder import FolderRegistry
 from headgate.simulate.destination import DeltaDestination
-from tests.evolution.cases import cases
+from tests.evolution.cases import Case, cases
 from tests.evolution.landed import land_cases, row_of
 from tests.land.in_process import ENVELOPE
 from tests.readers import by_deltalake, by_duckdb, by_spark, comparable
@@ -24,10 +24,16 @@ CASES = [case for case in cases() if case.asks != ["SameColumns"]]
 """Those that change something about a table."""
 
 
+def one_of_each_kind() -> list[Case]:
+    """A commit by Spark takes seconds; what it does depends on what is asked of the table."""
+    return list({(case.format, *case.asks): case for case in CASES}.values())
+
+
 def test_matrix_with_sparks_committer(spark: SparkSession, tmp_path: Path) -> None:
     committer = SparkCommitter(spark, str(tmp_path / "lake"))
-    landed = land_cases(tmp_path, CASES, Mode.EVOLVE, committer)
-    for case in CASES:
+    some = one_of_each_kind()
+    landed = land_cases(tmp_path, some, Mode.EVOLVE, committer)
+    for case in some:
         assert landed.told(case) == case.outcomes(Mode.EVOLVE), case.change
         assert landed.rows(case)[-1] == case.lands(Mode.EVOLVE), case.change
         path = str(landed.lake / f"silver_{case.route}")
