@@ -23,7 +23,7 @@ from headgate.envelope.datastream.columns import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
 from headgate.land.checked import Checked, rules_added_up
 from headgate.land.open_table import tables_kept_open
-from headgate.land.stage import told_error, told_file
+from headgate.land.stage import told_error, told_files
 from headgate.land.staged_file import StagedFile, written
 from headgate.land.write_parquet import write_parquet
 from headgate.schema.field_facts import apart_from
@@ -33,8 +33,7 @@ def stage_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterat
     """Rows come in the order of their tables' names: one table at a time is in memory."""
     try:
         for table, chunks in groupby(unpacked(batches), key=lambda chunk: chunk.table):
-            for file in _stage_table(plan, table, list(chunks)):
-                yield told_file(file)
+            yield told_files(_stage_table(plan, table, list(chunks)))
     except HeadgateError as error:
         yield told_error(type(error).__name__, *error.parts)
 

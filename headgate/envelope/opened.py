@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -67,7 +68,8 @@ def split_by(codes: np.ndarray) -> list[np.ndarray]:
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     starts = np.flatnonzero(np.diff(ordered)) + 1
-    return np.split(order, starts)
+    bounds = [0, *starts.tolist(), len(order)]
+    return [order[start:end] for start, end in pairwise(bounds)]
 
 
 def take_each(payloads: pa.BinaryArray, parts: list[np.ndarray]) -> list[pa.BinaryArray]:

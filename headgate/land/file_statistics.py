@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -25,10 +26,9 @@ def file_statistics(table: pa.Table) -> str:
     maxima: dict[str, Any] = {}
     nulls: dict[str, int] = {}
     all_bounded = True
-    for field in list(table.schema)[:_MOST_COLUMNS]:
+    for field, column in islice(zip(table.schema, table.columns, strict=True), _MOST_COLUMNS):
         if pa.types.is_nested(field.type):
             continue
-        column = table.column(field.name)
         nulls[field.name] = column.null_count
         if column.null_count == len(column) or pa.types.is_binary(field.type):
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -36,6 +36,8 @@ from headgate.schema.pause_collection import pause_collection
 
 STAGED = pa.schema([pa.field("file", pa.string()), pa.field("error", pa.string())])
 STAGED_DDL = "file string, error string"
+Told = tuple[str | None, str | None]
+"""A file, or an error, as text."""
 
 _LARGEST_PORTION = 384 << 20
 _PIECE = 100_000
@@ -62,23 +64,30 @@ def stage(plan: StagingPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         for portion in _portions(batches):
             with pause_collection():
                 files = list(_stage_portion(plan, portion, _decoders[known], made))
-            yield from map(told_file, files)
+            yield told_files(files)
     except HeadgateError as error:
         # As data: an exception would reach the driver as the text of a traceback.
         yield told_error(type(error).__name__, *error.parts)
 
 
-def told_file(file: StagedFile) -> pa.RecordBatch:
-    """What a task says to the driver of a file that it wrote."""
-    return _told(file.to_json(), None)
+def told_files(files: Iterable[StagedFile]) -> pa.RecordBatch:
+    """What a task says to the driver of files that it wrote."""
+    texts = [file.to_json() for file in files]
+    return _told(texts, [None] * len(texts))
 
 
 def told_error(name: str, *parts: object) -> pa.RecordBatch:
-    return _told(None, json.dumps([name, *parts]))
+    return _told([None], [json.dumps([name, *parts])])
 
 
-def _told(file: str | None, error: str | None) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([file], pa.string()), pa.array([error], pa.string())], STAGED)
+def _told(*columns: Sequence[str | None]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(texts, pa.string()) for texts in columns], STAGED)
+
+
+def all_told(batches: Iterable[pa.RecordBatch]) -> Iterator[Told]:
+    """What a task said, where it was not Spark that ran it."""
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -200,7 +209,7 @@ def _rows_at(records: pa.Table, rows: np.ndarray) -> pa.Table:
     return records if len(rows) == len(records) else records.take(pa.array(rows))
 
 
-def staged_files(rows: Iterable[tuple[str | None, str | None]]) -> list[StagedFile]:
+def staged_files(rows: Iterable[Told]) -> list[StagedFile]:
     """What the job gave back, as values; an executor's error is raised here."""
     files = []
     for file, error in rows:

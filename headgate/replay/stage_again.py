@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headgate.land.batch_plan import BatchPlan
-from headgate.land.stage import staged_files
+from headgate.land.stage import all_told, staged_files
 from headgate.land.staged_file import StagedFile
 from headgate.quarantine.quarantine_state import QuarantineState
 from headgate.replay.find_again import find_again, records_of
@@ -54,9 +54,8 @@ def stage_again(plan: BatchPlan, taken: pa.Table) -> StagedAgain:
 
 def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: StagedAgain) -> None:
     records = records_of(taken)
-    told = plan.stage(records.to_batches())
     rejected: list[pa.Table] = []
-    for file in staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told):
+    for file in staged_files(all_told(plan.stage(records.to_batches()))):
         path = Path(plan.lake, file.table, file.path)
         if file.table == plan.quarantine:
             rejected.append(pq.ParquetFile(path).read())

@@ -49,11 +49,11 @@ class Decoders:
     def decoder(
         self, key: SchemaKey, message: tuple[int, ...] = FIRST_MESSAGE
     ) -> Decoder | Refusal:
-        text = self.text(key)
-        if isinstance(text, Refusal):
-            return text
         made = self._decoders.get((key, message))
         if made is None:
+            text = self.text(key)
+            if isinstance(text, Refusal):
+                return text
             made = self._decoders[key, message] = _make(text, message)
         return made
 

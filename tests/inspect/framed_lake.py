@@ -15,7 +15,7 @@ from headgate.land.batch_plan import BatchPlan
 from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Ledger
-from headgate.land.stage import staged_files
+from headgate.land.stage import all_told, staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
@@ -97,4 +97,4 @@ def _staged(plan: BatchPlan, records: Sequence[Framed]) -> list[StagedFile]:
         "headers": [None] * count,
     }
     told = plan.stage([pa.record_batch(columns, schema=RECORD_COLUMNS)])
-    return staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)
+    return staged_files(all_told(told))

@@ -15,7 +15,7 @@ from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.committer import Commit
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Ledger
-from headgate.land.stage import staged_files
+from headgate.land.stage import all_told, staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
@@ -113,8 +113,7 @@ class SmallLake:
             },
             schema=RECORD_COLUMNS,
         )
-        told = plan.stage([records])
-        return staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)
+        return staged_files(all_told(plan.stage([records])))
 
 
 def make_small_lake(folder: Path) -> SmallLake:

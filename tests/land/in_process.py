@@ -19,7 +19,7 @@ from headgate.land.expectations import rules_of
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Kind, Ledger
 from headgate.land.schema_history import SchemaHistory
-from headgate.land.stage import staged_files
+from headgate.land.stage import all_told, staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
@@ -81,8 +81,7 @@ def staged_by(*tasks: pa.RecordBatch) -> Callable[[BatchPlan], list[StagedFile]]
     """The one job of a batch, with a task for each part of its records."""
 
     def run(plan: BatchPlan) -> list[StagedFile]:
-        told = [row for task in tasks for row in plan.stage([task])]
-        return staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)
+        return [file for task in tasks for file in staged_files(all_told(plan.stage([task])))]
 
     return run
 

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.envelope.confluent import ConfluentEnvelope
 from headgate.errors import RegistryUnavailable
-from headgate.land.stage import stage, staged_files
+from headgate.land.stage import all_told, stage, staged_files
 from headgate.land.staged_file import StagedFile
 from headgate.pipeline import Duration, Registry
 from headgate.quarantine.reason import Reason
@@ -138,7 +138,7 @@ def test_error_of_an_executor_is_raised_on_the_driver(pipeline: Pipeline) -> Non
     broken = type(plan)(**{**vars(plan), "registry": nobody})
     told = list(stage(broken, [records([record("chess", 1)])]))
     with pytest.raises(RegistryUnavailable, match="no usable answer for schema 1") as caught:
-        staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)
+        staged_files(all_told(told))
     assert caught.value.where == "http://127.0.0.1:9"
 
 

@@ -15,7 +15,7 @@ from headgate.land.commit_with_delta_rs import DeltaRsCommitter
 from headgate.land.event import BatchLanded, Event
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Ledger
-from headgate.land.stage import staged_files
+from headgate.land.stage import all_told, staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
@@ -75,8 +75,8 @@ class Simulation:
     def staged(self, plan: BatchPlan, records: pa.Table) -> list[StagedFile]:
         """One task for each partition."""
         tasks = [records.filter(pc.equal(records["partition"], one)) for one in (0, 1)]
-        told = [row for task in tasks for row in plan.stage(task.to_batches())]
-        return staged_files((row["file"][0].as_py(), row["error"][0].as_py()) for row in told)
+        told = [row for task in tasks for row in all_told(plan.stage(task.to_batches()))]
+        return staged_files(told)
 
     def land(self, batch: int, count: int) -> Made:
         made, records = self.batch(count)
