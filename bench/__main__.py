@@ -153,8 +153,7 @@ def _peer_table(spark: SparkSession, data: dict[int, Data], folder: Path, out: C
     def add(way: str, tables: int, source: int, rate: float) -> None:
         if source not in ours:
             out.print(f"Headgate, {source} tables, batches of {PEER_BATCH:,}")
-            run = land(data[source], folder, PEER_BATCH)
-            ours[source] = Landing(source, [run]).rate
+            ours[source] = land(data[source], folder, PEER_BATCH).rate
         mine = ours[source]
         table.add_row(way, f"{tables}", f"{rate:,.0f}", f"{mine:,.0f}", f"{mine / rate:.0f} x")
 

@@ -21,24 +21,30 @@ class Run:
     """A topic landed once."""
 
     batches: list[BatchLanded]
+    """Without the first one, which fetches the schemas and warms up."""
     cost: Cost
+    """Of all batches."""
     rows: int
+
+    @property
+    def rates(self) -> list[float]:
+        return [batch.rows / batch.seconds for batch in self.batches]
+
+    @property
+    def rate(self) -> float:
+        return median(self.rates)
 
 
 @dataclass(frozen=True)
 class Landing:
-    """Runs, without the first batch of each: that one fetches the schemas and warms up."""
+    """All runs over one topic."""
 
     tables: int
     runs: list[Run]
 
     @property
-    def batches(self) -> list[BatchLanded]:
-        return [batch for run in self.runs for batch in run.batches[1:]]
-
-    @property
     def rates(self) -> list[float]:
-        return [batch.rows / batch.seconds for batch in self.batches]
+        return [rate for run in self.runs for rate in run.rates]
 
     @property
     def rate(self) -> float:
@@ -50,7 +56,7 @@ class Landing:
 
     @property
     def commit_seconds(self) -> float:
-        return median(batch.commit_seconds for batch in self.batches)
+        return median(batch.commit_seconds for run in self.runs for batch in run.batches)
 
     @property
     def cpu_per_million(self) -> float:
@@ -68,9 +74,9 @@ def land_in_turn(
     landed = [Landing(tables, []) for tables in data]
     for number in range(1, rounds + 1):
         for one in landed:
-            one.runs.append(land(data[one.tables], folder, batch))
-            rate = Landing(one.tables, one.runs[-1:]).rate
-            say(f"{one.tables} tables, round {number} of {rounds}: {rate:,.0f} rows/s")
+            run = land(data[one.tables], folder, batch)
+            one.runs.append(run)
+            say(f"{one.tables} tables, round {number} of {rounds}: {run.rate:,.0f} rows/s")
     return landed
 
 
@@ -95,4 +101,4 @@ def land(data: Data, folder: Path, batch: int) -> Run:
     with measured(apart=data.services.pids.values()) as cost:
         ended = run_pipeline(pipeline, RunOptions(once=True), listen)
     assert ended.rows == data.records, f"{ended.rows} of {data.records} records landed"
-    return Run(batches, cost, ended.rows)
+    return Run(batches[1:], cost, ended.rows)

@@ -93,7 +93,6 @@ class WrapperEnvelope:
         opened = Opened()
         values = records.column("value").combine_chunks()
         decoded = self.decoder.decode(values)
-        rows = np.delete(np.arange(len(values)), list(decoded.bad))
         for row, detail in decoded.bad.items():
             opened.rejected.append(Rejected(row, Reason.ENVELOPE_UNDECODABLE, detail))
 
@@ -110,7 +109,10 @@ class WrapperEnvelope:
         codes = (route_codes.astype(np.int64) * len(id_values) + id_codes) * 2 + missing_payload
         parts = split_by(codes)
         firsts = [part[0] for part in parts]
-        rows_of = [rows[part] for part in parts] if decoded.bad else parts
+        rows_of = parts
+        if decoded.bad:
+            rows = np.delete(np.arange(len(values)), list(decoded.bad))
+            rows_of = [rows[part] for part in parts]
         for rows_here, payload, route_code, id_code, missing in zip(
             rows_of,
             take_each(payloads, parts),

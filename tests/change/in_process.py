@@ -23,7 +23,7 @@ from headgate.land.event import Event
 from headgate.land.land_batch import BatchLander, Extent
 from headgate.land.ledger import Entry, Kind, Ledger
 from headgate.land.schema_history import SchemaHistory
-from headgate.land.stage import staged_files
+from headgate.land.stage import all_told, staged_files
 from headgate.land.staged_batch import StagedBatchNote
 from headgate.land.staged_file import StagedFile
 from headgate.pipeline import ChangePipeline, Datastream, Files
@@ -78,10 +78,7 @@ class ChangeLake:
         paths = pa.RecordBatch.from_pydict({"file": [str(file) for file in files]})
 
         def stage(plan: BatchPlan) -> list[StagedFile]:
-            rows = pa.Table.from_batches(plan.stage([paths]))
-            return staged_files(
-                zip(rows["file"].to_pylist(), rows["error"].to_pylist(), strict=True)
-            )
+            return staged_files(all_told(plan.stage([paths])))
 
         version = 0 if landed is None else landed + 1
         lander.land(Extent(version, None, {"files": len(files)}), stage)

@@ -81,7 +81,8 @@ def staged_by(*tasks: pa.RecordBatch) -> Callable[[BatchPlan], list[StagedFile]]
     """The one job of a batch, with a task for each part of its records."""
 
     def run(plan: BatchPlan) -> list[StagedFile]:
-        return [file for task in tasks for file in staged_files(all_told(plan.stage([task])))]
+        told = [row for task in tasks for row in all_told(plan.stage([task]))]
+        return staged_files(told)
 
     return run
 
