@@ -54,8 +54,9 @@ def _options(source: Kafka) -> dict[str, str]:
         "includeHeaders": "true",
         "kafka.isolation.level": "read_committed",
         # Kafka's defaults are for consumers that wait for records; a batch is there already.
+        # Every partition has a consumer that keeps what it has fetched, so it is not more.
         "kafka.max.poll.records": "10000",
-        "kafka.max.partition.fetch.bytes": str(8 << 20),
+        "kafka.max.partition.fetch.bytes": str(2 << 20),
         **{key: text(value) for key, value in source.options.items()},
         **_security(source),
     }
