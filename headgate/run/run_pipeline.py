@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+import weakref
 from typing import TYPE_CHECKING
 
 from headgate.errors import CheckpointError
@@ -87,17 +87,16 @@ class _Run:
             self.behind = Behind(self.pipeline.source)
         settings = {key: text(value) for key, value in self.pipeline.spark.items()}
         spark = spark_session(self.pipeline.name, settings)
-        lander = self._lander(spark, progress, found)
+        self.lander = self._lander(spark, progress, found)
         with self.stop.on_signals():
-            lander.land_pending()
+            self.lander.land_pending()
             self.derived.catch_up()
             if found.by_ledger and staged is not None:
                 # Staged before the checkpoint was lost: its files are there, the source is not
                 # asked again.
-                lander.land_staged(staged)
-            lander.first_version = found.first_version
-            frame = self._stream(spark, found)
-            query = self._start(frame, lander, found)
+                self.lander.land_staged(staged)
+            self.lander.first_version = found.first_version
+            query = self._start(self._stream(spark, found), found)
             self._tell(
                 Started(self.pipeline.name, self.pipeline.lake, _next_batch(progress, found))
             )
@@ -107,7 +106,7 @@ class _Run:
             rows=sum(batch.rows for batch in self.landed),
             quarantined=sum(sum(batch.quarantined.values()) for batch in self.landed),
             stopped=self.stop.asked,
-            tables=frozenset(lander.known_tables),
+            tables=frozenset(self.lander.known_tables),
         )
         self._tell(ended)
         return ended
@@ -173,18 +172,20 @@ class _Run:
             raise _cannot_replay("the last batch ended inside a version of the Delta table")
         return stream_table(spark, source, int(ended["reservoirVersion"]))
 
-    def _start(self, frame: DataFrame, lander: BatchLander, found: Resume) -> StreamingQuery:
+    def _start(self, frame: DataFrame, found: Resume) -> StreamingQuery:
+        # Spark keeps the function of a query that has ended: all tables would stay open with it.
+        this = weakref.proxy(self)
         writer = (
             frame.writeStream.queryName(self.pipeline.name)
             .option("checkpointLocation", self.pipeline.checkpoint)
-            .foreachBatch(partial(self._land, lander, found))
+            .foreachBatch(lambda frame, batch: this._land(found, frame, batch))
         )
         if self.options.once:
             return writer.trigger(availableNow=True).start()
         milliseconds = self.options.trigger_milliseconds or self.pipeline.trigger.milliseconds
         return writer.trigger(processingTime=f"{milliseconds} milliseconds").start()
 
-    def _land(self, lander: BatchLander, found: Resume, frame: DataFrame, batch: int) -> None:
+    def _land(self, found: Resume, frame: DataFrame, batch: int) -> None:
         try:
             if self.stop.asked:
                 raise _Stopping
@@ -195,7 +196,7 @@ class _Run:
             start, end = self.checkpoint.start_of(batch), self.checkpoint.offsets(batch)
             rows = records_between(start, end) if self.behind else None
             lag = self.behind.records(end) if self.behind and end else None
-            lander.land(Extent(batch, start, end, lag), _stage_with(frame, rows))
+            self.lander.land(Extent(batch, start, end, lag), _stage_with(frame, rows))
         except BaseException as error:
             self.failure = error
             raise
