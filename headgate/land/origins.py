@@ -19,28 +19,6 @@ class Origins:
     rows: np.ndarray
     columns: pa.RecordBatch
 
-    @classmethod
-    def of(cls, records: pa.Table, groups: Sequence[Group], opened: np.ndarray) -> list[Origins]:
-        """One for each group. One copy for all groups, then views of it: groups can be many."""
-        if not groups:
-            return []
-        rows = opened[np.concatenate([group.rows for group in groups])]
-        names = [
-            name
-            for name in records.column_names
-            # A column of nothing but nulls costs a file as much as a full one, and says less.
-            if name != "value" and records.column(name).null_count < len(records)
-        ]
-        at = pa.array(rows)
-        columns = [_values_at(records.column(name), at) for name in names]
-        batch = pa.record_batch(columns, [f"_{name}" for name in names])
-        origins, start = [], 0
-        for group in groups:
-            end = start + len(group.rows)
-            origins.append(cls(rows[start:end], batch.slice(start, end - start)))
-            start = end
-        return origins
-
     def place(self, position: int) -> str:
         """Where a record came from, as people write it."""
         row = {name: self.columns[name][position].as_py() for name in self.columns.schema.names}
@@ -54,11 +32,41 @@ class Origins:
         return Origins(self.rows[kept], self.columns.take(pa.array(kept)))
 
 
-def _values_at(column: pa.ChunkedArray, rows: pa.Array) -> pa.Array:
-    """In one piece. Most records come from one topic: where all texts are one, any will do."""
-    is_one_text = pa.types.is_string(column.type) and len(column.unique()) == 1
-    values = column.slice(0, len(rows)) if is_one_text else column.take(rows)
-    return pa.concat_arrays(values.chunks)
+class AllOrigins:
+    """The origins of a portion's records, for as many of its groups at a time as are wanted."""
+
+    def __init__(self, records: pa.Table, opened: np.ndarray) -> None:
+        self._opened = opened
+        self._columns = {
+            name: records.column(name)
+            for name in records.column_names
+            # A column of nothing but nulls costs a file as much as a full one, and says less.
+            if name != "value" and records.column(name).null_count < len(records)
+        }
+        self._of_one_text = {
+            name
+            for name, column in self._columns.items()
+            if pa.types.is_string(column.type) and len(column.unique()) == 1
+        }
+
+    def of(self, groups: Sequence[Group]) -> list[Origins]:
+        """One for each group. One copy for all of them, then views of it: groups can be many."""
+        rows = self._opened[np.concatenate([group.rows for group in groups])]
+        at = pa.array(rows)
+        columns = [self._values_at(name, at) for name in self._columns]
+        batch = pa.record_batch(columns, [f"_{name}" for name in self._columns])
+        origins, start = [], 0
+        for group in groups:
+            end = start + len(group.rows)
+            origins.append(Origins(rows[start:end], batch.slice(start, end - start)))
+            start = end
+        return origins
+
+    def _values_at(self, name: str, rows: pa.Array) -> pa.Array:
+        """In one piece. Most records come from one topic: where all texts are one, any will do."""
+        column = self._columns[name]
+        values = column.slice(0, len(rows)) if name in self._of_one_text else column.take(rows)
+        return pa.concat_arrays(values.chunks)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +17,8 @@ from headgate.envelope.open_in_pieces import open_in_pieces
 from headgate.envelope.opened import Group, Rejected
 from headgate.errors import HeadgateError
 from headgate.land.checked import Checked
-from headgate.land.decode_ahead import DecodedAhead, decode_ahead
-from headgate.land.origins import Origins, Part, joined
+from headgate.land.decode_ahead import decode_ahead
+from headgate.land.origins import AllOrigins, Origins, Part, joined
 from headgate.land.stage_table import GroupOf, reject, stage_table, without_table
 from headgate.land.staged_file import StagedFile
 from headgate.land.staging_plan import StagingPlan
@@ -42,8 +41,10 @@ Told = tuple[str | None, str | None]
 _LARGEST_PORTION = 384 << 20
 _PIECE = 100_000
 """Records that are opened together: a processor's caches have room for them."""
-_TABLES_AHEAD = 32
-"""As many as are worth it: their columns are in memory together."""
+_ROWS_TOGETHER = 250_000
+"""Records whose columns are in memory together, where they are of several tables."""
+_ROWS_OF_A_FILE = 1_000_000
+"""Of one table, so many at most: a file has them all."""
 
 _decoders: dict[str, Decoders] = {}
 """Kept as long as the worker process lives, so that each schema is asked for once."""
@@ -68,6 +69,9 @@ def stage(plan: StagingPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     except HeadgateError as error:
         # As data: an exception would reach the driver as the text of a traceback.
         yield told_error(type(error).__name__, *error.parts)
+    finally:
+        # The process lives on, and may have nothing to do for long.
+        pa.default_memory_pool().release_unused()
 
 
 def told_files(files: Iterable[StagedFile]) -> pa.RecordBatch:
@@ -121,39 +125,66 @@ def _stage_portion(
     to_open, rejected = _set_aside(records, plan.max_record_bytes)
     opened = open_in_pieces(plan.envelope, _rows_at(records, to_open), decoders)
     rejected += [replace(one, row=int(to_open[one.row])) for one in opened.rejected]
-    origins = Origins.of(records, opened.groups, to_open)
-    by_table: dict[str, list[GroupOf]] = defaultdict(list)
-    for group, origin in zip(opened.groups, origins, strict=True):
-        by_table[plan.names.silver_for(group.route)].append((group, origin))
+    origins = AllOrigins(records, to_open)
     withheld: list[Withheld] = []
     checked: list[Checked] = []
     in_bronze: list[np.ndarray] = []
-    ahead: DecodedAhead = {}
-    for number, (table, groups) in enumerate(by_table.items()):
-        if number % _TABLES_AHEAD == 0:
-            some = islice(by_table.values(), number, number + _TABLES_AHEAD)
-            ahead = decode_ahead((group for of in some for group, _ in of), decoders)
-        known = table in plan.known_tables or table in made
-        decodable = [one for one in groups if _has_decoder(decoders, *one, rejected)]
-        if decodable and not known and plan.contract.for_table(table).tables is not Mode.EVOLVE:
-            rejected += without_table(plan, table, decodable, decoders, withheld)
-        elif decodable and plan.may_write(table, made):
-            known = True
-            made.update({table} - plan.known_tables)
-            yield from stage_table(
-                plan, table, decodable, decoders, ahead, rejected, withheld, checked
-            )
-        else:
-            for group, origin in decodable:
-                detail = f"for table {table}"
-                rejected += reject(group, origin, Reason.TOO_MANY_TABLES, detail)
-        # Routes that have no table are in quarantine only: they could be any number.
-        if plan.names.bronze and known:
-            in_bronze += [origin.rows for _, origin in groups]
-            yield _stage_bronze(plan, plan.names.bronze, groups)
+    for share in _shares(plan, opened.groups):
+        ahead = decode_ahead((group for of in share.values() for group in of), decoders)
+        for table, groups in _with_origins(share, origins):
+            known = table in plan.known_tables or table in made
+            decodable = [one for one in groups if _has_decoder(decoders, *one, rejected)]
+            if decodable and not known and plan.contract.for_table(table).tables is not Mode.EVOLVE:
+                rejected += without_table(plan, table, decodable, decoders, withheld)
+            elif decodable and plan.may_write(table, made):
+                known = True
+                made.update({table} - plan.known_tables)
+                yield from stage_table(
+                    plan, table, decodable, decoders, ahead, rejected, withheld, checked
+                )
+            else:
+                for group, origin in decodable:
+                    detail = f"for table {table}"
+                    rejected += reject(group, origin, Reason.TOO_MANY_TABLES, detail)
+            # Routes that have no table are in quarantine only: they could be any number.
+            if plan.names.bronze and known:
+                in_bronze += [origin.rows for _, origin in groups]
+                yield _stage_bronze(plan, plan.names.bronze, groups)
     if rejected:
         staged = _stage_quarantine(plan, records, rejected, in_bronze)
         yield replace(staged, withheld=tuple(withheld), expectations=tuple(checked))
+
+
+Share = Mapping[str, list[Group]]
+"""Tables whose records are decoded at a time."""
+
+
+def _shares(plan: StagingPlan, groups: Iterable[Group]) -> Iterator[Share]:
+    """All groups of a table together, but for a table that has more than a file of records."""
+    by_table: dict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        by_table[plan.names.silver_for(group.route)].append(group)
+    share: dict[str, list[Group]] = defaultdict(list)
+    rows = 0
+    for table, of in by_table.items():
+        for group in of:
+            share[table].append(group)
+            rows += len(group.rows)
+            if rows >= _ROWS_OF_A_FILE:
+                yield share
+                share, rows = defaultdict(list), 0
+        if rows >= _ROWS_TOGETHER:
+            yield share
+            share, rows = defaultdict(list), 0
+    if share:
+        yield share
+
+
+def _with_origins(share: Share, origins: AllOrigins) -> Iterator[tuple[str, list[GroupOf]]]:
+    groups = [group for of in share.values() for group in of]
+    of_each = dict(zip(groups, origins.of(groups), strict=True))
+    for table, of in share.items():
+        yield table, [(group, of_each[group]) for group in of]
 
 
 def _has_decoder(
