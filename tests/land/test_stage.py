@@ -73,6 +73,26 @@ def test_schemas_that_disagree_get_files_of_their_own(pipeline: Pipeline) -> Non
     assert len(files) == 2
 
 
+@pytest.mark.parametrize(("together", "of_a_file", "files"), [(1, 9, 2), (1, 2, 3), (9, 9, 2)])
+def test_shares_of_a_portion_give_the_same_rows(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, together: int, of_a_file: int, files: int
+) -> None:
+    monkeypatch.setattr("headgate.land.stage._ROWS_TOGETHER", together)
+    monkeypatch.setattr("headgate.land.stage._ROWS_OF_A_FILE", of_a_file)
+    routes = [("chess", PLAIN), ("chess", WIDER), ("go", PLAIN)]
+    values = [record(route, n, schema) for n in (1, 2) for route, schema in routes]
+    staged = staged_by(records(values))(pipeline.plan)
+    assert len(staged) == files
+    chess = read(pipeline, staged, "silver_chess")
+    assert sorted((row["_offset"], row["n"], row["_schema_id"]) for row in chess) == [
+        (0, 1, PLAIN),
+        (1, 1, WIDER),
+        (3, 2, PLAIN),
+        (4, 2, WIDER),
+    ]
+    assert [row["_offset"] for row in read(pipeline, staged, "silver_go")] == [2, 5]
+
+
 BAD = {
     Reason.NULL_VALUE: None,
     Reason.TOO_LARGE: b"x" * ((1 << 20) + 1),
