@@ -65,6 +65,5 @@ def as_pattern(template: str) -> str:
 def landed_tables(pipeline: Pipeline | ChangePipeline) -> list[str]:
     """The silver tables or change logs that are in the lake, whatever the ledger says."""
     if isinstance(pipeline, ChangePipeline):
-        logs = ChangeTables.of(pipeline).logs_in(pipeline.lake)
-        return [table for table in logs if not is_declared_gold(pipeline, table)]
+        return ChangeTables.of(pipeline).logs_in(pipeline.lake)
     return TableNames.of(pipeline).silver_in(pipeline.lake)

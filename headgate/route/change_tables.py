@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from headgate.pipeline import ChangePipeline
 from headgate.pipeline.change_pipeline import FILES_TABLE
+from headgate.pipeline.share_a_name import may_share_a_name
 from headgate.route.change_name import ChangeName, letter_of_digest
 from headgate.route.source_name import SourceName
 
@@ -31,6 +32,8 @@ class ChangeTables:
     ledger: str
     merged: str | None = None
     history: str | None = None
+    gold: tuple[str, ...] = ()
+    """Names and templates of derived tables."""
     exact: bool = False
     """Whether sources have different names even if the templates see no difference."""
 
@@ -44,6 +47,7 @@ class ChangeTables:
             ledger=pipeline.ledger,
             merged=pipeline.merged,
             history=pipeline.history,
+            gold=tuple(pipeline.gold),
         )
 
     @property
@@ -73,6 +77,8 @@ class ChangeTables:
         by_digest = {names.letter: kind for kind, names in self._kinds.items()}
         if letter := letter_of_digest(table):
             return by_digest.get(letter)
+        if self._is_gold(table):
+            return None
         return next((kind for kind, names in self._kinds.items() if names.fits(table)), None)
 
     def logs_in(self, lake: str) -> list[str]:
@@ -82,7 +88,10 @@ class ChangeTables:
 
     @property
     def _own(self) -> frozenset[str]:
-        return frozenset({self.quarantine, self.ledger})
+        return frozenset({self.quarantine, self.ledger, *self.gold})
+
+    def _is_gold(self, name: str) -> bool:
+        return any(may_share_a_name(name, each) for each in self.gold)
 
     @cached_property
     def _kinds(self) -> dict[ChangeTableKind, ChangeName]:
@@ -102,6 +111,7 @@ class ChangeTables:
         before = list(self._kinds.values())[: list(self._kinds).index(kind)]
 
         def is_taken(name: str) -> bool:
-            return name in self._own or any(other.fits(name) for other in before)
+            left = name in self._own or self._is_gold(name)
+            return left or any(other.fits(name) for other in before)
 
         return self._kinds[kind].name_for(source, is_taken)

@@ -121,6 +121,20 @@ def test_no_source_gets_one_of_the_pipelines_own_tables(own: str) -> None:
     assert NAMES.log_for(shop("shop", own)) == f"log_shop_{own}"
 
 
+@pytest.mark.parametrize("table", ["Gold_rows", "gold_by_day_of_a"])
+def test_no_source_gets_a_table_that_is_derived(table: str) -> None:
+    names = ChangeTables(
+        "log_{table}", "quarantine", "ledger", "{table}", gold=("gold_rows", "gold_by_day_{route}")
+    )
+    source = shop("shop", table)
+    merged = names.merged_for(source)
+    assert merged is not None
+    assert merged.startswith(f"{table.lower()}___m")
+    assert names.kind_of(merged) == ChangeTableKind.MERGED
+    assert names.kind_of(table.lower()) is None
+    assert names.log_for(source) == f"log_{table.lower()}"
+
+
 def test_logs_in_the_lake_are_told_from_all_other_tables(tmp_path: Path) -> None:
     sources = [ORDERS, shop("Shop", "lines"), shop("log", "shop_orders"), shop("my_shop", "a")]
     tables = [name for source in sources for name in all_names(NAMES, source)]
