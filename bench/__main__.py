@@ -6,6 +6,8 @@ import argparse
 import os
 import platform
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,11 +33,14 @@ PEER_BATCH = 250_000
 
 def main() -> None:
     arguments = _arguments()
-    out = Console(width=120)
-    for name, bench in PARTS.items():
-        if arguments.only in (None, name):
-            with _scratch(name) as folder:
-                bench(arguments, folder, out)
+    if arguments.only:
+        with _scratch(arguments.only) as folder:
+            PARTS[arguments.only](arguments, folder, Console(width=120))
+        return
+    for name in PARTS:
+        # By a process of its own: what one part leaves in memory is not the next one's.
+        part = [sys.executable, "-m", "bench", *sys.argv[1:], "--only", name]
+        subprocess.run(part, check=True)
 
 
 @contextmanager
