@@ -17,7 +17,7 @@ from headgate.envelope.open_in_pieces import open_in_pieces
 from headgate.envelope.opened import Group, Rejected
 from headgate.errors import HeadgateError
 from headgate.land.checked import Checked
-from headgate.land.decode_ahead import decode_ahead
+from headgate.land.decode_ahead import DecodedAhead, decode_ahead
 from headgate.land.origins import AllOrigins, Origins, Part, joined
 from headgate.land.stage_table import GroupOf, reject, stage_table, without_table
 from headgate.land.staged_file import StagedFile
@@ -129,37 +129,43 @@ def _stage_portion(
     withheld: list[Withheld] = []
     checked: list[Checked] = []
     in_bronze: list[np.ndarray] = []
-    for share in _shares(plan, opened.groups):
-        ahead = decode_ahead((group for of in share.values() for group in of), decoders)
-        for table, groups in _with_origins(share, origins):
-            known = table in plan.known_tables or table in made
-            decodable = [one for one in groups if _has_decoder(decoders, *one, rejected)]
-            if decodable and not known and plan.contract.for_table(table).tables is not Mode.EVOLVE:
-                rejected += without_table(plan, table, decodable, decoders, withheld)
-            elif decodable and plan.may_write(table, made):
-                known = True
-                made.update({table} - plan.known_tables)
-                yield from stage_table(
-                    plan, table, decodable, decoders, ahead, rejected, withheld, checked
-                )
-            else:
-                for group, origin in decodable:
-                    detail = f"for table {table}"
-                    rejected += reject(group, origin, Reason.TOO_MANY_TABLES, detail)
-            # Routes that have no table are in quarantine only: they could be any number.
-            if plan.names.bronze and known:
-                in_bronze += [origin.rows for _, origin in groups]
-                yield _stage_bronze(plan, plan.names.bronze, groups)
+    for table, groups, ahead in _table_by_table(plan, opened.groups, origins, decoders):
+        known = table in plan.known_tables or table in made
+        decodable = [one for one in groups if _has_decoder(decoders, *one, rejected)]
+        if decodable and not known and plan.contract.for_table(table).tables is not Mode.EVOLVE:
+            rejected += without_table(plan, table, decodable, decoders, withheld)
+        elif decodable and plan.may_write(table, made):
+            known = True
+            made.update({table} - plan.known_tables)
+            yield from stage_table(
+                plan, table, decodable, decoders, ahead, rejected, withheld, checked
+            )
+        else:
+            for group, origin in decodable:
+                detail = f"for table {table}"
+                rejected += reject(group, origin, Reason.TOO_MANY_TABLES, detail)
+        # Routes that have no table are in quarantine only: they could be any number.
+        if plan.names.bronze and known:
+            in_bronze += [origin.rows for _, origin in groups]
+            yield _stage_bronze(plan, plan.names.bronze, groups)
     if rejected:
         staged = _stage_quarantine(plan, records, rejected, in_bronze)
         yield replace(staged, withheld=tuple(withheld), expectations=tuple(checked))
 
 
-Share = Mapping[str, list[Group]]
-"""Tables whose records are decoded at a time."""
+def _table_by_table(
+    plan: StagingPlan, groups: Iterable[Group], origins: AllOrigins, decoders: Decoders
+) -> Iterator[tuple[str, list[GroupOf], DecodedAhead]]:
+    """Decoded and copied a share at a time: all of a portion would take too much memory."""
+    for share in _shares(plan, groups):
+        several = [group for of in share.values() for group in of]
+        ahead = decode_ahead(several, decoders)
+        origin_of = dict(zip(several, origins.of(several), strict=True))
+        for table, of in share.items():
+            yield table, [(group, origin_of[group]) for group in of], ahead
 
 
-def _shares(plan: StagingPlan, groups: Iterable[Group]) -> Iterator[Share]:
+def _shares(plan: StagingPlan, groups: Iterable[Group]) -> Iterator[Mapping[str, list[Group]]]:
     """All groups of a table together, but for a table that has more than a file of records."""
     by_table: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
@@ -170,21 +176,11 @@ def _shares(plan: StagingPlan, groups: Iterable[Group]) -> Iterator[Share]:
         for group in of:
             share[table].append(group)
             rows += len(group.rows)
-            if rows >= _ROWS_OF_A_FILE:
+            if rows >= (_ROWS_TOGETHER if group is of[-1] else _ROWS_OF_A_FILE):
                 yield share
                 share, rows = defaultdict(list), 0
-        if rows >= _ROWS_TOGETHER:
-            yield share
-            share, rows = defaultdict(list), 0
     if share:
         yield share
-
-
-def _with_origins(share: Share, origins: AllOrigins) -> Iterator[tuple[str, list[GroupOf]]]:
-    groups = [group for of in share.values() for group in of]
-    of_each = dict(zip(groups, origins.of(groups), strict=True))
-    for table, of in share.items():
-        yield table, [(group, of_each[group]) for group in of]
 
 
 def _has_decoder(
