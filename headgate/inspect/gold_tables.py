@@ -9,9 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from headgate.inspect.ledger_rows import LedgerRows
-from headgate.inspect.own_tables import as_pattern, is_declared_gold
 from headgate.pipeline import AnyPipeline
-from headgate.pipeline.gold import ROUTE
+from headgate.pipeline.gold import ROUTE, as_pattern, is_declared_gold
 
 # The last time that it went well, and the last time that it did not.
 _LAST_WORDS = """
@@ -41,7 +40,8 @@ class GoldTable:
 
 def read_derived(pipeline: AnyPipeline, ledger: LedgerRows) -> tuple[GoldTable, ...]:
     """Those that the pipeline still declares, by name."""
-    rows = [row for row in ledger.query(_LAST_WORDS) if is_declared_gold(pipeline, row["table"])]
+    words = ledger.query(_LAST_WORDS)
+    rows = [row for row in words if is_declared_gold(pipeline.gold, row["table"])]
     found: dict[str, GoldTable] = {}
     for row in rows:
         found[row["table"]] = _after(found.get(row["table"]), row)

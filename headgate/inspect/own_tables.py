@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 
-from headgate.pipeline import AnyPipeline, ChangePipeline, Pipeline
+from headgate.pipeline import ChangePipeline, Pipeline
 from headgate.pipeline.change_pipeline import FILES_TABLE
-from headgate.pipeline.gold import ROUTE
+from headgate.pipeline.gold import is_declared_gold
 from headgate.route.change_tables import ChangeTables
 from headgate.route.table_names import TableNames
 
@@ -43,23 +42,13 @@ class TableKind(StrEnum):
 def kind_of(pipeline: Pipeline | ChangePipeline, table: str) -> TableKind:
     if table == pipeline.quarantine:
         return TableKind.QUARANTINE
-    if is_declared_gold(pipeline, table):
+    if is_declared_gold(pipeline.gold, table):
         return TableKind.GOLD
     if isinstance(pipeline, ChangePipeline):
         if table == FILES_TABLE:
             return TableKind.FILES
         return TableKind(ChangeTables.of(pipeline).kind_of(table) or TableKind.LOG)
     return TableKind.BRONZE if table == pipeline.bronze else TableKind.SILVER
-
-
-def is_declared_gold(pipeline: AnyPipeline, table: str) -> bool:
-    """Whether a declaration of `gold` gives a table that name."""
-    return any(re.fullmatch(as_pattern(name), table) for name in pipeline.gold)
-
-
-def as_pattern(template: str) -> str:
-    """A regular expression of the names that a declaration of `gold` gives."""
-    return re.escape(template).replace(re.escape(ROUTE), ".+")
 
 
 def landed_tables(pipeline: Pipeline | ChangePipeline) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal, TypeAlias
@@ -164,3 +165,13 @@ def check_apart(gold: Iterable[str], others: Mapping[str, str]) -> None:
                 )
     if refused:
         raise refused_below(refused)
+
+
+def is_declared_gold(gold: Iterable[str], table: str) -> bool:
+    """Whether a declaration gives a table that name."""
+    return any(re.fullmatch(as_pattern(name), table) for name in gold)
+
+
+def as_pattern(template: str) -> str:
+    """A regular expression of the names that a declaration gives."""
+    return re.escape(template).replace(re.escape(ROUTE), ".+")

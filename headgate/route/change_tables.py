@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from headgate.pipeline import ChangePipeline
 from headgate.pipeline.change_pipeline import FILES_TABLE
-from headgate.pipeline.share_a_name import may_share_a_name
+from headgate.pipeline.gold import is_declared_gold
 from headgate.route.change_name import ChangeName, letter_of_digest
 from headgate.route.source_name import SourceName
 
@@ -77,7 +77,7 @@ class ChangeTables:
         by_digest = {names.letter: kind for kind, names in self._kinds.items()}
         if letter := letter_of_digest(table):
             return by_digest.get(letter)
-        if self._is_gold(table):
+        if is_declared_gold(self.gold, table):
             return None
         return next((kind for kind, names in self._kinds.items() if names.fits(table)), None)
 
@@ -89,9 +89,6 @@ class ChangeTables:
     @property
     def _own(self) -> frozenset[str]:
         return frozenset({self.quarantine, self.ledger, *self.gold})
-
-    def _is_gold(self, name: str) -> bool:
-        return any(may_share_a_name(name, each) for each in self.gold)
 
     @cached_property
     def _kinds(self) -> dict[ChangeTableKind, ChangeName]:
@@ -111,7 +108,7 @@ class ChangeTables:
         before = list(self._kinds.values())[: list(self._kinds).index(kind)]
 
         def is_taken(name: str) -> bool:
-            left = name in self._own or self._is_gold(name)
+            left = name in self._own or is_declared_gold(self.gold, name)
             return left or any(other.fits(name) for other in before)
 
         return self._kinds[kind].name_for(source, is_taken)
