@@ -23,8 +23,9 @@ from bench.decode import Decoding, decode_all
 from bench.gold import derive_many, deriving_table
 from bench.landing import Landing, land, land_in_turn
 from bench.peers import a_stream_per_game, a_write_per_game
-from headgate.local import down, fetch_jars, up
-from headgate.run.session import spark_session
+from headgate.engine.session import spark_session
+from headgate.jars.jars import fetch_jars
+from headgate.lab import down, up
 
 FAN_OUT = (1, 10, 50, 250, 1000)
 STREAMS = (10, 30)

@@ -15,12 +15,12 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from bench.measure import Cost, measured
-from headgate.land.event import BatchLanded, Event, TablesMerged
-from headgate.pipeline import ChangePipeline, Datastream, Files
+from headgate.config import ChangePipeline, Datastream, Files
+from headgate.engine.events import BatchLanded, Event, TablesMerged
+from headgate.lab.shop.datastream import FileOptions, write_changes
+from headgate.lab.shop.statement import Change, ChangeKind, Column
 from headgate.run.run_options import RunOptions
 from headgate.run.run_pipeline import run_pipeline
-from headgate.simulate.shop.change import Change, ChangeKind, Column
-from headgate.simulate.shop.datastream_files import FileOptions, write_changes
 
 _COLUMNS = (
     Column("id", "bigint"),

@@ -7,10 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-from headgate.local import Services
-from headgate.schema.registry_http import HttpRegistry, HttpRegistrySettings
-from headgate.simulate.destination import KafkaDestination
-from headgate.simulate.simulate_games import GamesPlan, simulate_games
+from headgate.lab import Services
+from headgate.lab.destination import KafkaDestination
+from headgate.lab.games import GamesPlan, simulate_games
+from headgate.registry.http import HttpRegistry, HttpRegistrySettings
 
 
 @dataclass(frozen=True)

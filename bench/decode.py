@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from headgate.schema.avro import AvroDecoder
-from headgate.schema.decoder import Decoder
-from headgate.schema.protobuf import ProtobufDecoder
-from headgate.schema.registry import SchemaText
+from headgate.formats.avro import AvroDecoder
+from headgate.formats.decoder import Decoder
+from headgate.formats.protobuf import ProtobufDecoder
+from headgate.registry.registry import SchemaText
 
 _RECORDS = 400_000
 _DISTINCT = 5_000

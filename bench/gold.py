@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 from rich.table import Table
 
 from bench.measure import Cost, measured
-from headgate.land.event import BatchLanded, Event, GoldDerived
-from headgate.pipeline import Delta, Pipeline, Registry, Wrapper
+from headgate.config import Delta, Pipeline, Registry, Wrapper
+from headgate.engine.events import BatchLanded, Event, GoldDerived
+from headgate.lab.destination import DeltaDestination
+from headgate.lab.games import GamesPlan, simulate_games
+from headgate.registry.folder import FolderRegistry
 from headgate.run.run_options import RunOptions
 from headgate.run.run_pipeline import run_pipeline
-from headgate.schema.registry_folder import FolderRegistry
-from headgate.simulate.destination import DeltaDestination
-from headgate.simulate.simulate_games import GamesPlan, simulate_games
 
 PLAYERS = 1_000
 """Of each game."""

@@ -10,8 +10,8 @@ from statistics import median
 
 from bench.data import Data
 from bench.measure import Cost, measured
-from headgate.land.event import BatchLanded, Event
-from headgate.pipeline import Kafka, Pipeline, Registry, Wrapper
+from headgate.config import Kafka, Pipeline, Registry, Wrapper
+from headgate.engine.events import BatchLanded, Event
 from headgate.run.run_options import RunOptions
 from headgate.run.run_pipeline import run_pipeline
 

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from bench.data import Data
-from headgate.envelope.wrapper import WrapperEnvelope
-from headgate.schema.protobuf import ProtobufDecoder
-from headgate.schema.registry import SchemaText
-from headgate.simulate.games import Game, games
+from headgate.envelopes.wrapper import WrapperEnvelope
+from headgate.formats.protobuf import ProtobufDecoder
+from headgate.lab.games import Game, games
+from headgate.registry.registry import SchemaText
 
 _OPENED = "game_name string, payload binary"
 

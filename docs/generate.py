@@ -28,7 +28,7 @@ def pages() -> dict[str, str]:
 
 
 def _pipeline_file() -> str:
-    from headgate.pipeline import (
+    from headgate.config import (
         AnyPipeline,
         ChangePipeline,
         Confluent,
@@ -91,9 +91,9 @@ def _keys(
 
 
 def _names_of_changes() -> str:
-    from headgate.pipeline import ChangePipeline
-    from headgate.pipeline.change_template import PLACEHOLDERS
-    from headgate.route.change_tables import ChangeTables
+    from headgate.config import ChangePipeline
+    from headgate.config.names import PLACEHOLDERS
+    from headgate.lake.names import ChangeTables
 
     fields = ChangePipeline.model_fields
     names = ChangeTables(
@@ -127,7 +127,7 @@ class _Source(NamedTuple):
 
 
 def _words_of_others() -> str:
-    from headgate.pipeline.contract import WORDS_OF_OTHERS
+    from headgate.config.contract import WORDS_OF_OTHERS
 
     words = "".join(f"- `{word}`: {meant}\n" for word, meant in WORDS_OF_OTHERS.items())
     return f"\nOther tools have other words, which are refused with a hint:\n\n{words}"
@@ -147,8 +147,8 @@ expect:
 
 
 def _gold() -> str:
-    from headgate.pipeline import GoldQuery
-    from headgate.query.describe import describe
+    from headgate.config import GoldQuery
+    from headgate.gold.declared import describe
 
     text = """
 These are the keys of a union; a SELECT stands alone as text. `FROM silver` names the landed tables,
@@ -239,15 +239,15 @@ def _errors() -> str:
 
 
 def _quarantine() -> str:
-    from headgate.quarantine.reason import Reason
+    from headgate.reasons import Reason
 
     text = "# Quarantine reasons\n\n| reason | meaning |\n|---|---|\n"
     return text + "".join(f"| `{reason.value}` | {reason.text} |\n" for reason in Reason)
 
 
 def _tables() -> str:
-    from headgate.land.ledger import LEDGER
-    from headgate.quarantine.quarantined import QUARANTINE
+    from headgate.engine.quarantined import QUARANTINE
+    from headgate.lake.ledger import LEDGER
     from headgate.schema.origin import ORIGIN
 
     return (
@@ -262,7 +262,7 @@ def _tables() -> str:
 
 
 def _columns(schema: pa.Schema) -> str:
-    from headgate.schema.type_names import type_name
+    from headgate.schema.fit import type_name
 
     rows = "".join(f"| `{field.name}` | {type_name(field.type)} |\n" for field in schema)
     return f"| column | type |\n|---|---|\n{rows}"
@@ -305,8 +305,8 @@ def _evolution() -> str:
 
 
 def _types() -> str:
-    from headgate.schema.avro.outcomes import AVRO_OUTCOMES
-    from headgate.schema.protobuf.column_types import COLUMN_TYPES
+    from headgate.formats.avro.outcomes import AVRO_OUTCOMES
+    from headgate.formats.protobuf.column_types import COLUMN_TYPES
 
     protobuf = [(one.protobuf, one.column, one.note) for one in COLUMN_TYPES]
     avro = [(one.avro, one.column, one.note) for one in AVRO_OUTCOMES]
@@ -355,8 +355,8 @@ def _avro_type(kind: Any) -> str:
 
 
 def _outcome_under(mode: str, kinds: list[str], carries: bool) -> str:
-    from headgate.pipeline import Mode, Rules
-    from headgate.schema.change import kinds_of_change
+    from headgate.config import Mode, Rules
+    from headgate.schema.changes import kinds_of_change
     from headgate.schema.fit import outcome_of
 
     rules = Rules(tables=Mode(mode), columns=Mode(mode), types=Mode(mode))

@@ -20,8 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headgate.errors import HeadgateError
-    from headgate.pipeline import (
+    from headgate.config import (
         Confluent,
         Contract,
         Delta,
@@ -34,27 +33,28 @@ if TYPE_CHECKING:
         check_pipeline,
         load_pipeline,
     )
+    from headgate.errors import HeadgateError
+    from headgate.quarantine.settle import replay_quarantine
     from headgate.run.run_options import RunOptions
     from headgate.run.run_pipeline import run_pipeline
-    from headgate.run.settle_quarantine import replay_quarantine
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Confluent": "headgate.pipeline",
-    "Contract": "headgate.pipeline",
-    "Delta": "headgate.pipeline",
+    "Confluent": "headgate.config",
+    "Contract": "headgate.config",
+    "Delta": "headgate.config",
     "HeadgateError": "headgate.errors",
-    "Kafka": "headgate.pipeline",
-    "Pipeline": "headgate.pipeline",
-    "Registry": "headgate.pipeline",
+    "Kafka": "headgate.config",
+    "Pipeline": "headgate.config",
+    "Registry": "headgate.config",
     "RunOptions": "headgate.run.run_pipeline",
-    "Secret": "headgate.pipeline",
-    "Security": "headgate.pipeline",
-    "Wrapper": "headgate.pipeline",
-    "check_pipeline": "headgate.pipeline",
-    "load_pipeline": "headgate.pipeline",
-    "replay_quarantine": "headgate.run.settle_quarantine",
+    "Secret": "headgate.config",
+    "Security": "headgate.config",
+    "Wrapper": "headgate.config",
+    "check_pipeline": "headgate.config",
+    "load_pipeline": "headgate.config",
+    "replay_quarantine": "headgate.quarantine.settle",
     "run_pipeline": "headgate.run.run_pipeline",
 }
 

@@ -13,7 +13,12 @@ HeadgateError
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
+from difflib import get_close_matches
+from typing import Self
 
 CODES: dict[str, str] = {
     # the pipeline file
@@ -135,3 +140,100 @@ class CheckpointError(HeadgateError):
 
 class LandingError(HeadgateError):
     """A batch or a table could not be landed."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong in a pipeline.
+
+    A pipeline built in Python has no file: there `file`, `line` and `column` are None.
+    """
+
+    code: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    hint: str | None = None
+
+    @property
+    def where(self) -> str | None:
+        """The place as editors and terminals link it: `games.yaml:3:5`."""
+        parts = (self.file, self.line, self.column)
+        return ":".join(str(part) for part in parts if part is not None) or None
+
+
+class InvalidPipeline(PipelineFileError, ValueError):
+    """A pipeline, or a value in one, that cannot be run.
+
+    It speaks of the first finding; `findings` holds all of them, in the order of the file.
+    It is a ValueError so that a validator may raise it and the others still have their say.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        hint: str | None = None,
+        where: str | None = None,
+        findings: Iterable[Finding] = (),
+        inside: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(code, message, hint, where)
+        self.findings = tuple(findings)
+        self.inside = inside
+        """The line and the column inside of a value that is a longer text, such as SQL."""
+
+    @classmethod
+    def because_of(cls, findings: Iterable[Finding]) -> Self:
+        findings = tuple(findings)
+        first = findings[0]
+        return cls(first.code, first.message, first.hint, first.where, findings)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (*self.parts, self.findings, self.inside)
+
+
+_CREDENTIALS = re.compile(r"[^\s/@]*:\S*@")
+_LONGEST = 60
+
+
+def shown(value: object) -> str:
+    """A value as a message may repeat it."""
+    match value:
+        case None:
+            return "nothing"
+        case "":
+            return "empty text"
+        case bool():
+            return f"`{str(value).lower()}`"
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case int() | float() | date():
+            return f"`{value}`"
+        case str():
+            text = _CREDENTIALS.sub("***@", value)
+            text = "".join(
+                letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
+            )
+            return f"`{text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}`"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def listed(words: Iterable[object]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that a mistyped one was meant to be, if it is near enough."""
+    by_lower_case = {each.lower(): each for each in known}
+    near = get_close_matches(word.lower(), by_lower_case, n=1, cutoff=0.7)
+    return by_lower_case[near[0]] if near else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    meant = nearest(word, known)
+    return f"did you mean `{meant}`?" if meant else None

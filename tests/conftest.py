@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from headgate.local import Database, Services, down, up, up_database
+from headgate.lab import Database, Services, down, up, up_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ settings.load_profile("repeat")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from headgate.run.session import spark_session
+    from headgate.engine.session import spark_session
 
     session = spark_session("tests")
     yield session

@@ -6,9 +6,10 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from headgate import __version__
 from headgate.cli.commands import (
@@ -31,10 +32,51 @@ from headgate.cli.commands import (
     tables,
     verify,
 )
-from headgate.cli.default_command import DefaultCommandGroup
-from headgate.cli.grouped_help import GroupedHelp, HelpfulGroup
-from headgate.cli.show_error import ShownError, show_errors, shown_errors
+from headgate.cli.errors import ShownError, show_errors, shown_errors
 from headgate.errors import HeadgateError
+
+_GROUPS = {
+    "Start": ("init", "demo", "up", "down"),
+    "Land": ("simulate", "run", "refresh"),
+    "Look": ("status", "tables", "graph", "schema", "plan", "quarantine", "rewind", "verify"),
+    "Share": ("export",),
+    "Mend": ("check", "doctor", "jars"),
+}
+
+
+class HelpfulGroup(TyperGroup):
+    """Shows its help when it is called with nothing."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args:
+            print(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
+class GroupedHelp(HelpfulGroup):
+    """The help of `headgate` itself."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(len(name) for name in self.commands)
+        for group, names in _GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), self.commands[name].get_short_help_str(100))
+                        for name in names
+                    ]
+                )
+
+
+class DefaultCommandGroup(HelpfulGroup):
+    """`headgate schema chess` is short for `headgate schema show chess`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)
+
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

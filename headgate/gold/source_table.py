@@ -11,9 +11,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from headgate.change.change_log import ChangeLog
-from headgate.land.commit_with_delta_rs import reads_as_it_is
-from headgate.land.open_table import OpenTables
+from headgate.cdc.change_log import ChangeLog
+from headgate.lake.delta_rs import reads_as_it_is
+from headgate.lake.tables import OpenTables
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.gold.commit_derived import TABLE
+from headgate.gold.commit import TABLE
 from headgate.gold.source_table import SourceRows
 from headgate.schema.conform import conform_rows
 

@@ -5,34 +5,38 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from headgate.inspect.check import Check, State
-from headgate.inspect.current_run import CurrentRun, find_current_run
-from headgate.inspect.quarantined_records import (
+from headgate.inspect.doctor import Check, State
+from headgate.inspect.ledger import RecordedChange
+from headgate.inspect.quarantine import (
+    FilePosition,
+    Position,
     QuarantineCounts,
     QuarantinedRecord,
     count_quarantined,
     find_quarantined,
     read_quarantined,
 )
-from headgate.inspect.record_position import FilePosition, Position
-from headgate.inspect.recorded_change import RecordedChange
-from headgate.inspect.status import Status, read_status
-from headgate.inspect.table_schema import TableSchema, read_table_schema
+from headgate.inspect.schema import TableSchema, read_table_schema
+from headgate.inspect.status import CurrentRun, Status, find_current_run, read_status
 from headgate.inspect.tables import TableSummary, read_tables
 
 if TYPE_CHECKING:
-    from headgate.inspect.named_schema import NamedSchema, is_schema_file
     from headgate.inspect.plan import read_plan
     from headgate.inspect.planned import Plan, TablePlan, UnusableSchema
-    from headgate.inspect.schema_diff import SchemaDiff, read_schema_diff
+    from headgate.inspect.schema_diff import (
+        NamedSchema,
+        SchemaDiff,
+        is_schema_file,
+        read_schema_diff,
+    )
 
 _HOME = {
-    "NamedSchema": "headgate.inspect.named_schema",
+    "NamedSchema": "headgate.inspect.schema_diff",
     "Plan": "headgate.inspect.planned",
     "SchemaDiff": "headgate.inspect.schema_diff",
     "TablePlan": "headgate.inspect.planned",
     "UnusableSchema": "headgate.inspect.planned",
-    "is_schema_file": "headgate.inspect.named_schema",
+    "is_schema_file": "headgate.inspect.schema_diff",
     "read_plan": "headgate.inspect.plan",
     "read_schema_diff": "headgate.inspect.schema_diff",
 }

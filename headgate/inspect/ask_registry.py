@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from headgate.pipeline import Duration, Pipeline
-from headgate.schema.open_registry import open_registry
-from headgate.schema.registry import Catalogue
+from headgate.config import Duration, Pipeline
+from headgate.registry.open import open_registry
+from headgate.registry.registry import Catalogue
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")

@@ -1,49 +1,35 @@
-"""One thing that `headgate doctor` looked at, and what to do about it."""
+"""Everything that is wrong with a pipeline file and can be told without running it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
+import os
 
-from headgate.errors import HeadgateError
-
-
-class State(StrEnum):
-    """How a check came out."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
+from headgate.config import Finding, Wrapper, check_pipeline, load_pipeline
+from headgate.config.yaml import read_marked_yaml
+from headgate.errors import PipelineFileError
 
 
-@dataclass(frozen=True)
-class Check:
-    """What was looked at, how it is, and how to mend it."""
+def find_mistakes(path: str | os.PathLike[str]) -> list[Finding]:
+    """What the file itself shows; then, if that is well, what its .proto file shows."""
+    findings = check_pipeline(path)
+    if findings:
+        return findings
+    envelope = load_pipeline(path).envelope
+    if not isinstance(envelope, Wrapper):
+        return []
+    from headgate.envelopes.open import open_envelope
 
-    name: str
-    state: State
-    detail: str
-    fix: str | None = None
-
-
-def ok(name: str, detail: str) -> Check:
-    return Check(name, State.OK, detail)
-
-
-def warn(name: str, detail: str, fix: str | None = None) -> Check:
-    return Check(name, State.WARN, detail, fix)
-
-
-def fail(name: str, detail: str, fix: str | None = None) -> Check:
-    return Check(name, State.FAIL, detail, fix)
-
-
-def tried(name: str, look: Callable[[], Check]) -> Check:
-    """A check that cannot be made is one that failed; the others still have their turn."""
     try:
-        return look()
-    except HeadgateError as error:
-        return fail(name, error.message, error.hint)
-    except Exception as error:
-        return fail(name, f"{type(error).__name__}: {error}".splitlines()[0])
+        open_envelope(envelope)
+    except PipelineFileError as error:
+        file = os.fspath(path)
+        with open(file, encoding="utf-8-sig") as opened:
+            marked = read_marked_yaml(opened.read(), file)
+        marked.found(
+            error.code,
+            error.message,
+            marked.mark_of_value(("envelope", "wrapper", "proto")),
+            error.hint,
+        )
+        return marked.findings
+    return []

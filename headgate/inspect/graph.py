@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from headgate.config import AnyPipeline, ChangePipeline, Delta, Files, Kafka, Pipeline
+from headgate.config.gold import ROUTE, GoldUnion
+from headgate.config.names import around
+from headgate.config.pipeline import FILES_TABLE
+from headgate.gold.declared import landed as landed_tables
+from headgate.inspect.ledger import LedgerRows
+from headgate.inspect.tables import TableSummary, read_tables
 
 MOST_TABLES = 12
 """More of one template than these are shown as one."""
@@ -99,3 +113,184 @@ def _as_one(template: str, members: Sequence[GraphNode]) -> GraphNode:
 
 def _newest(batches: Iterable[int | None]) -> int | None:
     return max((batch for batch in batches if batch is not None), default=None)
+
+
+_SIDE_BY_SIDE = 8
+_LAST_BATCHES = """
+SELECT "table", max(version) AS version, max(at) AS at FROM ledger
+WHERE "table" IS NOT NULL GROUP BY "table"
+"""
+_OF_ALL = 'SELECT count(*) AS "rows", max(version) AS version, max(at) AS at FROM ledger'
+
+Tables = Mapping[str, TableSummary]
+
+
+@dataclass
+class _Drawn:
+    """Nodes and edges so far."""
+
+    nodes: dict[str, GraphNode] = field(default_factory=dict)
+    edges: dict[GraphEdge, None] = field(default_factory=dict)
+
+    def add(self, node: GraphNode, made_of: Iterable[str] = ()) -> str:
+        self.nodes[node.name] = node
+        self.edges |= dict.fromkeys(GraphEdge(name, node.name) for name in made_of)
+        return node.name
+
+    def add_landed(
+        self,
+        kind: NodeKind,
+        template: str,
+        tables: Tables,
+        made_of: Callable[[TableSummary], str | None],
+        else_of: str,
+    ) -> list[str]:
+        """All tables of one template; the template itself where there is none yet."""
+        before, after = around(template)
+        found = [
+            one
+            for one in tables.values()
+            if one.kind == kind.value and one.table.startswith(before) and one.table.endswith(after)
+        ]
+        if not found:
+            return [self.add(GraphNode(template, kind, template, tables=0), [else_of])]
+        return [self.add(_node_of(one, kind, template), [made_of(one) or else_of]) for one in found]
+
+
+def read_graph(pipeline: Pipeline | ChangePipeline) -> Graph:
+    """Every table by itself; `folded` makes that readable where there are hundreds."""
+    drawn = _Drawn()
+    ledger = LedgerRows(pipeline)
+    tables = {one.table: one for one in read_tables(pipeline)}
+    source = drawn.add(GraphNode(source_name(pipeline), NodeKind.SOURCE, tables=None))
+    if isinstance(pipeline, ChangePipeline):
+        landed = _draw_changes(drawn, pipeline, tables, source)
+    else:
+        landed = _draw_records(drawn, pipeline, tables, source)
+    _draw_gold(drawn, pipeline, landed, ledger)
+    _draw_beside(drawn, pipeline, tables, source, ledger)
+    return Graph(pipeline.name, tuple(drawn.nodes.values()), tuple(drawn.edges))
+
+
+def source_name(pipeline: AnyPipeline) -> str:
+    """What a pipeline reads, in words; has a space, and is thus the name of no table."""
+    match pipeline.source:
+        case Kafka(pattern=str(pattern)):
+            return f"topics {pattern}"
+        case Kafka(topics=topics):
+            return f"{'topic' if len(topics) == 1 else 'topics'} {', '.join(topics)}"
+        case Delta(path=path):
+            return f"Delta table {path}"
+        case Files(path=path):
+            return f"folder {path}"
+    raise AssertionError(f"{type(pipeline.source).__name__} is no known source")
+
+
+def _draw_records(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str) -> list[str]:
+    raw = source
+    if pipeline.bronze:
+        raw = drawn.add(_own_node(pipeline.bronze, NodeKind.BRONZE, tables), [source])
+    return drawn.add_landed(NodeKind.SILVER, pipeline.silver, tables, lambda _: raw, raw)
+
+
+def _draw_changes(
+    drawn: _Drawn, pipeline: ChangePipeline, tables: Tables, source: str
+) -> list[str]:
+    logs = drawn.add_landed(NodeKind.LOG, pipeline.change_log, tables, lambda _: source, source)
+    landed: list[str] = []
+    for kind, template in (
+        (NodeKind.MERGED, pipeline.merged),
+        (NodeKind.HISTORY, pipeline.history),
+    ):
+        if template is not None:
+            made = drawn.add_landed(kind, template, tables, lambda one: one.log, logs[0])
+            landed = made if kind is NodeKind.MERGED else landed
+    return landed
+
+
+def _draw_gold(
+    drawn: _Drawn, pipeline: AnyPipeline, landed: Sequence[str], ledger: LedgerRows
+) -> None:
+    made_of = dict(_gold_and_its_inputs(pipeline, landed))
+    last = {row["table"]: row for row in ledger.query(_LAST_BATCHES)}
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        rows = list(pool.map(lambda each: _rows_now(pipeline.lake, each[1]), made_of))
+    for ((declaration, table), inputs), count in zip(made_of.items(), rows, strict=True):
+        seen: Mapping[str, Any] = last.get(table, {}) if count is not None else {}
+        node = GraphNode(
+            name=table,
+            kind=NodeKind.GOLD,
+            template=declaration if ROUTE in declaration else None,
+            tables=0 if count is None else 1,
+            rows=count,
+            last_batch=seen.get("version"),
+            last_at=seen.get("at"),
+        )
+        drawn.add(node, inputs)
+
+
+def _gold_and_its_inputs(
+    pipeline: AnyPipeline, landed: Sequence[str]
+) -> Iterator[tuple[tuple[str, str], list[str]]]:
+    """Declaration and table, with what it is made of; each after those that it is made of."""
+    known = landed_tables(pipeline, [(table, "") for table in landed])
+    parts = {one.table: one.name for one in known}
+    unions: dict[str, GoldUnion] = {}
+    of_routes: list[str] = []
+    for declaration, said in pipeline.gold.items():
+        if isinstance(said, GoldUnion) and said.from_ != pipeline.gold_source:
+            unions[declaration] = said
+        elif ROUTE not in declaration:
+            yield (declaration, declaration), list(landed)
+        else:
+            for table in landed:
+                # A template stands for tables that are not there yet.
+                name = declaration if "{" in table else declaration.replace(ROUTE, parts[table])
+                yield (declaration, name), [table]
+                of_routes.append(name)
+    for declaration, union in unions.items():
+        yield (declaration, declaration), [name for name in of_routes if union.takes(name)]
+
+
+def _draw_beside(
+    drawn: _Drawn, pipeline: AnyPipeline, tables: Tables, source: str, ledger: LedgerRows
+) -> None:
+    drawn.add(_own_node(pipeline.quarantine, NodeKind.QUARANTINE, tables), [source])
+    if isinstance(pipeline, ChangePipeline):
+        drawn.add(_own_node(FILES_TABLE, NodeKind.FILES, tables), [source])
+    told = ledger.query(_OF_ALL)
+    rows = told[0]["rows"] if told else 0
+    node = GraphNode(
+        name=pipeline.ledger,
+        kind=NodeKind.LEDGER,
+        tables=1 if rows else 0,
+        rows=rows or None,
+        last_batch=told[0]["version"] if told else None,
+        last_at=told[0]["at"] if told else None,
+    )
+    drawn.add(node, [source])
+
+
+def _own_node(name: str, kind: NodeKind, tables: Tables) -> GraphNode:
+    if name in tables:
+        return _node_of(tables[name], kind, None)
+    return GraphNode(name, kind, tables=0)
+
+
+def _node_of(table: TableSummary, kind: NodeKind, template: str | None) -> GraphNode:
+    return GraphNode(
+        name=table.table,
+        kind=kind,
+        template=template,
+        rows=table.rows,
+        last_batch=table.last_batch,
+        last_at=table.last_at,
+    )
+
+
+def _rows_now(lake: str, table: str) -> int | None:
+    """As the table's own log tells; None where there is no such table."""
+    try:
+        return DeltaTable(str(Path(lake, table))).count()
+    except (DeltaError, OSError):
+        return None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from headgate.pipeline import ChangePipeline, Pipeline
-from headgate.pipeline.change_pipeline import FILES_TABLE
-from headgate.pipeline.gold import is_declared_gold
-from headgate.route.change_tables import ChangeTables
-from headgate.route.table_names import TableNames
+from headgate.config import ChangePipeline, Pipeline
+from headgate.config.gold import is_declared_gold
+from headgate.config.pipeline import FILES_TABLE
+from headgate.lake.names import ChangeTables, TableNames
 
 
 class TableKind(StrEnum):

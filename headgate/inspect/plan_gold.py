@@ -8,27 +8,32 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headgate.gold.declared_gold import DeclaredQuery, DeclaredUnion, declared_gold
-from headgate.gold.landed import Landed, landed
+from headgate.config import AnyPipeline, ChangePipeline, Pipeline
+from headgate.config.gold import ROUTE
+from headgate.errors import nearest
+from headgate.gold.declared import (
+    DeclaredQuery,
+    DeclaredUnion,
+    Landed,
+    declared_gold,
+    how_it_follows,
+    landed,
+)
 from headgate.inspect.ask_registry import side_by_side
-from headgate.inspect.ledger_rows import LedgerRows
+from headgate.inspect.ledger import LedgerRows
 from headgate.inspect.own_tables import TableKind, kind_of
-from headgate.inspect.planned import TablePlan
-from headgate.inspect.planned_gold import (
+from headgate.inspect.planned import (
     DerivedPlan,
     DerivedTablePlan,
     GoldStep,
     MissingColumn,
+    TablePlan,
     UnknownColumn,
 )
-from headgate.inspect.table_schema import open_table
-from headgate.land.commit_with_delta_rs import size_of
-from headgate.land.ledger import Ledger
-from headgate.pipeline import AnyPipeline, ChangePipeline, Pipeline
-from headgate.pipeline.gold import ROUTE
-from headgate.pipeline.wording import nearest
-from headgate.query.describe import how_it_follows
-from headgate.query.states import Incremental
+from headgate.inspect.schema import open_table
+from headgate.lake.delta_rs import size_of
+from headgate.lake.ledger import Ledger
+from headgate.sql.incremental import Incremental
 
 Declared = DeclaredQuery | DeclaredUnion
 

@@ -2,21 +2,171 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
-from headgate.inspect.named_schema import Named, NamedSchema, find_schema
+from headgate.config import Contract, Pipeline, Rules
+from headgate.errors import LandingError, RegistryError, UsageError, nearest
+from headgate.formats.avro import AvroDecoder
+from headgate.formats.decoder import FIRST_MESSAGE, Decoder, Refusal
+from headgate.formats.decoders import Decoders
+from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
+from headgate.inspect.ask_registry import asked_registry
+from headgate.inspect.ledger import LedgerRows
 from headgate.inspect.planned import change_record
-from headgate.inspect.rewriting import can_rewrite
-from headgate.inspect.table_schema import open_table
-from headgate.land.commit_with_delta_rs import size_of
-from headgate.pipeline import Contract, Pipeline, Rules
-from headgate.schema.change import DropColumn, RenameColumn, SchemaChange, WidenType
+from headgate.inspect.schema import find_table, nearest_table, open_table
+from headgate.lake.delta_rs import DeltaRsCommitter, size_of
+from headgate.reasons import Reason
+from headgate.registry.folder import KINDS, read_schema_file
+from headgate.registry.registry import Catalogue, RefusedSchema, UnknownSchema
+from headgate.schema.changes import DropColumn, RenameColumn, SchemaChange, WidenType
 from headgate.schema.field_facts import apart_from
 from headgate.schema.fit import fit
+from headgate.schema.origin import ORIGIN_COLUMNS
+
+_AT_VERSION = re.compile(r"(.+)@([0-9]{1,18})")
+
+
+class Named(StrEnum):
+    """What a name turned out to be."""
+
+    FILE = "file"
+    SCHEMA = "schema"
+    SUBJECT = "subject"
+    TABLE = "table"
+
+
+@dataclass(frozen=True)
+class NamedSchema:
+    """Columns, and what they are the columns of."""
+
+    name: str
+    what: Named
+    columns: pa.Schema = field(repr=False)
+    """The message's own; where a record came from is the same everywhere."""
+    version: int | None = None
+    """Of the subject or of the table."""
+    schema_id: int | None = None
+
+    def __str__(self) -> str:
+        version = f" version {self.version}" if self.version is not None else ""
+        known_as = f", schema {self.schema_id}" if self.what is Named.SUBJECT else ""
+        return f"{self.what} {self.name}{version}{known_as}"
+
+
+def is_schema_file(name: str) -> bool:
+    """Whether a name is that of a file: one that is there, or one with a path."""
+    path = Path(name)
+    return path.suffix in KINDS and (path.is_file() or "/" in name)
+
+
+def find_schema(name: str, pipeline: Pipeline | None) -> NamedSchema:
+    """A file by its path; with a pipeline also an id, a table or route, or a subject."""
+    if is_schema_file(name):
+        return _in_file(name)
+    if pipeline is None:
+        raise UsageError("bad-argument", f"`{name}` is no file", hint="name a pipeline for it")
+    if name.isdecimal():
+        with asked_registry(pipeline) as registry:
+            columns = _registered(registry, int(name), f"schema {name}")
+        return NamedSchema(name, Named.SCHEMA, columns, schema_id=int(name))
+    parts = _AT_VERSION.fullmatch(name)
+    plain, version = (parts[1], int(parts[2])) if parts else (name, None)
+    known = [
+        row["table"]
+        for row in LedgerRows(pipeline).query(
+            """SELECT DISTINCT "table" FROM ledger WHERE kind = 'table'"""
+        )
+    ]
+    table = find_table(pipeline, plain, known)
+    if table is not None:
+        return _of_table(pipeline, table, version)
+    with asked_registry(pipeline) as registry:
+        return _of_subject(registry, pipeline, plain, version, known)
+
+
+def _in_file(name: str) -> NamedSchema:
+    try:
+        text = read_schema_file(Path(name))
+        decoder: Decoder = (
+            ProtobufDecoder.compile(text, FIRST_MESSAGE)
+            if text.kind == "PROTOBUF"
+            else AvroDecoder.parse(text)
+        )
+    except OSError as error:
+        raise UsageError("bad-argument", f"`{name}` cannot be read: {error.strerror}") from None
+    except (RefusedSchema, NoSuchMessage) as error:
+        raise RegistryError("schema-refused", f"{name}: {error}") from None
+    return NamedSchema(name, Named.FILE, _own(decoder.schema))
+
+
+def _of_table(pipeline: Pipeline, table: str, version: int | None) -> NamedSchema:
+    opened = open_table(pipeline, table)
+    newest = opened.version()
+    if version is not None and version != newest:
+        try:
+            opened = DeltaTable(str(Path(pipeline.lake, table)), version=version)
+        except (DeltaError, OSError):
+            raise LandingError(
+                "table-unknown",
+                f"table `{table}` has no version {version}",
+                hint=f"its newest is {newest}; of old ones, the log may be cleaned up",
+                where=pipeline.lake,
+            ) from None
+    columns = _own(pa.schema(opened.schema()))
+    return NamedSchema(table, Named.TABLE, columns, version=opened.version())
+
+
+def _of_subject(
+    registry: Catalogue,
+    pipeline: Pipeline,
+    name: str,
+    version: int | None,
+    tables: Collection[str],
+) -> NamedSchema:
+    try:
+        newest = registry.newest(name)
+    except UnknownSchema:
+        meant = nearest(name, registry.subjects()) or nearest_table(pipeline, name, tables)
+        raise LandingError(
+            "name-unknown",
+            f"there is no table and no subject `{name}`",
+            hint=f"did you mean `{meant}`?" if meant else "headgate tables lists the tables",
+            where=pipeline.lake,
+        ) from None
+    found = newest if version is None else registry.version(name, version)
+    columns = _registered(registry, found.schema_id, str(found))
+    return NamedSchema(name, Named.SUBJECT, columns, found.version, found.schema_id)
+
+
+def _registered(registry: Catalogue, schema_id: int, called: str) -> pa.Schema:
+    decoder = Decoders(registry).decoder(schema_id)
+    if isinstance(decoder, Refusal):
+        unknown = decoder.reason is Reason.SCHEMA_UNKNOWN
+        code = "schema-unknown" if unknown else "schema-refused"
+        raise RegistryError(code, f"{called}: {decoder.detail}")
+    return _own(decoder.schema)
+
+
+def _own(columns: pa.Schema) -> pa.Schema:
+    return pa.schema([one for one in columns if one.name not in ORIGIN_COLUMNS])
+
+
+def can_rewrite(pipeline: Pipeline, table: str, size: int) -> bool:
+    """Whether the committer that a run would take for the table would rewrite it."""
+    most = int(pipeline.contract.rewrite_up_to)
+    delta_rs = DeltaRsCommitter(pipeline.lake)
+    if pipeline.commit == "spark" or (pipeline.commit == "auto" and not delta_rs.can_write(table)):
+        return size <= most
+    return delta_rs.can_rewrite(table, most)
 
 
 @dataclass(frozen=True)

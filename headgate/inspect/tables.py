@@ -2,21 +2,110 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from headgate.inspect.change_sources import shown_route
-from headgate.inspect.derived_tables import Following, read_following, tables_behind
-from headgate.inspect.ledger_rows import LedgerRows
+from headgate.cdc.known_source import KnownSource, source_of
+from headgate.cdc.plan import ChangePlan, source_text
+from headgate.config import AnyPipeline, ChangePipeline, Pipeline
+from headgate.inspect.ledger import LedgerRows, RecordedChange, recorded_changes
 from headgate.inspect.own_tables import TableKind, kind_of
-from headgate.inspect.recorded_change import RecordedChange, recorded_changes
-from headgate.pipeline import ChangePipeline, Pipeline
+from headgate.lake.names import TableNames
+from headgate.quarantine.snapshot import NamesOfRoute
+
+_LOGS = """
+SELECT "table", max(route) AS route FROM everything
+WHERE kind = 'table' AND route IS NOT NULL GROUP BY "table"
+"""
+
+
+def plan_of_names(pipeline: ChangePipeline, ledger: LedgerRows) -> ChangePlan:
+    """A plan that knows which logs there are and whose they are, and no more of them."""
+    logs = {row["table"]: row["route"] for row in ledger.query(_LOGS)}
+    known = {table: KnownSource(source_of(route)) for table, route in logs.items()}
+    return replace(ChangePlan.of(pipeline), known=known)
+
+
+def names_of_route(pipeline: AnyPipeline) -> NamesOfRoute:
+    """What a person may call a route, beside itself."""
+    if isinstance(pipeline, Pipeline):
+        tables = TableNames.of(pipeline)
+        return lambda route: (tables.silver_for(route),)
+
+    @cache
+    def plan() -> ChangePlan:
+        assert isinstance(pipeline, ChangePipeline)
+        return plan_of_names(pipeline, LedgerRows(pipeline))
+
+    def names(route: str) -> Collection[str]:
+        return plan().names_of_route(route)
+
+    return names
+
+
+def shown_route(pipeline: AnyPipeline, route: str | None) -> str | None:
+    """A route as a person reads it: that of changes names a table of the source."""
+    if route is None or isinstance(pipeline, Pipeline):
+        return route
+    return source_text(source_of(route))
+
+
+_LAST_WORD = """
+SELECT "table", detail FROM (
+    SELECT "table", detail, row_number() OVER (
+        PARTITION BY "table" ORDER BY at DESC, table_version DESC
+    ) AS place
+    FROM everything WHERE kind = 'merged'
+) WHERE place = 1
+"""
+_LOG_VERSIONS = """
+SELECT "table", max(table_version) AS version FROM everything
+WHERE kind = 'table' AND route IS NOT NULL GROUP BY "table"
+"""
+
+
+@dataclass(frozen=True)
+class Following:
+    """The change log that a table is made of, and the version of it that it has."""
+
+    log: str
+    log_version: int
+
+
+def read_following(ledger: LedgerRows) -> dict[str, Following]:
+    """By merged or history table."""
+    told = {row["table"]: json.loads(row["detail"]) for row in ledger.query(_LAST_WORD)}
+    return {
+        table: Following(str(detail["log"]), int(detail["log_version"]))
+        for table, detail in told.items()
+    }
+
+
+def tables_behind(pipeline: ChangePipeline, ledger: LedgerRows) -> tuple[str, ...]:
+    """Those that the pipeline wants and that do not have all of their logs, by name."""
+    following = read_following(ledger)
+    plan = plan_of_names(pipeline, ledger)
+    behind: set[str] = set()
+    for row in ledger.query(_LOG_VERSIONS):
+        source = plan.known[row["table"]].source
+        names = plan.tables_of(source)
+        wanted = [table for table in (names.merged_for(source), names.history_for(source)) if table]
+        made = [table for table in wanted if table in following]
+        behind |= {table for table in made if following[table].log_version < row["version"]}
+        if not made:
+            # Of one without a key there is no history, so only the first is sure to come.
+            behind.update(wanted[:1])
+    return tuple(sorted(behind))
+
 
 _SIDE_BY_SIDE = 8
 _ONE_ROW_A_TABLE = """

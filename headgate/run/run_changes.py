@@ -11,41 +11,31 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from headgate.change.change_plan import ChangePlan
-from headgate.change.chunk import CHUNK_DDL
-from headgate.change.merge_changes import ChangeMerger
-from headgate.change.open_changes import open_changes
-from headgate.change.stage_changes import stage_changes
+from headgate.cdc.chunk import CHUNK_DDL
+from headgate.cdc.merge import ChangeMerger
+from headgate.cdc.open import open_changes
+from headgate.cdc.plan import ChangePlan
+from headgate.cdc.source_tables import known_with_replays
+from headgate.cdc.stage import stage_changes
+from headgate.config import ChangePipeline
+from headgate.engine.batch import BatchLander, BatchOutcome, Extent
+from headgate.engine.events import BatchLanded, Ended, Event, FilesWait, Idle, Listener, Started
+from headgate.engine.failure import explain_failure
+from headgate.engine.plan import BatchPlan
+from headgate.engine.session import spark_session
+from headgate.engine.stage import STAGED_DDL, staged_files
+from headgate.engine.stop_signal import StopSignal
 from headgate.errors import CheckpointError
-from headgate.land.batch_outcome import BatchOutcome
-from headgate.land.batch_plan import BatchPlan
-from headgate.land.choose_committer import choose_committer
-from headgate.land.event import (
-    BatchLanded,
-    Ended,
-    Event,
-    FilesWait,
-    Idle,
-    Listener,
-    Started,
-)
-from headgate.land.land_batch import BatchLander, Extent
-from headgate.land.ledger import Entry, Kind, Ledger, Pending
-from headgate.land.open_table import open_table
-from headgate.land.schema_history import SchemaHistory
-from headgate.land.stage import STAGED_DDL, staged_files
-from headgate.land.staged_batch import StagedBatchNote
-from headgate.land.staged_file import StagedFile
-from headgate.pipeline import ChangePipeline
-from headgate.replay.known_with_replays import known_with_replays
-from headgate.replay.replay_names import name_in_ledger
-from headgate.run.derive_tables import DerivedTables
-from headgate.run.explain_failure import explain_failure
+from headgate.gold.follow import DerivedTables
+from headgate.lake.commit_with import choose_committer
+from headgate.lake.ledger import Entry, Kind, Ledger, Pending
+from headgate.lake.staged import StagedBatchNote, StagedFile
+from headgate.lake.tables import open_table
+from headgate.quarantine.ledger import name_in_ledger
 from headgate.run.run_options import RunOptions
-from headgate.run.session import spark_session
-from headgate.run.stop_signal import StopSignal
-from headgate.source.change_files import LandedFile, batch_of, list_files, records_of_files
-from headgate.source.kafka import text
+from headgate.schema.history import SchemaHistory
+from headgate.sources.files import LandedFile, batch_of, list_files, records_of_files
+from headgate.sources.kafka import text
 
 if TYPE_CHECKING:
     pass

@@ -5,33 +5,28 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
+from headgate.config import AnyPipeline, ChangePipeline, Kafka, Pipeline
+from headgate.engine.batch import BatchLander, BatchOutcome, Extent, Stage
+from headgate.engine.events import BatchLanded, Ended, Event, Idle, Listener, Started
+from headgate.engine.failure import explain_failure
+from headgate.engine.plan import BatchPlan
+from headgate.engine.record_plan import StagingPlan
+from headgate.engine.recovery import Checkpoint, CheckpointState, Resume, resume, run_lock
+from headgate.engine.session import spark_session
+from headgate.engine.stage import STAGED_DDL, staged_files
+from headgate.engine.stop_signal import StopSignal
 from headgate.errors import CheckpointError
-from headgate.land.batch_outcome import BatchOutcome
-from headgate.land.batch_plan import BatchPlan
-from headgate.land.checkpoint import Checkpoint
-from headgate.land.choose_committer import choose_committer
-from headgate.land.event import BatchLanded, Ended, Event, Idle, Listener, Started
-from headgate.land.land_batch import BatchLander, Extent, Stage
-from headgate.land.ledger import Entry, Ledger, Progress, schema_rows
-from headgate.land.resume import CheckpointState, Resume, resume
-from headgate.land.run_lock import run_lock
-from headgate.land.schema_history import SchemaHistory
-from headgate.land.stage import STAGED_DDL, staged_files
-from headgate.land.staged_batch import StagedBatch, StagedBatchNote
-from headgate.land.staged_file import StagedFile
-from headgate.land.staging_plan import StagingPlan
-from headgate.pipeline import AnyPipeline, ChangePipeline, Kafka, Pipeline
-from headgate.replay.replay_names import name_in_ledger
-from headgate.route.table_names import TableNames
-from headgate.run.derive_tables import DerivedTables
-from headgate.run.explain_failure import explain_failure
+from headgate.gold.follow import DerivedTables
+from headgate.lake.commit_with import choose_committer
+from headgate.lake.ledger import Entry, Ledger, Progress, schema_rows
+from headgate.lake.names import TableNames
+from headgate.lake.staged import StagedBatch, StagedBatchNote, StagedFile
+from headgate.quarantine.ledger import name_in_ledger
 from headgate.run.run_changes import ChangeRun
 from headgate.run.run_options import RunOptions
-from headgate.run.session import spark_session
-from headgate.run.stop_signal import StopSignal
-from headgate.source.delta_table import stream_table
-from headgate.source.kafka import records_between, stream_topics, text
-from headgate.source.kafka_client import Behind, require_topics
+from headgate.schema.history import SchemaHistory
+from headgate.sources.delta import stream_table
+from headgate.sources.kafka import Behind, records_between, require_topics, stream_topics, text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

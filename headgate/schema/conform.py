@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from headgate.schema.widening import widens
+from headgate.schema.fit import widens
 
 
 def conform(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from headgate.pipeline import Mode, Rules
-from headgate.route.safe_name import column_twin
-from headgate.schema.change import (
+from headgate.config import Mode, Rules
+from headgate.schema.changes import (
     AddColumn,
     AddNestedField,
     CaseTwin,
@@ -21,15 +20,72 @@ from headgate.schema.change import (
     SchemaChange,
     WidenType,
 )
-from headgate.schema.field_facts import (
-    apart_from,
-    has_facts,
-    is_required,
-    kept_apart,
-    number_of,
-)
-from headgate.schema.type_names import type_name, type_word
-from headgate.schema.widening import widens
+from headgate.schema.field_facts import apart_from, has_facts, is_required, kept_apart, number_of
+from headgate.schema.names import column_twin, digest
+
+_WHOLE = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
+_DIGITS = dict(zip(_WHOLE, (3, 5, 10, 19), strict=True))
+
+
+def widens(smaller: pa.DataType, larger: pa.DataType) -> bool:
+    """Whether every value of the one is a value of the other, with nothing to round.
+
+    Whole numbers do not become floating ones, though a double could hold an int: a column of
+    identifiers would turn into 1.0, 2.0, … because of one schema.
+    """
+    if smaller in _WHOLE and larger in _WHOLE:
+        return _WHOLE.index(smaller) < _WHOLE.index(larger)
+    if pa.types.is_float32(smaller) and pa.types.is_float64(larger):
+        return True
+    if not pa.types.is_decimal(larger):
+        return False
+    digits = larger.precision - larger.scale
+    if smaller in _DIGITS:
+        return bool(digits >= _DIGITS[smaller])
+    return (
+        pa.types.is_decimal(smaller)
+        and not smaller.equals(larger)
+        and bool(larger.scale >= smaller.scale)
+        and bool(digits >= smaller.precision - smaller.scale)
+    )
+
+
+_WORDS = {
+    pa.int8(): "byte",
+    pa.int16(): "short",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+}
+
+
+def type_name(kind: pa.DataType) -> str:
+    """The type as Delta's users write it."""
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{f.name}:{type_name(f.type)}' for f in kind)}>"
+    if pa.types.is_map(kind):
+        return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"array<{type_name(kind.value_type)}>"
+    return str(kind)
+
+
+def type_word(kind: pa.DataType) -> str:
+    """The type as part of a column's name."""
+    name = type_name(kind)
+    return name if name.isidentifier() else f"{name.split('<')[0].split('(')[0]}_{digest(name)}"
+
 
 FOLLOW = Rules()
 """The contract that follows every change."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.land.event import (
+from headgate.engine.events import (
     BatchLanded,
     BatchSkipped,
     Ended,
@@ -12,7 +12,7 @@ from headgate.land.event import (
     Started,
     TableWaits,
 )
-from headgate.schema.change import AddColumn, CreateTable
+from headgate.schema.changes import AddColumn, CreateTable
 
 
 def landed(batch: int, rows: int, bad: int = 0, *, new: int = 0, changes: int = 0) -> BatchLanded:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from headgate.cli import amounts
+from headgate.cli import output as amounts
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from headgate.cli.demo.folder import prepare_folder
+from headgate.config import load_pipeline
 from headgate.errors import UsageError
-from headgate.pipeline import load_pipeline
+from headgate.lab.demo import prepare_folder
 from tests.cli.conftest import Headgate
 
 

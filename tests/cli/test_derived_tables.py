@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headgate.cli.show_plan import print_plan
+from headgate.cli.commands.plan import print_plan
 from headgate.inspect import Plan
-from headgate.inspect.planned_gold import (
+from headgate.inspect.planned import (
     DerivedPlan,
     DerivedTablePlan,
     GoldStep,
@@ -60,7 +60,7 @@ def shop(tmp_path: Path) -> ShopLake:
 def _two_hours_later(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = request.getfixturevalue("derived")
     later = lake.made_at + timedelta(hours=2, minutes=30)
-    monkeypatch.setattr("headgate.cli.amounts.now", lambda: later)
+    monkeypatch.setattr("headgate.cli.output.now", lambda: later)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_derived_table_is_no_schema_to_compare_with(
 def test_plan_starts_no_spark(headgate: Headgate, derived: SmallLake) -> None:
     look = (
         "import sys\nfrom headgate.inspect import read_plan\n"
-        "from headgate.pipeline import load_pipeline\n"
+        "from headgate.config import load_pipeline\n"
         "assert read_plan(load_pipeline(sys.argv[1])).derived\n"
         "assert not {'pyspark', 'pandas'} & sys.modules.keys(), sorted(sys.modules)\n"
     )

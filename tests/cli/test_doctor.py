@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.inspect.check import Check, State
+from headgate.inspect.doctor import Check, State
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
 
@@ -34,7 +34,7 @@ def test_doctor_ends_with_the_fixes(
         Check("disk", State.WARN, "2.0 GB free at /lake", "make room"),
         Check("broker", State.FAIL, "no broker answers at localhost:9092", "headgate up"),
     ]
-    monkeypatch.setattr("headgate.inspect.check_all.check_all", lambda *_: checks)
+    monkeypatch.setattr("headgate.inspect.doctor.check_all", lambda *_: checks)
     printed = headgate("doctor")
     assert printed.code == 1
     snapshot.check(printed.out)

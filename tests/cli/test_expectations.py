@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headgate.cli.progress.json_lines import JsonLines
-from headgate.cli.progress.lines import Lines
+from headgate.cli.progress.lines import JsonLines, Lines, print_summary
 from headgate.cli.progress.live import LiveView
-from headgate.cli.progress.summary import print_summary
 from headgate.cli.progress.tally import Tally
-from headgate.land.checked import Checked
-from headgate.land.event import ExpectationsBroken
+from headgate.engine.events import ExpectationsBroken
+from headgate.lake.staged import Checked
 from tests.cli.conftest import Headgate
 from tests.cli.events import landed
 from tests.inspect.change_lake import ShopLake, change

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli.show_graph import branches
+from headgate.cli.commands.graph import branches
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
 from tests.inspect.change_lake import make_shop_lake
@@ -22,7 +22,7 @@ def games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallLake:
     made = make_small_lake(tmp_path)
     declare_gold(made.file, GAMES)
     later = made.made_at + timedelta(hours=2, minutes=30)
-    monkeypatch.setattr("headgate.cli.amounts.now", lambda: later)
+    monkeypatch.setattr("headgate.cli.output.now", lambda: later)
     return made
 
 
@@ -41,7 +41,7 @@ def test_graph_of_changes(
     shop = make_shop_lake(tmp_path)
     declare_gold(shop.file, SHOP)
     later = shop.made_at + timedelta(hours=2, minutes=30)
-    monkeypatch.setattr("headgate.cli.amounts.now", lambda: later)
+    monkeypatch.setattr("headgate.cli.output.now", lambda: later)
     snapshot.check(headgate("graph").out)
 
 

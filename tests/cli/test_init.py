@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headgate.config import Delta, Files, Kafka, load_pipeline
 from headgate.examples import EXAMPLES, Example
-from headgate.pipeline import Delta, Files, Kafka, load_pipeline
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
 

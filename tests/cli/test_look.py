@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headgate.land.staged_batch import StagedBatch
+from headgate.lake.staged import StagedBatch
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
 from tests.inspect.small_lake import SmallLake
@@ -18,7 +18,7 @@ from tests.inspect.small_lake import SmallLake
 @pytest.fixture(autouse=True)
 def _two_hours_later(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
     later = lake.made_at + timedelta(hours=2, minutes=30)
-    monkeypatch.setattr("headgate.cli.amounts.now", lambda: later)
+    monkeypatch.setattr("headgate.cli.output.now", lambda: later)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_status_tells_what_waits(headgate: Headgate, snapshot: Snapshot, tmp_pat
 def test_what_a_message_says_cannot_reach_the_terminal(
     headgate: Headgate, lake: SmallLake, tmp_path: Path
 ) -> None:
-    from headgate.cli.styled import printable
+    from headgate.cli.output import printable
 
     assert printable("a\x1b[31mb\nc\u202e") == "a\\x1b[31mb\\nc\\u202e"
 

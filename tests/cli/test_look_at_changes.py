@@ -20,7 +20,7 @@ LINEAGES = ("log:mysql-bin", "log:binlog")
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShopLake:
     made = make_shop_lake(tmp_path)
     later = made.made_at + timedelta(hours=2, minutes=30)
-    monkeypatch.setattr("headgate.cli.amounts.now", lambda: later)
+    monkeypatch.setattr("headgate.cli.output.now", lambda: later)
     return made
 
 

@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.cli.mermaid import label, mermaid
-from headgate.cli.styled import printable
+from headgate.cli.commands.graph import label, mermaid
+from headgate.cli.output import printable
 from headgate.inspect.graph import Graph, GraphEdge, GraphNode, NodeKind
 
 _LABEL = r'"(?:[A-Za-z0-9 _.,:/()-]|#[0-9]+;|<br/>)*"'

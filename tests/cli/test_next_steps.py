@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from headgate.cli.next_steps import command_here, print_next_steps
+from headgate.cli.output import command_here, print_next_steps
 
 
 def test_command_is_plain_where_it_is_on_the_path() -> None:

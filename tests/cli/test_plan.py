@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from headgate.cli.show_plan import print_plan
+from headgate.cli.commands.plan import print_plan
+from headgate.engine.land_table import Asked
 from headgate.inspect import Plan, TablePlan
-from headgate.land.fit_files import Asked
-from headgate.schema.change import AddColumn, CreateTable, Outcome, WidenType
-from headgate.schema.registry import SchemaText, SubjectVersion
+from headgate.registry.registry import SchemaText, SubjectVersion
+from headgate.schema.changes import AddColumn, CreateTable, Outcome, WidenType
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
 from tests.inspect.small_lake import SmallLake, make_small_lake

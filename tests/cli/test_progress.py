@@ -6,14 +6,11 @@ import json
 import pytest
 from rich.console import Console
 
-from headgate.cli.progress.json_lines import JsonLines, event_name
-from headgate.cli.progress.lines import Lines
-from headgate.cli.progress.live import LiveView
-from headgate.cli.progress.summary import print_summary
+from headgate.cli.progress.lines import JsonLines, Lines, event_name, print_summary
+from headgate.cli.progress.live import LiveView, NoView, choose_view
 from headgate.cli.progress.tally import Tally
-from headgate.cli.progress.view import NoView, choose_view
+from headgate.engine.events import Idle, Started
 from headgate.errors import UsageError
-from headgate.land.event import Idle, Started
 from tests.cli.events import A_RUN, landed
 from tests.cli.snapshot import Snapshot
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headgate.cli.main import run_command
-from headgate.cli.show_replayed import print_replayed
-from headgate.land.run_lock import run_lock
-from headgate.replay.replay_quarantined import Replayed
+from headgate.cli.quarantine import print_replayed
+from headgate.engine.recovery import run_lock
+from headgate.quarantine.replay import Replayed
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
@@ -23,7 +23,7 @@ from tests.inspect.small_lake import SmallLake
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallLake:
     made = make_quarantined_lake(tmp_path)
     later = made.made_at + timedelta(hours=2, minutes=30)
-    monkeypatch.setattr("headgate.cli.amounts.now", lambda: later)
+    monkeypatch.setattr("headgate.cli.output.now", lambda: later)
     return made
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.change.changes import case
-from tests.change.in_process import ChangeLake
-from tests.change.test_merged_is_the_database import land_all
+from tests.cdc.changes import case
+from tests.cdc.in_process import ChangeLake
+from tests.cdc.test_merged_is_the_database import land_all
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
 

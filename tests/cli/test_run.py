@@ -10,7 +10,7 @@ from tests.cli.conftest import Headgate
 
 _CHATTER = """
 import os, sys
-from headgate.cli.quiet_spark import quiet_spark
+from headgate.cli.pipeline_argument import quiet_spark
 with quiet_spark():
     os.write(2, b"WARNING: Using incubator modules: jdk.incubator.vector\\n")
     os.write(2, b"Setting default log level to \\"OFF\\".\\n")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from headgate.cli.commands.services import _preferred
-from headgate.local import find_database
-from headgate.local.ports import HOST, is_free
-from headgate.local.services_file import Services, write_services
+from headgate.lab import find_database
+from headgate.lab.process import HOST, is_free
+from headgate.lab.services import Services, write_services
 from tests.cli.conftest import Headgate
 
 
@@ -32,7 +32,7 @@ def test_up_refuses_a_port_that_is_taken(headgate: Headgate) -> None:
 def test_up_prefers_the_usual_port_the_first_time_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.local.ports.is_free", lambda _: True)
+    monkeypatch.setattr("headgate.lab.process.is_free", lambda _: True)
     assert _preferred(None, 9092, tmp_path) == 9092
     assert _preferred(1234, 9092, tmp_path) == 1234
     write_services(Services(f"{HOST}:5555", f"http://{HOST}:6666/apis", tmp_path, {}))
@@ -42,7 +42,7 @@ def test_up_prefers_the_usual_port_the_first_time_only(
 def test_up_takes_any_port_when_the_usual_one_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.local.ports.is_free", lambda _: False)
+    monkeypatch.setattr("headgate.lab.process.is_free", lambda _: False)
     assert _preferred(None, 9092, tmp_path) is None
 
 

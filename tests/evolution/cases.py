@@ -14,10 +14,10 @@ import fastavro
 import yaml
 from google.protobuf import json_format
 
-from headgate.pipeline import Mode
-from headgate.schema.change import Outcome, kinds_of_change
-from headgate.schema.protobuf import ProtobufDecoder
-from headgate.schema.registry import SchemaText
+from headgate.config import Mode
+from headgate.formats.protobuf import ProtobufDecoder
+from headgate.registry.registry import SchemaText
+from headgate.schema.changes import Outcome, kinds_of_change
 
 Format = Literal["protobuf", "avro"]
 FORMATS: tuple[Format, ...] = ("protobuf", "avro")

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.land.committer import Committer
-from headgate.land.ledger import Kind
-from headgate.pipeline import Contract, Mode
-from headgate.schema.change import Outcome
+from headgate.config import Contract, Mode
+from headgate.lake.commit import Committer
+from headgate.lake.ledger import Kind
+from headgate.registry.registry import SchemaText
+from headgate.schema.changes import Outcome
 from headgate.schema.origin import ORIGIN_COLUMNS
-from headgate.schema.registry import SchemaText
+from tests.engine.in_process import ENVELOPE, Pipeline, extent, records, staged_by
 from tests.evolution.cases import Case
-from tests.land.in_process import ENVELOPE, Pipeline, extent, records, staged_by
 
 _KEPT_APART = re.compile(r"(__(?:struct|array|map|decimal))_[a-z2-7]{10}$")
 _TWIN = re.compile(r"__[a-z2-7]{10}$")

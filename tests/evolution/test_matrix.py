@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from headgate.pipeline import Mode
+from headgate.config import Mode
 from tests.evolution.cases import Case, cases
 from tests.evolution.landed import Landed, land_cases
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headgate.config import ChangePipeline, Pipeline, load_pipeline
 from headgate.errors import UsageError
 from headgate.examples import find_example
-from headgate.gold.export_sdp import delta_package, export_sdp, project_files
-from headgate.pipeline import ChangePipeline, Pipeline, load_pipeline
+from headgate.gold.export import delta_package, export_sdp, project_files
 from tests.inspect.gold_declared import GAMES, SHOP, declare_gold
 
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from headgate.change.known_source import KnownSource
+from headgate.cdc.known_source import KnownSource
+from headgate.config import ChangePipeline, load_pipeline
+from headgate.engine.batch import BatchOutcome
 from headgate.examples import find_example
-from headgate.land.batch_outcome import BatchOutcome
-from headgate.land.ledger import Entry, Ledger
-from headgate.pipeline import ChangePipeline, load_pipeline
-from headgate.replay.merge_replayed import entry_of
-from headgate.simulate.shop.change import Change, ChangeKind, Column
-from headgate.simulate.shop.datastream_files import write_changes
-from tests.change.in_process import ChangeLake
+from headgate.lab.shop.datastream import write_changes
+from headgate.lab.shop.statement import Change, ChangeKind, Column
+from headgate.lake.ledger import Entry, Ledger
+from headgate.quarantine.merge import entry_of
+from tests.cdc.in_process import ChangeLake
 
 FIRST = datetime(2026, 11, 1, 12, tzinfo=UTC)
 OF_ANOTHER_SERIES = 3

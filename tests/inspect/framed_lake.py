@@ -10,20 +10,19 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from headgate.envelope.open_envelope import open_envelope
-from headgate.land.batch_plan import BatchPlan
-from headgate.land.commit_with_delta_rs import DeltaRsCommitter
-from headgate.land.land_batch import BatchLander, Extent
-from headgate.land.ledger import Ledger
-from headgate.land.stage import all_told, staged_files
-from headgate.land.staged_batch import StagedBatchNote
-from headgate.land.staged_file import StagedFile
-from headgate.land.staging_plan import StagingPlan
-from headgate.pipeline import Confluent, Kafka, Pipeline
-from headgate.route.table_names import TableNames
+from headgate.config import Confluent, Kafka, Pipeline
+from headgate.engine.batch import BatchLander, Extent
+from headgate.engine.plan import BatchPlan
+from headgate.engine.record_plan import StagingPlan
+from headgate.engine.stage import all_told, staged_files
+from headgate.envelopes.open import open_envelope
+from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.ledger import Ledger
+from headgate.lake.names import TableNames
+from headgate.lake.staged import StagedBatchNote, StagedFile
+from headgate.registry.folder import FolderRegistry
+from headgate.registry.registry import SchemaText
 from headgate.schema.origin import RECORD_COLUMNS
-from headgate.schema.registry import SchemaText
-from headgate.schema.registry_folder import FolderRegistry
 
 Framed = tuple[str, int, bytes]
 """Topic, schema id and payload with its message index before it; zeros are a record of defaults."""

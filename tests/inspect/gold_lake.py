@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from headgate.gold.declared_gold import declared_gold
-from headgate.land.ledger import Entry, Kind, Ledger
-from headgate.pipeline import AnyPipeline
+from headgate.config import AnyPipeline
+from headgate.gold.declared import declared_gold
+from headgate.lake.ledger import Entry, Kind, Ledger
 
 ROWS = pa.table({"user_name": [f"player {each}" for each in range(200)], "_kept": [*range(200)]})
 

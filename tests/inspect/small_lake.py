@@ -9,22 +9,20 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headgate.envelope.open_envelope import open_envelope
-from headgate.land.batch_plan import BatchPlan
-from headgate.land.commit_with_delta_rs import DeltaRsCommitter
-from headgate.land.committer import Commit
-from headgate.land.land_batch import BatchLander, Extent
-from headgate.land.ledger import Ledger
-from headgate.land.stage import all_told, staged_files
-from headgate.land.staged_batch import StagedBatchNote
-from headgate.land.staged_file import StagedFile
-from headgate.land.staging_plan import StagingPlan
-from headgate.pipeline import Pipeline, load_stream_pipeline
-from headgate.route.table_names import TableNames
+from headgate.config import Pipeline, load_stream_pipeline
+from headgate.engine.batch import BatchLander, Extent
+from headgate.engine.plan import BatchPlan
+from headgate.engine.record_plan import StagingPlan
+from headgate.engine.stage import all_told, staged_files
+from headgate.envelopes.open import open_envelope
+from headgate.lab.games import RecordMaker, RegisteredVersion, games, register_versions
+from headgate.lake.commit import Commit
+from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.ledger import Ledger
+from headgate.lake.names import TableNames
+from headgate.lake.staged import StagedBatchNote, StagedFile
+from headgate.registry.folder import FolderRegistry
 from headgate.schema.origin import RECORD_COLUMNS
-from headgate.schema.registry_folder import FolderRegistry
-from headgate.simulate.games import games
-from headgate.simulate.make_records import RecordMaker, RegisteredVersion, register_versions
 
 PIPELINE = """\
 name: games

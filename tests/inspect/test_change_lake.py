@@ -18,15 +18,15 @@ from headgate.inspect import (
     read_table_schema,
     read_tables,
 )
-from headgate.inspect.check_lake import check_lake
-from headgate.land.ledger import Entry, Kind
-from headgate.quarantine.quarantine_filter import QuarantineFilter
+from headgate.inspect.doctor import check_lake
+from headgate.lake.ledger import Entry, Kind
+from headgate.quarantine.filter import QuarantineFilter
 from tests.inspect.change_lake import OF_ANOTHER_SERIES, ShopLake, change, make_shop_lake
 
 _LOOK = """
 import sys
 from headgate.inspect import *
-from headgate.pipeline import load_pipeline
+from headgate.config import load_pipeline
 pipeline = load_pipeline(sys.argv[1])
 read_status(pipeline), read_tables(pipeline), read_table_schema(pipeline, "shop.orders")
 records, _ = read_quarantined(pipeline)

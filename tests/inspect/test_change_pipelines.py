@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import pytest
 from deltalake import write_deltalake
 
+from headgate.config import ChangePipeline, load_pipeline
 from headgate.examples import find_example
-from headgate.inspect import check_services, read_status, read_tables
-from headgate.inspect.check_lake import check_lake
-from headgate.inspect.check_source import check_source
-from headgate.inspect.find_mistakes import find_mistakes
+from headgate.inspect import doctor as check_services
+from headgate.inspect import read_status, read_tables
+from headgate.inspect.check import find_mistakes
+from headgate.inspect.doctor import check_lake, check_source
 from headgate.inspect.own_tables import kind_of, landed_tables
-from headgate.land.ledger import Ledger
-from headgate.local.database import Database
-from headgate.pipeline import ChangePipeline, load_pipeline
+from headgate.lab.database import Database
+from headgate.lake.ledger import Ledger
 from headgate.schema.origin import SOURCE_COLUMNS
 
 

@@ -6,13 +6,17 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
+from headgate.config import Kafka, Pipeline, Security
 from headgate.errors import SetupError
-from headgate.inspect.check import Check, State, tried
-from headgate.inspect.check_all import check_all
-from headgate.inspect.check_lake import check_lake
-from headgate.inspect.check_machine import check_disk
-from headgate.inspect.check_source import check_source
-from headgate.pipeline import Kafka, Pipeline, Security
+from headgate.inspect.doctor import (
+    Check,
+    State,
+    check_all,
+    check_disk,
+    check_lake,
+    check_source,
+    tried,
+)
 from headgate.schema.origin import RECORD_COLUMNS
 from tests.inspect.small_lake import SmallLake
 

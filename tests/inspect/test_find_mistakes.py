@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headgate.examples import find_example
-from headgate.inspect.find_mistakes import find_mistakes
+from headgate.inspect.check import find_mistakes
 
 
 def test_a_good_pipeline_has_no_mistakes(tmp_path: Path) -> None:

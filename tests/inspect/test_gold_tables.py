@@ -8,9 +8,8 @@ import pytest
 
 from headgate.errors import LandingError
 from headgate.inspect import read_status, read_table_schema, read_tables
-from headgate.inspect.graph import NodeKind
+from headgate.inspect.graph import NodeKind, read_graph
 from headgate.inspect.own_tables import TableKind, kind_of, landed_tables
-from headgate.inspect.read_graph import read_graph
 from tests.inspect.change_lake import make_shop_lake
 from tests.inspect.gold_declared import GAMES, SHOP, declare_gold
 from tests.inspect.gold_lake import derive, tell

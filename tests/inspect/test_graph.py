@@ -8,9 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from headgate.inspect.graph import MOST_TABLES, Graph, GraphEdge, GraphNode, NodeKind
-from headgate.inspect.read_graph import read_graph, source_name
-from headgate.pipeline import Kafka
+from headgate.config import Kafka
+from headgate.inspect.graph import (
+    MOST_TABLES,
+    Graph,
+    GraphEdge,
+    GraphNode,
+    NodeKind,
+    read_graph,
+    source_name,
+)
 from tests.inspect.change_lake import make_shop_lake
 from tests.inspect.gold_declared import GAMES, SHOP, declare_gold
 from tests.inspect.small_lake import SmallLake, make_small_lake

@@ -9,7 +9,7 @@ from tests.inspect.small_lake import SmallLake
 _LOOK = """
 import json, sys
 from headgate.inspect import *
-from headgate.pipeline import load_pipeline
+from headgate.config import load_pipeline
 pipeline = load_pipeline(sys.argv[1])
 read_status(pipeline), read_tables(pipeline), read_table_schema(pipeline, "chess")
 records, _ = read_quarantined(pipeline)

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from headgate.config import Kafka
 from headgate.errors import RegistryUnavailable
 from headgate.inspect import Plan, TablePlan, read_plan
-from headgate.pipeline import Kafka
-from headgate.schema.registry import SubjectVersion
+from headgate.registry.registry import SubjectVersion
 from tests.inspect.framed_lake import FramedLake, proto
-from tests.schema.playing_registry import Answer, playing_registry, playing_the_folder
+from tests.registry.playing_registry import Answer, playing_registry, playing_the_folder
 
 FIRST = b"\0"
 """The first message of a schema, with nothing in it."""

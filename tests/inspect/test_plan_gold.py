@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from headgate.config import Pipeline
 from headgate.inspect import read_plan
-from headgate.inspect.planned_gold import (
+from headgate.inspect.planned import (
     DerivedPlan,
     DerivedTablePlan,
     GoldStep,
     MissingColumn,
     UnknownColumn,
 )
-from headgate.land.commit_with_delta_rs import size_of
-from headgate.pipeline import Pipeline
+from headgate.lake.delta_rs import size_of
 from tests.inspect.change_lake import make_shop_lake
 from tests.inspect.framed_lake import FramedLake, proto
 from tests.inspect.gold_declared import GAMES, SHOP, declare_gold

@@ -9,13 +9,13 @@ from typing import Literal
 
 import pytest
 
+from headgate.config import Contract, Delta, Mode, Pipeline, Wrapper
 from headgate.inspect import Plan, read_plan
-from headgate.land.ledger import Kind
-from headgate.pipeline import Contract, Delta, Mode, Pipeline, Wrapper
-from headgate.schema.change import Outcome, SameColumns
+from headgate.lake.ledger import Kind
+from headgate.schema.changes import Outcome, SameColumns
+from tests.engine import in_process
+from tests.engine.in_process import ENVELOPE, extent, records, staged_by
 from tests.evolution.cases import Case, cases
-from tests.land import in_process
-from tests.land.in_process import ENVELOPE, extent, records, staged_by
 
 CASES = [case for case in cases() if case.before is not None]
 _TOLD_ONLY_WHERE_RECORDS_LAND = Outcome.APPLIED

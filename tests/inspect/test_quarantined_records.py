@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
+from headgate.engine.quarantined import QUARANTINE, QuarantineState
 from headgate.errors import LandingError, UsageError
 from headgate.inspect import (
     Position,
@@ -14,10 +15,8 @@ from headgate.inspect import (
     read_quarantined,
     read_status,
 )
-from headgate.quarantine.quarantine_filter import QuarantineFilter
-from headgate.quarantine.quarantine_state import QuarantineState
-from headgate.quarantine.quarantined import QUARANTINE
-from headgate.run.settle_quarantine import drop_quarantine, replay_quarantine
+from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.settle import drop_quarantine, replay_quarantine
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
 from tests.inspect.small_lake import SmallLake
 from tests.readers import by_deltalake

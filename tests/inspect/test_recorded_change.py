@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from headgate.inspect.ledger_rows import LedgerRows
-from headgate.inspect.recorded_change import recorded_changes
-from headgate.land.ledger import Entry, Kind
-from headgate.schema.change import RetypeColumn
+from headgate.inspect.ledger import LedgerRows, recorded_changes
+from headgate.lake.ledger import Entry, Kind
+from headgate.schema.changes import RetypeColumn
 from tests.inspect.small_lake import SmallLake
 
 

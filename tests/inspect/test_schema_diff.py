@@ -8,7 +8,7 @@ from headgate.errors import HeadgateError
 from headgate.inspect import SchemaDiff, read_schema_diff
 from tests.inspect.framed_lake import FramedLake, proto
 from tests.inspect.small_lake import SmallLake
-from tests.schema.playing_registry import playing_registry, playing_the_folder
+from tests.registry.playing_registry import playing_registry, playing_the_folder
 
 ONE_COLUMN_MORE = [("+ col_chess_game_2 string", "applied")]
 

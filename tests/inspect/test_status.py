@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from headgate.engine.recovery import run_lock
 from headgate.errors import LandingError
 from headgate.inspect import read_status
-from headgate.land.run_lock import run_lock
-from headgate.land.staged_batch import StagedBatch
-from headgate.run.settle_quarantine import replay_quarantine
+from headgate.lake.staged import StagedBatch
+from headgate.quarantine.settle import replay_quarantine
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
 from tests.inspect.small_lake import SmallLake
-from tests.land.failing_committer import Crash
-from tests.replay.replaying import Step, crash_at
+from tests.lake.failing_committer import Crash
+from tests.quarantine.replaying import Step, crash_at
 
 
 def test_status_accounts_for_every_record(lake: SmallLake) -> None:

@@ -8,9 +8,9 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.engine.quarantined import QuarantineState
 from headgate.errors import UsageError
-from headgate.quarantine.quarantine_filter import OffsetRange, QuarantineFilter
-from headgate.quarantine.quarantine_state import QuarantineState
+from headgate.quarantine.filter import OffsetRange, QuarantineFilter
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 ROWS = pa.table(

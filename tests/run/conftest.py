@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import pytest
 from deltalake import DeltaTable
 
-from headgate.land.event import Event
-from headgate.pipeline import Delta, Kafka, Pipeline, Registry, Wrapper
-from headgate.schema.open_registry import open_registry
-from headgate.simulate.destination import DeltaDestination, Destination
-from headgate.simulate.simulate_games import GamesPlan, simulate_games
+from headgate.config import Delta, Kafka, Pipeline, Registry, Wrapper
+from headgate.engine.events import Event
+from headgate.lab.destination import DeltaDestination, Destination
+from headgate.lab.games import GamesPlan, simulate_games
+from headgate.registry.open import open_registry
 
 WRAPPER = Wrapper(message="wrapper", route="game_name", schema_id="schema_id", payload="payload")
 

@@ -9,15 +9,15 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from headgate.change.as_of import Until, rows_as_of, rows_as_of_with_spark
-from headgate.change.change_log import ChangeLog
-from headgate.change.table_key import TableKey
-from headgate.run.rewind import rewind
-from headgate.run.verify import TableVerified, verify
-from tests.change.changes import case
-from tests.change.in_process import ChangeLake
-from tests.change.test_as_of import KEY, LOG, moment, oracle_log
-from tests.change.test_merged_is_the_database import land_all
+from headgate.cdc.as_of import Until, rows_as_of, rows_as_of_with_spark
+from headgate.cdc.change_log import ChangeLog
+from headgate.cdc.key import TableKey
+from headgate.cdc.rewind import rewind
+from headgate.cdc.verify import TableVerified, verify
+from tests.cdc.changes import case
+from tests.cdc.in_process import ChangeLake
+from tests.cdc.test_as_of import KEY, LOG, moment, oracle_log
+from tests.cdc.test_merged_is_the_database import land_all
 
 CASES = [case(seed) for seed in range(40)]
 CHANGES = [change for one in CASES for change in one.changes]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.land.choose_committer import choose_committer
-from headgate.land.commit_with_spark import SparkCommitter
-from headgate.land.committer import Committer
-from tests.land.committer_contract import CommitterContract
+from headgate.lake.commit import Committer
+from headgate.lake.commit_with import choose_committer
+from headgate.lake.spark import SparkCommitter
+from tests.lake.committer_contract import CommitterContract
 
 
 class TestSparkCommitter(CommitterContract):

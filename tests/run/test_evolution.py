@@ -8,16 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from headgate.land.commit_with_spark import SparkCommitter
-from headgate.pipeline import Delta, Mode, Pipeline
+from headgate.config import Delta, Mode, Pipeline
+from headgate.lab.destination import DeltaDestination
+from headgate.lake.spark import SparkCommitter
+from headgate.registry.folder import FolderRegistry
+from headgate.registry.registry import SchemaText
 from headgate.run.run_options import RunOptions
 from headgate.run.run_pipeline import run_pipeline
-from headgate.schema.registry import SchemaText
-from headgate.schema.registry_folder import FolderRegistry
-from headgate.simulate.destination import DeltaDestination
+from tests.engine.in_process import ENVELOPE
 from tests.evolution.cases import Case, cases
 from tests.evolution.landed import land_cases, row_of
-from tests.land.in_process import ENVELOPE
 from tests.readers import by_deltalake, by_duckdb, by_spark, comparable
 
 CASES = [case for case in cases() if case.asks != ["SameColumns"]]
@@ -88,8 +88,8 @@ def test_types_change_both_ways_while_the_stream_runs(
 
 
 def _record(schema_id: int, kind: str, value: int | str) -> bytes:
-    from headgate.schema.protobuf import ProtobufDecoder
-    from headgate.schema.protobuf.compile_proto import compile_proto
+    from headgate.formats.protobuf import ProtobufDecoder
+    from headgate.formats.protobuf.descriptors import compile_proto
 
     text = f'syntax = "proto3"; message event {{ {kind} n = 1; }}'
     files = compile_proto({"event.proto": text}, "event.proto")

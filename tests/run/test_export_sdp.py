@@ -17,15 +17,18 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from headgate.gold.export_sdp import export_sdp
-from headgate.local import jar_paths
-from headgate.local.answering import wait_until_answering
-from headgate.local.detached_process import start_detached
-from headgate.local.ports import HOST, choose_port, is_answering
-from headgate.route.safe_name import safe_name
-from headgate.route.table_names import TableNames
-from headgate.simulate.games import Game
-from headgate.simulate.make_records import register_versions
+from headgate.gold.export import export_sdp
+from headgate.lab import jar_paths
+from headgate.lab.games import Game, register_versions
+from headgate.lab.process import (
+    HOST,
+    choose_port,
+    is_answering,
+    start_detached,
+    wait_until_answering,
+)
+from headgate.lake.names import TableNames
+from headgate.schema.names import safe_name
 from tests.inspect.change_lake import ShopLake, change
 from tests.inspect.gold_declared import declare_gold
 from tests.inspect.small_lake import SmallLake

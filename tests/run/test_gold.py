@@ -9,15 +9,15 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from headgate.config import Delta, GoldQuery, Pipeline, Registry
+from headgate.engine.events import GoldDerived, GoldFailed
 from headgate.errors import LandingError
+from headgate.gold.follow import refresh
 from headgate.inspect.status import read_status
-from headgate.land.event import GoldDerived, GoldFailed
-from headgate.pipeline import Delta, GoldQuery, Pipeline, Registry
-from headgate.run.refresh import refresh
+from headgate.lab.destination import DeltaDestination
+from headgate.lab.games import GamesPlan
 from headgate.run.run_options import RunOptions
 from headgate.run.run_pipeline import run_pipeline
-from headgate.simulate.destination import DeltaDestination
-from headgate.simulate.simulate_games import GamesPlan
 from tests.run.conftest import WRAPPER, Told, simulate
 
 PLAYERS = """

@@ -22,10 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from headgate.gold.derive_gold import GoldDeriver
-from headgate.gold.landed import Landed
-from headgate.land.event import Event, GoldFailed
-from headgate.pipeline import Delta, Pipeline, Registry
+from headgate.config import Delta, Pipeline, Registry
+from headgate.engine.events import Event, GoldFailed
+from headgate.gold.declared import Landed
+from headgate.gold.derive import GoldDeriver
 from tests.run.conftest import WRAPPER
 
 CASES = 200

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from headgate.local import Services
-from headgate.pipeline import Registry
-from headgate.simulate.destination import KafkaDestination
-from headgate.simulate.simulate_games import GamesPlan
+from headgate.config import Registry
+from headgate.lab import Services
+from headgate.lab.destination import KafkaDestination
+from headgate.lab.games import GamesPlan
 from tests.run.conftest import places, simulate
 
 KILLS = 3

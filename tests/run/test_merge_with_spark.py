@@ -13,11 +13,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from headgate.change.history_table import merge_history
-from headgate.change.merge_plan import ForSpark, MergePlan
-from headgate.change.merge_table import merge_table
-from headgate.change.merge_with_spark import merge_with_spark
-from tests.change.test_history_and_row_ids import LOG, Table, plain
+from headgate.cdc.history import merge_history
+from headgate.cdc.merge_plan import ForSpark, MergePlan
+from headgate.cdc.merge_table import merge_table
+from headgate.cdc.merge_with_spark import merge_with_spark
+from tests.cdc.test_history_and_row_ids import LOG, Table, plain
 
 
 def rows(lake: Path, table: str) -> list[dict[str, Any]]:

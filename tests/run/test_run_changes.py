@@ -19,30 +19,21 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from headgate.land.event import BatchLanded, FilesWait, Idle, TablesMerged
-from headgate.local import Database
-from headgate.pipeline import (
-    ChangePipeline,
-    Datastream,
-    Duration,
-    Files,
-    Merge,
-    Size,
-    load_pipeline,
-)
-from headgate.run.rewind import rewind
+from headgate.cdc.rewind import rewind
+from headgate.cdc.verify import verify
+from headgate.config import ChangePipeline, Datastream, Duration, Files, Merge, Size, load_pipeline
+from headgate.engine.events import BatchLanded, FilesWait, Idle, TablesMerged
+from headgate.engine.stop_signal import StopSignal
+from headgate.lab import Database
+from headgate.lab.shop.binary_log import connect
+from headgate.lab.shop.database import ShopDatabase, tables_now
+from headgate.lab.shop.datastream import FileOptions, write_changes
+from headgate.lab.shop.model import DatabaseModel
+from headgate.lab.shop.simulate import ShopPlan, simulate_shop
+from headgate.lab.shop.statement import Change
+from headgate.lab.shop.workload import OPENING, statements
 from headgate.run.run_options import RunOptions
 from headgate.run.run_pipeline import run_pipeline
-from headgate.run.stop_signal import StopSignal
-from headgate.run.verify import verify
-from headgate.simulate.shop.change import Change
-from headgate.simulate.shop.database.connect import connect
-from headgate.simulate.shop.database.shop_database import ShopDatabase
-from headgate.simulate.shop.database.tables_now import tables_now
-from headgate.simulate.shop.datastream_files import FileOptions, write_changes
-from headgate.simulate.shop.model import DatabaseModel
-from headgate.simulate.shop.simulate_shop import ShopPlan, simulate_shop
-from headgate.simulate.shop.workload import OPENING, statements
 from tests.run.conftest import Told
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]

@@ -18,11 +18,11 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
 from pyspark.sql import SparkSession
 
-from headgate.local import Services
-from headgate.pipeline import Confluent, Kafka, Pipeline, Registry
+from headgate.config import Confluent, Kafka, Pipeline, Registry
+from headgate.formats.protobuf.descriptors import compile_proto
+from headgate.lab import Services
 from headgate.run.run_options import RunOptions
 from headgate.run.run_pipeline import run_pipeline
-from headgate.schema.protobuf.compile_proto import compile_proto
 from tests.readers import by_deltalake
 
 ORDER = """{"type": "record", "name": "Order", "fields": [

@@ -7,19 +7,17 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from headgate.config import Kafka, Registry
+from headgate.engine.events import BatchLanded, Ended, SchemaChanged
+from headgate.engine.stop_signal import StopSignal
 from headgate.errors import CheckpointError, RegistryUnavailable, SourceError
-from headgate.land.event import BatchLanded, Ended, SchemaChanged
-from headgate.local import Services
-from headgate.pipeline import Kafka, Registry
+from headgate.lab import Services
+from headgate.lab.destination import DeltaDestination, KafkaDestination
+from headgate.lab.games import Game, GamesPlan, RecordMaker, games, register_versions
+from headgate.registry.open import open_registry
 from headgate.run.run_options import RunOptions
 from headgate.run.run_pipeline import run_pipeline
-from headgate.run.stop_signal import StopSignal
-from headgate.schema.change import AddColumn, CreateTable
-from headgate.schema.open_registry import open_registry
-from headgate.simulate.destination import DeltaDestination, KafkaDestination
-from headgate.simulate.games import Game, games
-from headgate.simulate.make_records import RecordMaker, register_versions
-from headgate.simulate.simulate_games import GamesPlan
+from headgate.schema.changes import AddColumn, CreateTable
 from tests.readers import by_deltalake, by_duckdb, by_spark, comparable
 from tests.run.conftest import Told, kafka_pipeline, places, simulate
 
@@ -126,7 +124,7 @@ def test_new_columns_and_a_new_game_land_while_the_run_goes_on(
 def test_delta_source_gives_the_same_tables_as_kafka(
     spark: SparkSession, services: Services, topic: str, tmp_path: Path
 ) -> None:
-    from headgate.pipeline import Delta
+    from headgate.config import Delta
 
     by_kafka = kafka_pipeline(services.servers, services.registry, topic, tmp_path / "one")
     inbox = str(tmp_path / "inbox")

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.pipeline import Mode, Rules
-from headgate.route.safe_name import column_twin
-from headgate.schema.change import (
+from headgate.config import Mode, Rules
+from headgate.schema.changes import (
     AddColumn,
     AddNestedField,
     CaseTwin,
@@ -20,9 +19,8 @@ from headgate.schema.change import (
     WidenType,
 )
 from headgate.schema.field_facts import apart_from, number_of, with_facts
-from headgate.schema.fit import Placed, fit
-from headgate.schema.type_names import type_name, type_word
-from headgate.schema.widening import widens
+from headgate.schema.fit import Placed, fit, type_name, type_word, widens
+from headgate.schema.names import column_twin
 
 EMPTY = pa.schema([])
 POINT = pa.struct([("x", pa.int32())])

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.amounts import counted
-from headgate.cli.find_pipeline import find_pipeline
-from headgate.cli.json_output import print_json
-from headgate.cli.source_excerpt import excerpt
-from headgate.cli.styled import styled
+from headgate.cli.errors import excerpt
+from headgate.cli.output import counted, print_json, styled
+from headgate.cli.pipeline_argument import find_pipeline
 
 if TYPE_CHECKING:
-    from headgate.pipeline import Finding
+    from headgate.config import Finding
 
 
 def check(
@@ -38,7 +36,7 @@ def check(
 
     Next: headgate doctor PIPELINE asks the servers too
     """
-    from headgate.inspect.find_mistakes import find_mistakes
+    from headgate.inspect.check import find_mistakes
 
     files = pipelines or [find_pipeline(None)]
     found = {file: find_mistakes(file) for file in files}

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.amounts import number
-from headgate.cli.next_steps import print_next_steps
+from headgate.cli.output import number, print_next_steps
 
 if TYPE_CHECKING:
-    from headgate.cli.demo.story import Story
+    from headgate.lab.demo import Story
 
 
 def demo(
@@ -33,15 +32,14 @@ def demo(
 
     Next: headgate tables .demo/games.yaml
     """
-    from headgate.cli.demo.folder import prepare_folder
-    from headgate.cli.demo.story import Story
-    from headgate.cli.progress.summary import print_summary
+    from headgate.cli.pipeline_argument import quiet_spark
+    from headgate.cli.progress.lines import print_summary
+    from headgate.cli.progress.live import choose_view
     from headgate.cli.progress.tally import Tally
-    from headgate.cli.progress.view import choose_view
-    from headgate.cli.quiet_spark import quiet_spark
+    from headgate.config import load_stream_pipeline
     from headgate.inspect.own_tables import landed_tables
-    from headgate.local import fetch_jars
-    from headgate.pipeline import load_stream_pipeline
+    from headgate.jars.jars import fetch_jars
+    from headgate.lab.demo import Story, prepare_folder
 
     fetch_jars(["spark"], print)
     turn = prepare_folder(folder, keep)

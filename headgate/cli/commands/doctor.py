@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.amounts import counted
-from headgate.cli.json_output import print_json
-from headgate.cli.styled import Style, printable, styled
+from headgate.cli.output import Style, counted, print_json, printable, styled
 
 if TYPE_CHECKING:
-    from headgate.inspect.check import Check
+    from headgate.inspect.doctor import Check
 
 _SYMBOLS = {"ok": "✓", "warn": "!", "fail": "✗"}
 _STYLES: dict[str, Style] = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -36,7 +34,7 @@ def doctor(
 
     Next: headgate run PIPELINE
     """
-    from headgate.inspect.check_all import check_all
+    from headgate.inspect.doctor import check_all
 
     checks = check_all(pipeline, Path(".headgate"))
     failed = [check for check in checks if check.state == "fail"]

@@ -13,9 +13,8 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.amounts import counted
-from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
-from headgate.cli.next_steps import print_next_steps
+from headgate.cli.output import counted, print_next_steps
+from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 app = typer.Typer(rich_markup_mode=None, help="Write gold tables as a project of other tools.")
 
@@ -41,8 +40,8 @@ def sdp(
 
     Next: headgate graph PIPELINE
     """
-    from headgate.gold.export_sdp import export_sdp
-    from headgate.pipeline import load_pipeline
+    from headgate.config import load_pipeline
+    from headgate.gold.export import export_sdp
 
     written = export_sdp(load_pipeline(find_pipeline(pipeline)), folder)
     print(f"Wrote {counted(len(written.files), 'file')} to {written.folder}")

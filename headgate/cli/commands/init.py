@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.next_steps import print_next_steps
-from headgate.cli.styled import styled
+from headgate.cli.output import print_next_steps, styled
 from headgate.errors import UsageError
 from headgate.examples import EXAMPLES, Example, find_example
 
@@ -69,7 +68,7 @@ def _ask() -> Example:
 
 
 def _running_services() -> tuple[str, str] | None:
-    from headgate.local import find
+    from headgate.lab import find
 
     services = find()
     return (services.servers, services.registry) if services else None

@@ -35,6 +35,6 @@ def jars(
             raise UsageError(
                 "bad-argument", f"there are no jars for `{conf}`", hint=f"use {', '.join(_CONFS)}"
             )
-    from headgate.local import fetch_jars
+    from headgate.jars.jars import fetch_jars
 
     fetch_jars(wanted, print)

@@ -8,29 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.amounts import counted
-from headgate.cli.find_pipeline import PipelineArgument, find_pipeline, split_arguments
-from headgate.cli.json_output import print_json
-from headgate.cli.next_steps import print_next_steps
-from headgate.cli.quarantine_options import (
+from headgate.cli.output import counted, print_json, print_next_steps
+from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, split_arguments
+from headgate.cli.quarantine import (
     FileOption,
     OffsetOption,
     ReasonOption,
     RouteOption,
     SinceOption,
     UntilOption,
-    wanted_records,
-)
-from headgate.cli.show_quarantined import (
     landing_folder,
     name_of_record,
     print_record_list,
     print_records,
+    wanted_records,
 )
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from headgate.quarantine.quarantine_state import QuarantineState
+    from headgate.engine.quarantined import QuarantineState
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -71,8 +67,8 @@ def list_records(
     """
     from dataclasses import replace
 
+    from headgate.config import load_pipeline
     from headgate.inspect import read_quarantined
-    from headgate.pipeline import load_pipeline
 
     chosen = _state("all" if every else state)
     wanted = replace(wanted_records(reason, route, since, until, offset, in_file), state=chosen)
@@ -124,8 +120,8 @@ def show(
 
     Next: headgate quarantine replay PIPELINE --offset RECORD
     """
+    from headgate.config import ChangePipeline, load_pipeline
     from headgate.inspect import FilePosition, Position, find_quarantined
-    from headgate.pipeline import ChangePipeline, load_pipeline
 
     pipeline, record = split_arguments(first, second)
     if record is None:
@@ -169,14 +165,14 @@ def replay(
     """
     from contextlib import nullcontext
 
-    from headgate.cli.quiet_spark import quiet_spark
-    from headgate.cli.show_replayed import print_replayed, tell_progress
-    from headgate.pipeline import load_pipeline
+    from headgate.cli.pipeline_argument import quiet_spark
+    from headgate.cli.quarantine import print_replayed, tell_progress
+    from headgate.config import load_pipeline
 
     wanted = wanted_records(reason, route, since, until, offset, in_file)
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
-    from headgate.run.settle_quarantine import replay_quarantine
+    from headgate.quarantine.settle import replay_quarantine
 
     listener = (lambda _: None) if as_json else tell_progress
     with quiet_spark() if declared.commit == "spark" else nullcontext():
@@ -215,8 +211,8 @@ def drop(
 
     Next: headgate quarantine list PIPELINE --state dropped
     """
-    from headgate.cli.show_replayed import print_dropped
-    from headgate.pipeline import load_pipeline
+    from headgate.cli.quarantine import print_dropped
+    from headgate.config import load_pipeline
 
     wanted = wanted_records(reason, route, since, until, offset, in_file)
     if wanted.is_narrow == every:
@@ -229,7 +225,7 @@ def drop(
         raise UsageError("bad-argument", "nobody is here to ask", hint="--yes drops without asking")
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
-    from headgate.run.settle_quarantine import drop_quarantine
+    from headgate.quarantine.settle import drop_quarantine
 
     refused = False
 
@@ -250,7 +246,7 @@ def drop(
 
 
 def _confirmed(counts: Mapping[str, int]) -> bool:
-    from headgate.cli.show_replayed import print_reasons
+    from headgate.cli.quarantine import print_reasons
 
     print_reasons(counts)
     what = counted(sum(counts.values()), "record")
@@ -258,8 +254,8 @@ def _confirmed(counts: Mapping[str, int]) -> bool:
 
 
 def _state(state: str | None) -> QuarantineState | None:
-    from headgate.pipeline.wording import did_you_mean, listed
-    from headgate.quarantine.quarantine_state import QuarantineState
+    from headgate.engine.quarantined import QuarantineState
+    from headgate.errors import did_you_mean, listed
 
     if state == "all":
         return None

@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.amounts import counted, number
-from headgate.cli.find_pipeline import PipelineArgument, find_pipeline, split_arguments
-from headgate.cli.json_output import print_json
-from headgate.cli.next_steps import print_next_steps
-from headgate.cli.styled import printable, styled
+from headgate.cli.output import counted, number, print_json, print_next_steps, printable, styled
+from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, split_arguments
 
 if TYPE_CHECKING:
-    from headgate.run.refresh import Refreshed
+    from headgate.gold.follow import Refreshed
 
 _SHOWN = 20
 
@@ -43,15 +40,15 @@ def refresh(
 
     Next: headgate status PIPELINE
     """
-    from headgate.cli.quiet_spark import quiet_spark
-    from headgate.pipeline import load_pipeline
+    from headgate.cli.pipeline_argument import quiet_spark
+    from headgate.config import load_pipeline
 
     named, first = split_arguments(pipeline, None)
     wanted = [*([first] if first else []), *(tables or ())]
     file = find_pipeline(named)
     declared = load_pipeline(file)
     with quiet_spark():
-        from headgate.run.refresh import refresh as make_anew
+        from headgate.gold.follow import refresh as make_anew
 
         def began(named: list[str]) -> None:
             if not as_json:

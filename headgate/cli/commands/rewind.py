@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.amounts import counted
-from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
-from headgate.cli.json_output import print_json
-from headgate.cli.next_steps import print_next_steps
-from headgate.cli.styled import printable, styled
+from headgate.cli.output import counted, print_json, print_next_steps, printable, styled
+from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
-    from headgate.run.rewind import Rewound
+    from headgate.cdc.rewind import Rewound
 
 
 def rewind(
@@ -56,11 +53,11 @@ def rewind(
 
     Next: headgate verify PIPELINE --table T
     """
-    from headgate.cli.change_pipeline import load_change_pipeline, spark_when_needed
+    from headgate.cli.pipeline_argument import load_change_pipeline, spark_when_needed
 
     file = find_pipeline(pipeline)
     declared = load_change_pipeline(file)
-    from headgate.run.rewind import rewind as make_table
+    from headgate.cdc.rewind import rewind as make_table
 
     with spark_when_needed(declared) as spark:
         made = make_table(declared, table, to, into, spark=spark)
@@ -73,7 +70,7 @@ def rewind(
 
 
 def _print_rewound(made: Rewound) -> None:
-    from headgate.run.rewind import moment_text
+    from headgate.cdc.rewind import moment_text
 
     what = "row" if made.key else "change"
     when = moment_text(made.moment) or printable(made.position or "")

@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.amounts import counted
-from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
-from headgate.cli.json_output import print_json_line
-from headgate.cli.next_steps import print_next_steps
-from headgate.cli.styled import printable
+from headgate.cli.output import counted, print_json_line, print_next_steps, printable
+from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.cli.progress.tally import Tally
-    from headgate.inspect.gold_tables import GoldTable
-    from headgate.inspect.pending_tables import PendingTable
-    from headgate.pipeline import AnyPipeline
+    from headgate.config import AnyPipeline
+    from headgate.inspect.status import GoldTable, PendingTable
 
 _SHOWN = 5
 
@@ -52,11 +48,11 @@ def run(
 
     Next: headgate status PIPELINE
     """
+    from headgate.cli.pipeline_argument import quiet_spark
+    from headgate.cli.progress.live import choose_view
     from headgate.cli.progress.tally import Tally
-    from headgate.cli.progress.view import choose_view
-    from headgate.cli.quiet_spark import quiet_spark
+    from headgate.config import load_pipeline
     from headgate.inspect.own_tables import landed_tables
-    from headgate.pipeline import load_pipeline
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
@@ -64,9 +60,9 @@ def run(
     tally = Tally.of(declared, landed_tables(declared))
     view = choose_view(progress, tally, as_json)
     with quiet_spark(), view:
+        from headgate.engine.stop_signal import StopSignal
         from headgate.run.run_options import RunOptions
         from headgate.run.run_pipeline import run_pipeline
-        from headgate.run.stop_signal import StopSignal
 
         stop = StopSignal()
         tally.stop_asked = lambda: stop.asked
@@ -82,7 +78,7 @@ def run(
 
 
 def _milliseconds(trigger: str) -> int:
-    from headgate.pipeline import Duration, InvalidPipeline
+    from headgate.config import Duration, InvalidPipeline
 
     try:
         return Duration.parse(trigger).milliseconds
@@ -91,16 +87,16 @@ def _milliseconds(trigger: str) -> int:
 
 
 def _waiting(pipeline: AnyPipeline) -> tuple[PendingTable, ...]:
-    from headgate.inspect.ledger_rows import LedgerRows
-    from headgate.inspect.pending_tables import pending_tables
+    from headgate.inspect.ledger import LedgerRows
+    from headgate.inspect.status import pending_tables
 
     return pending_tables(LedgerRows(pipeline))
 
 
 def _not_derived(pipeline: AnyPipeline) -> list[GoldTable]:
     """Derived tables that could not follow what they are derived from."""
-    from headgate.inspect.gold_tables import read_derived
-    from headgate.inspect.ledger_rows import LedgerRows
+    from headgate.inspect.ledger import LedgerRows
+    from headgate.inspect.status import read_derived
 
     if not pipeline.gold:
         return []
@@ -132,7 +128,7 @@ def _print_end(
     behind: list[GoldTable],
 ) -> None:
     how = "Stopped" if stopped else "Done"
-    from headgate.cli.progress.summary import print_summary
+    from headgate.cli.progress.lines import print_summary
 
     if not tally.batches:
         print(f"{how}: there was nothing new to land")

@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.amounts import ago, counted
-from headgate.cli.find_pipeline import find_pipeline, load_named, split_arguments
-from headgate.cli.json_output import print_json
-from headgate.cli.show_changes import print_changes
-from headgate.cli.styled import printable, styled
-from headgate.cli.text_columns import print_columns
+from headgate.cli.output import ago, counted, print_columns, print_json, printable, styled
+from headgate.cli.pipeline_argument import find_pipeline, load_named, split_arguments
+from headgate.cli.schema_changes import print_changes
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,8 +66,8 @@ def show(
     pipeline, table = split_arguments(first, second)
     if table is None:
         raise UsageError("bad-argument", "name a table", hint="headgate tables lists them")
+    from headgate.config import load_pipeline
     from headgate.inspect import read_table_schema
-    from headgate.pipeline import load_pipeline
 
     found = read_table_schema(load_pipeline(find_pipeline(pipeline)), table)
     if as_json:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.next_steps import print_next_steps
+from headgate.cli.output import print_next_steps
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from headgate.local import Services
+    from headgate.lab import Services
 
 _Folder = Annotated[Path, typer.Option(help="Where the services keep their data.")]
 _DEFAULT_FOLDER = Path(".headgate")
@@ -72,9 +72,9 @@ def up(
 def _up_broker_and_registry(
     folder: Path, kafka_port: int | None, registry_port: int | None
 ) -> None:
-    from headgate import local
+    from headgate import lab
 
-    services = local.up(
+    services = lab.up(
         folder,
         _preferred(kafka_port, _USUAL_KAFKA_PORT, folder),
         _preferred(registry_port, _USUAL_REGISTRY_PORT, folder),
@@ -89,9 +89,9 @@ def _up_broker_and_registry(
 
 
 def _up_database(folder: Path, port: int | None) -> None:
-    from headgate import local
+    from headgate import lab
 
-    database = local.up_database(folder, _preferred_for_database(port, folder), say=print)
+    database = lab.up_database(folder, _preferred_for_database(port, folder), say=print)
     print(f"\nUser and password for MySQL's clients: {database.login_file}")
     stop = "headgate down"
     if folder != _DEFAULT_FOLDER:
@@ -110,9 +110,9 @@ def down(folder: _Folder = _DEFAULT_FOLDER) -> None:
 
     Next: headgate up starts the same again
     """
-    from headgate import local
+    from headgate import lab
 
-    stopped = local.down(folder)
+    stopped = lab.down(folder)
     print(f"Stopped: {', '.join(stopped)}" if stopped else f"Nothing runs in {folder}")
 
 
@@ -135,7 +135,7 @@ def _preferred(asked: int | None, usual: int, folder: Path) -> int | None:
     """The usual port, unless it is taken or other ones were used before."""
     if asked is not None:
         return asked
-    from headgate.local.services_file import read_services
+    from headgate.lab.services import read_services
 
     return _usual(usual, read_services(folder.absolute()) is not None)
 
@@ -143,12 +143,12 @@ def _preferred(asked: int | None, usual: int, folder: Path) -> int | None:
 def _preferred_for_database(asked: int | None, folder: Path) -> int | None:
     if asked is not None:
         return asked
-    from headgate.local.database import database_folder
+    from headgate.lab.database import database_folder
 
     return _usual(_USUAL_DATABASE_PORT, database_folder(folder.absolute()).port() is not None)
 
 
 def _usual(port: int, used_before: bool) -> int | None:
-    from headgate.local.ports import is_free
+    from headgate.lab.process import is_free
 
     return port if not used_before and is_free(port) else None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.json_output import print_json
+from headgate.cli.output import print_json
 from headgate.errors import UsageError
 
 _USUAL_RECORDS = 100_000
@@ -92,11 +92,8 @@ def games(
     if to not in ("kafka", "delta"):
         raise UsageError("bad-argument", f"cannot send to `{to}`", hint="use kafka or delta")
     share = _share(bad)
-    from headgate.cli.simulation.clean_up import clean_up
-    from headgate.cli.simulation.send import send
-    from headgate.cli.simulation.summary import print_summary, summary
-    from headgate.cli.simulation.target import Target
-    from headgate.simulate.simulate_games import GamesPlan, Simulated
+    from headgate.cli.simulation import Target, clean_up, print_summary, send, summary
+    from headgate.lab.games import GamesPlan, Simulated
 
     if to == "kafka":
         target = Target.kafka(servers, registry, topic, partitions)
@@ -172,10 +169,8 @@ def shop(
     """
     if format_ not in ("avro", "json"):
         raise UsageError("bad-argument", f"`{format_}` is no format", hint="use avro or json")
-    from headgate.cli.simulation.clean_up_shop import clean_up_shop
-    from headgate.cli.simulation.shop_summary import print_shop_summary, shop_summary
-    from headgate.cli.simulation.write_shop import write_shop
-    from headgate.simulate.shop.simulate_shop import ShopPlan, SimulatedShop
+    from headgate.cli.simulation import clean_up_shop, print_shop_summary, shop_summary, write_shop
+    from headgate.lab.shop.simulate import ShopPlan, SimulatedShop
 
     removed = list(clean_up_shop(to)) if clean else []
     if changes is None and rate_ is None:

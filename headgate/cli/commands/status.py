@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.amounts import ago, counted, number
-from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
-from headgate.cli.json_output import print_json
-from headgate.cli.next_steps import print_next_steps
-from headgate.cli.styled import printable, styled
-from headgate.cli.text_columns import print_facts
+from headgate.cli.output import (
+    ago,
+    counted,
+    number,
+    print_facts,
+    print_json,
+    print_next_steps,
+    printable,
+    styled,
+)
+from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
     from headgate.inspect import Status
@@ -31,8 +36,8 @@ def status(
 
     Next: headgate tables PIPELINE
     """
+    from headgate.config import load_pipeline
     from headgate.inspect import read_status
-    from headgate.pipeline import load_pipeline
 
     file = find_pipeline(pipeline)
     found = read_status(load_pipeline(file))

@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.amounts import ago, counted, number, size
-from headgate.cli.find_pipeline import PipelineArgument, find_pipeline
-from headgate.cli.json_output import print_json
-from headgate.cli.next_steps import print_next_steps
-from headgate.cli.text_columns import print_columns
+from headgate.cli.output import (
+    ago,
+    counted,
+    number,
+    print_columns,
+    print_json,
+    print_next_steps,
+    size,
+)
+from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
     from headgate.inspect import RecordedChange, TableSummary
@@ -34,8 +39,8 @@ def tables(
 
     Next: headgate schema PIPELINE TABLE
     """
+    from headgate.config import load_pipeline
     from headgate.inspect import read_tables
-    from headgate.pipeline import load_pipeline
 
     file = find_pipeline(pipeline)
     found = read_tables(load_pipeline(file))

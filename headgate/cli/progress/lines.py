@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import UTC, datetime
 from typing import Self
 
-from headgate.cli.amounts import counted, lasted, number, rate
+from headgate.cli.output import (
+    counted,
+    lasted,
+    number,
+    plain,
+    print_facts,
+    print_json_line,
+    printable,
+    rate,
+    styled,
+)
 from headgate.cli.progress.tally import Tally
-from headgate.cli.styled import printable
-from headgate.land.event import (
+from headgate.engine.events import (
     BatchLanded,
     BatchSkipped,
     Event,
@@ -24,7 +34,7 @@ from headgate.land.event import (
     TableWaits,
     WithoutKey,
 )
-from headgate.schema.change import CreateTable
+from headgate.schema.changes import CreateTable
 
 _NAMED_TABLES = 3
 
@@ -138,3 +148,94 @@ def _batch(event: BatchLanded) -> str:
 
 def _say(text: str) -> None:
     print(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {printable(text)}", flush=True)
+
+
+_HUMP = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class JsonLines:
+    """Every event as it is; idleness only when it begins."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+        self._was_idle = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def note(self, what: str, detail: str = "") -> None:
+        print_json_line({"event": "note", "at": _now(), "what": what, "detail": detail})
+
+    def __call__(self, event: Event) -> None:
+        self.tally.take(event)
+        if not (isinstance(event, Idle) and self._was_idle):
+            print_json_line({"event": event_name(event), "at": _now(), **_parts(event)})
+        self._was_idle = isinstance(event, Idle)
+
+
+def event_name(event: Event) -> str:
+    """`BatchLanded` is `batch_landed`."""
+    return _HUMP.sub("_", type(event).__name__).lower()
+
+
+def _parts(event: Event) -> dict[str, object]:
+    parts: dict[str, object] = plain(event)
+    if isinstance(event, SchemaChanged):
+        parts["change"] = event.change.as_record()
+    return parts
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def print_summary(headline: str, tally: Tally) -> None:
+    """Records, tables, schema changes, quarantine and rate, and where the tables are."""
+    print(styled(headline, "bold"))
+    new = f" ({number(tally.new_tables)} new)" if tally.new_tables else ""
+    print_facts(
+        [
+            ("records", f"{number(tally.rows)} landed"),
+            ("quarantined", number(tally.quarantined.total())),
+            *_rules_broken(tally),
+            ("tables", f"{number(len(tally.tables))}{new}"),
+            *_derived(tally),
+            ("schema changes", _changes(tally)),
+            *(("", printable(f"{each.what}  {each.detail}")) for each in tally.schema_changes),
+            ("rate", _rate(tally)),
+            ("took", f"{lasted(tally.seconds)}, {counted(tally.batches, 'batch', 'batches')}"),
+            ("lake", tally.lake),
+        ]
+    )
+
+
+def _derived(tally: Tally) -> list[tuple[str, str]]:
+    if tally.last_gold is None:
+        return []
+    tables, took = counted(tally.last_gold.tables, "table"), lasted(tally.last_gold.seconds)
+    return [("derived", f"{tables} followed the last batch in {took}")]
+
+
+def _rules_broken(tally: Tally) -> list[tuple[str, str]]:
+    """The rules that rows broke, one a line."""
+    rules = [
+        f"{rule}, {counted(count, 'row')} ({what})"
+        for (rule, what), count in tally.broken.most_common()
+    ]
+    return [("" if number else "rules broken", rule) for number, rule in enumerate(rules)]
+
+
+def _changes(tally: Tally) -> str:
+    withheld = f", {number(tally.withheld)} withheld by the contract" if tally.withheld else ""
+    more = tally.changes + tally.withheld > len(tally.schema_changes)
+    return f"{number(tally.changes)}{withheld}{', the last ones:' if more else ''}"
+
+
+def _rate(tally: Tally) -> str:
+    overall = rate(tally.records, tally.busy_seconds)
+    if tally.batches < 2:
+        return f"{overall} while landing"
+    return f"{overall} while landing, {number(tally.fastest)} in the fastest batch"

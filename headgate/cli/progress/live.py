@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Self
+import sys
+from typing import Literal, Protocol, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headgate.cli.amounts import counted, lasted, number, rate
+from headgate.cli.output import counted, lasted, number, printable, rate
 from headgate.cli.progress.tally import Tally
-from headgate.cli.styled import printable
-from headgate.land.event import Event
+from headgate.engine.events import Event
+from headgate.errors import UsageError
 
 _A_SECOND = 4
 _SHOWN_REASONS = 3
@@ -130,3 +131,61 @@ def _recent(tally: Tally) -> list[RenderableType]:
         what, detail = printable(happened.what), printable(happened.detail)
         grid.add_row(f"  {happened.at:%H:%M:%S}", Text(what), Text(detail))
     return [Text(), Text("  latest", style="dim"), grid]
+
+
+Progress = Literal["auto", "live", "lines", "none"]
+PROGRESS = ("auto", "live", "lines", "none")
+
+
+class View(Protocol):
+    """Shows a run while it runs."""
+
+    tally: Tally
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def __call__(self, event: Event) -> None: ...
+
+    def note(self, what: str, detail: str = "") -> None:
+        """Show something that the run itself does not know."""
+        ...
+
+
+class NoView:
+    """Counts and says nothing."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, event: Event) -> None:
+        self.tally.take(event)
+
+    def note(self, what: str, detail: str = "") -> None:
+        pass
+
+
+def choose_view(progress: str, tally: Tally, as_json: bool = False) -> View:
+    """A live view on a terminal, a line an event elsewhere, unless another is asked for."""
+    from headgate.cli.progress.lines import JsonLines, Lines
+
+    if progress not in PROGRESS:
+        raise UsageError(
+            "bad-argument",
+            f"there is no progress `{progress}`",
+            hint=f"it can be {', '.join(PROGRESS)}",
+        )
+    if progress == "none":
+        return NoView(tally)
+    if as_json:
+        return JsonLines(tally)
+    if progress == "live" or (progress == "auto" and sys.stdout.isatty()):
+        return LiveView(tally)
+    return Lines(tally)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from headgate.land.event import (
+from headgate.config import AnyPipeline
+from headgate.engine.events import (
     BatchLanded,
     Ended,
     Event,
@@ -25,8 +26,7 @@ from headgate.land.event import (
     TableWaits,
     WithoutKey,
 )
-from headgate.pipeline import AnyPipeline
-from headgate.schema.change import CreateTable
+from headgate.schema.changes import CreateTable
 
 _MOST_RECENT = 8
 _FEW = 3

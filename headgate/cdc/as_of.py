@@ -1,0 +1,195 @@
+"""A source table as it was at some moment, or as it is: the fold of its whole log.
+
+What a backfill read has no place among the changes, only a time. At a moment it counts from that
+time on. At a position it counts unless a later change of the same key had been made by then: such
+a row was read after the position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.cdc.change_log import ChangeLog
+from headgate.cdc.fold import has_key, keyed_changes, latest, live
+from headgate.cdc.key import ORDER, ROW_ID, TableKey, newest_key
+from headgate.cdc.merge_table import LARGEST_FOLD
+from headgate.cdc.order.encoding import BACKFILL
+from headgate.cdc.order.position_order import position_order
+from headgate.config.units import moment_of
+from headgate.errors import UsageError
+from headgate.lake.spark import decoded_metadata
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Fold = Callable[[pa.Table], pa.Table]
+
+TIME = "_source_timestamp"
+_BYTES_A_TASK = LARGEST_FOLD // 4
+"""Of changes in files: several tasks of one machine fold at the same time."""
+
+
+@dataclass(frozen=True)
+class Until:
+    """The last changes that count: by the source's clock, or by the source's order."""
+
+    moment: datetime | None = None
+    order: str | None = None
+
+    @classmethod
+    def typed(cls, text: str, lineages: tuple[str, ...]) -> Until:
+        """A moment, in UTC unless it says otherwise, or a position in the source's log."""
+        moment = moment_of(text.strip())
+        if moment is not None:
+            return cls(moment=moment)
+        try:
+            return cls(order=position_order(text, lineages))
+        except UsageError as error:
+            hint = f"{error.hint} Moments look like 2026-11-01 12:00."
+            raise UsageError(error.code, error.message, hint) from None
+
+    def of(self, changes: pa.Table) -> pa.Table:
+        if self.moment is not None:
+            return changes.filter(pc.less_equal(changes[TIME], self.moment))
+        if self.order is not None:
+            return changes.filter(pc.less_equal(changes[ORDER], self.order))
+        return changes
+
+
+def key_of_log(log: ChangeLog, declared: tuple[str, ...] | None, until: Until) -> TableKey:
+    """The key that the source table had then; if nothing is known of then, the one it has."""
+    wanted = ("_primary_keys", ROW_ID, ORDER, TIME)
+    facts = [name for name in log.schema.names if name in wanted]
+    found = [
+        _that_name_a_key(until.of(pa.Table.from_batches([portion])))
+        for portion in log.portions(facts)
+    ]
+    told = pa.concat_tables(found) if found else None
+    if not told:
+        return TableKey() if until == Until() else key_of_log(log, declared, Until())
+    columns = pa.table(
+        [
+            told[field.name] if field.name in facts else pa.nulls(len(told), field.type)
+            for field in log.schema
+        ],
+        schema=log.schema,
+    )
+    return newest_key(columns, declared) or TableKey()
+
+
+def _that_name_a_key(changes: pa.Table) -> pa.Table:
+    """The newest that names one, one that names its row, and one that there is anyway."""
+    few = [changes.slice(0, 1)]
+    named = changes.filter(pc.greater(pc.list_value_length(changes["_primary_keys"]), 0))
+    if len(named):
+        newest = pc.index(named[ORDER], pc.max(named[ORDER])).as_py()
+        few.append(named.slice(newest, 1))
+    if ROW_ID in changes.column_names:
+        few.append(changes.filter(changes[ROW_ID].is_valid()).slice(0, 1))
+    return pa.concat_tables(few)
+
+
+def rows_as_of(log: ChangeLog, key: TableKey, until: Until) -> pa.Table:
+    """The rows of that moment, in the columns of the log."""
+    changes = log.changes()
+    if not key:
+        return until.of(changes)
+    return _rows_then(keyed_changes(changes, key, lambda _: changes), key, until)
+
+
+def rows_as_of_with_spark(
+    spark: SparkSession, log: ChangeLog, key: TableKey, until: Until
+) -> DataFrame:
+    """The same for a log that is too large for the memory of one process.
+
+    All changes of a key meet in one task, and each task folds its keys as a merge does.
+    """
+    from pyspark.sql import functions as F
+
+    frame = spark.read.format("delta").option("versionAsOf", log.version).load(str(log.path))
+    if until.moment is not None:
+        frame = frame.filter(F.col(TIME) <= F.lit(until.moment))
+    if not key:
+        return frame if until.order is None else frame.filter(F.col(ORDER) <= F.lit(until.order))
+    fold = partial(_rows_then, key=key, until=until)
+    return fold_with_spark(frame, log, key, fold)
+
+
+def fold_with_spark(
+    frame: DataFrame, log: ChangeLog, key: TableKey, fold: Fold, schema: Any = None
+) -> DataFrame:
+    """What a fold gives of all changes of each key; they meet in one task."""
+    from pyspark.sql import functions as F
+
+    by_row = _deletions_by_row(log, key)
+    tasks = log.bytes // _BYTES_A_TASK + 1
+    keyed = frame.repartition(tasks, *(F.col(f"`{name}`") for name in key.columns))
+    return keyed.mapInArrow(partial(_fold, key, by_row, fold), schema or frame.schema)
+
+
+def in_columns(rows: DataFrame, columns: pa.Schema) -> DataFrame:
+    """Of rows in the columns of a log: those that are wanted, with what they remember."""
+    from pyspark.sql import functions as F
+
+    return rows.select(
+        *(
+            F.col(f"`{field.name}`").alias(field.name, metadata=decoded_metadata(field.metadata))
+            for field in columns
+        )
+    )
+
+
+def _rows_then(keyed: pa.Table, key: TableKey, until: Until) -> pa.Table:
+    if until.order is not None:
+        keyed = _without_what_was_read_later(keyed, key, until.order)
+    return live(latest(until.of(keyed), key))
+
+
+def _without_what_was_read_later(keyed: pa.Table, key: TableKey, order: str) -> pa.Table:
+    """Without rows of backfills that a change after the order had been made to by then."""
+    names = list(key.columns)
+    is_read = pc.starts_with(keyed[ORDER], f"{BACKFILL}.").to_numpy()
+    read = np.flatnonzero(is_read)
+    after = keyed.select([*names, ORDER, TIME]).filter(pc.greater(keyed[ORDER], order))
+    if not len(read) or not len(after):
+        return keyed
+    backfilled = keyed.select([*names, TIME]).take(pa.array(read))
+    backfilled = backfilled.append_column("_place", pa.array(read))
+    changed = after.group_by(names).aggregate([(TIME, "min")])
+    both = backfilled.join(changed, names, join_type="inner")
+    outdated = both.filter(pc.less_equal(both[f"{TIME}_min"], both[TIME]))
+    counts = np.ones(len(keyed), bool)
+    counts[outdated["_place"].to_numpy()] = False
+    return keyed.filter(pa.array(counts))
+
+
+def _deletions_by_row(log: ChangeLog, key: TableKey) -> pa.Table | None:
+    """Deletions by row id alone, which are few, with their keys."""
+    deletions = pa.concat_tables(log.by_row_id_alone(key))
+    return keyed_changes(deletions, key, log.rows_by_id(key)) if len(deletions) else None
+
+
+def _fold(
+    key: TableKey, by_row: pa.Table | None, fold: Fold, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    received = list(batches)
+    if not received:
+        return
+    changes = pa.Table.from_batches(received)
+    changes = changes.filter(pa.array(has_key(changes, key)))
+    if by_row is not None:
+        mine = by_row.join(
+            changes.select(list(key.columns)).group_by(list(key.columns)).aggregate([]),
+            list(key.columns),
+            join_type="left semi",
+        )
+        changes = pa.concat_tables([changes, mine], promote_options="permissive")
+    yield from fold(changes).to_batches()

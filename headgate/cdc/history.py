@@ -1,0 +1,206 @@
+"""History: every version that a row ever had, and from when to when it was the current one.
+
+A version ends where the next change of its key begins, by the source's order. A late change
+finds its place between two others: only the version before it is touched.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from headgate.cdc.change_log import ChangeLog
+from headgate.cdc.fold import KnownRows, by_row_id_alone, ends_of_runs, has_key, keyed_changes
+from headgate.cdc.key import ORDER, ROW_ID, TableKey, key_by_now, newest_key
+from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
+from headgate.cdc.merge_table import GONE, LARGEST_FOLD, follow, same_key
+from headgate.envelopes.datastream.columns import LOG_COLUMN_NAMES
+from headgate.lake.tables import tables_kept_open
+
+VALIDITY = pa.schema(
+    [
+        pa.field("_valid_from", pa.timestamp("us", "UTC")),
+        pa.field("_valid_to", pa.timestamp("us", "UTC")),
+        pa.field("_is_current", pa.bool_()),
+    ]
+)
+_BESIDE = ("_change_type", ORDER)
+
+
+def history_columns(log: pa.Schema, key: TableKey) -> pa.Schema:
+    own = [field for field in log if field.name not in LOG_COLUMN_NAMES]
+    beside = {*_BESIDE, *((ROW_ID,) if key.by_row_id else ())}
+    told = [field for field in log if field.name in beside]
+    return key.keep_in(pa.schema([*own, *told, *VALIDITY]))
+
+
+def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
+    """None where there is nothing new, or nothing that tells rows apart."""
+    assert plan.history is not None
+    log = ChangeLog.newest(plan.lake, plan.log)
+    if log is None:
+        return None
+    table = tables_kept_open(plan.lake).newest(plan.history)
+    marked = table.transaction_version(plan.app) if table else None
+    if marked is not None and marked >= log.version:
+        return None
+    new_changes = log.since(marked)
+    if new_changes.bytes > LARGEST_FOLD:
+        return ForSpark(plan, plan.history, log.version, None, is_history=True)
+    changes = new_changes.changes()
+    kept = TableKey.kept_in(pa.schema(table.schema())) if table else None
+    key = key_by_now(kept, newest_key(changes, plan.key))
+    if not key:
+        return None
+    schema = history_columns(log.schema, key)
+    if table is None or key != kept or _tells_whom_a_row_id_meant(changes, log, key):
+        if log.bytes > LARGEST_FOLD:
+            return ForSpark(plan, plan.history, log.version, None, is_history=True)
+        return _make(plan, log, log.changes(), key, made=table is None)
+    known = timeline(log, key, changes)
+    new = known.filter(pc.is_in(known[ORDER], value_set=changes[ORDER].unique()))
+    mark = CommitProperties(app_transactions=[Transaction(plan.app, log.version)])
+    table = follow(plan, plan.history, table, schema, marked)
+    before = known.filter(pc.and_(known["_precedes_new"], pc.invert(known[GONE])))
+    touched = before.filter(pc.invert(pc.is_in(before[ORDER], value_set=changes[ORDER].unique())))
+    source = pa.concat_tables(
+        [_flagged(versions(new, changes, schema), True), _flagged(_ends(touched, schema), False)]
+    )
+    did = (
+        table.merge(
+            source,
+            f"{same_key(key, chr(34))} AND row.{ORDER} = change.{ORDER}",
+            source_alias="change",
+            target_alias="row",
+            streamed_exec=False,
+            commit_properties=mark,
+        )
+        .when_matched_update({"_valid_to": "change._valid_to", "_is_current": "change._is_current"})
+        .when_not_matched_insert_all("change._is_new", except_cols=["_is_new"])
+        .execute()
+    )
+    table.update_incremental()
+    return TableMerged(
+        plan.history,
+        plan.log,
+        log.version,
+        table.version(),
+        "delta-rs",
+        changes=len(changes),
+        inserted=did["num_target_rows_inserted"],
+        updated=did["num_target_rows_updated"],
+    )
+
+
+def _tells_whom_a_row_id_meant(changes: pa.Table, log: ChangeLog, key: TableKey) -> bool:
+    """Whether a deletion by row id, told earlier, may have ended another key than was thought."""
+    rows = [told[ROW_ID] for told in log.by_row_id_alone(key) if len(told)]
+    if not rows:
+        return False
+    news = changes.filter(pa.array(has_key(changes, key)))[ROW_ID]
+    return any(pc.any(pc.is_in(news, value_set=one.combine_chunks())).as_py() for one in rows)
+
+
+def _make(
+    plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, made: bool
+) -> TableMerged:
+    """All versions by the whole log."""
+    assert plan.history is not None
+    rows = all_versions(changes, key, history_columns(log.schema, key), log.rows_by_id(key))
+    path = str(Path(plan.lake, plan.history))
+    mark = CommitProperties(app_transactions=[Transaction(plan.app, log.version)])
+    write_deltalake(path, rows, schema_mode="overwrite", mode="overwrite", commit_properties=mark)
+    return TableMerged(
+        plan.history,
+        plan.log,
+        log.version,
+        DeltaTable(path).version(),
+        "delta-rs",
+        changes=len(changes),
+        inserted=len(rows),
+        made=made,
+    )
+
+
+def all_versions(
+    changes: pa.Table, key: TableKey, schema: pa.Schema, known_rows: KnownRows
+) -> pa.Table:
+    """Of changes of which no earlier or later ones of the same keys are anywhere else."""
+    known = _with_ends(_ordered(keyed_changes(changes, key, known_rows), key), key, None)
+    return versions(known, changes, schema)
+
+
+def timeline(log: ChangeLog, key: TableKey, touched_by: pa.Table) -> pa.Table:
+    """All changes of the keys that some changes touch, each with the moment at which it ended."""
+    names = [*key.columns, ORDER, GONE, "_source_timestamp", ROW_ID]
+    columns = [name for name in dict.fromkeys(names) if name in log.schema.names]
+    new = keyed_changes(touched_by, key, log.rows_by_id(key)).select(list(key.columns))
+    touched = new.group_by(list(key.columns)).aggregate([])
+    first = key.columns[0]
+    values = touched[first].combine_chunks()
+    # Those of other keys are left out early: a log is much larger than what touches it.
+    told = [pa.Table.from_batches([], pa.schema(map(log.schema.field, columns)))]
+    for portion in log.portions(columns):
+        rows = pa.Table.from_batches([portion])
+        near = pc.is_in(rows[first], value_set=values).to_numpy()
+        told.append(rows.filter(pa.array(near | by_row_id_alone(rows, key))))
+    known = keyed_changes(pa.concat_tables(told), key, log.rows_by_id(key))
+    known = known.join(touched, list(key.columns), join_type="left semi")
+    return _with_ends(_ordered(known, key), key, touched_by[ORDER].unique())
+
+
+def _ordered(changes: pa.Table, key: TableKey) -> pa.Table:
+    by = [(name, "ascending") for name in (*key.columns, ORDER)]
+    return changes.take(pc.sort_indices(changes, by))
+
+
+def _with_ends(ordered: pa.Table, key: TableKey, news: pa.Array | None) -> pa.Table:
+    last = ends_of_runs(ordered, key) if len(ordered) else np.empty(0, bool)
+    following = np.minimum(np.arange(len(ordered)) + 1, max(len(ordered) - 1, 0))
+    ends = ordered["_source_timestamp"].take(pa.array(following))
+    ends = pc.if_else(pa.array(last), pa.scalar(None, ends.type), ends)
+    is_new = (
+        np.ones(len(ordered), bool)
+        if news is None
+        else pc.is_in(ordered[ORDER], value_set=news).to_numpy(zero_copy_only=False)
+    )
+    precedes = np.zeros(len(ordered), bool)
+    precedes[:-1] = is_new[1:] & ~last[:-1]
+    return (
+        ordered.append_column("_valid_to", ends)
+        .append_column("_is_current", pa.array(last))
+        .append_column("_precedes_new", pa.array(precedes))
+    )
+
+
+def versions(known: pa.Table, changes: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The versions that changes made, whole."""
+    living = known.filter(pc.invert(known[GONE]))
+    # A change by row id alone never makes a version, so an order names one change.
+    facts = living.select([ORDER, "_source_timestamp", "_valid_to", "_is_current"])
+    facts = facts.rename_columns([ORDER, "_valid_from", "_valid_to", "_is_current"])
+    own = [name for name in schema.names if name not in VALIDITY.names]
+    at = pc.index_in(facts[ORDER], value_set=changes[ORDER].combine_chunks())
+    rows = changes.take(at).select(own)
+    for name in VALIDITY.names:
+        rows = rows.append_column(name, facts[name])
+    return rows.select(schema.names).cast(schema)
+
+
+def _ends(known: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Versions that are in the table: only when they ended is told."""
+    columns = [
+        known[field.name].cast(field.type)
+        if field.name in known.column_names
+        else pa.nulls(len(known), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _flagged(rows: pa.Table, is_new: bool) -> pa.Table:
+    return rows.append_column("_is_new", pa.array([is_new] * len(rows), pa.bool_()))

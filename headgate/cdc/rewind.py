@@ -1,0 +1,179 @@
+"""Makes a table of what a source table was at some moment, or at a position of its log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from headgate.cdc.as_of import (
+    TIME,
+    Until,
+    in_columns,
+    key_of_log,
+    rows_as_of,
+    rows_as_of_with_spark,
+)
+from headgate.cdc.change_log import ChangeLog
+from headgate.cdc.key import TableKey, merged_columns
+from headgate.cdc.merge_plan import Engine
+from headgate.cdc.merge_table import LARGEST_FOLD
+from headgate.cdc.source_tables import SourceTables, find_source, known_sources
+from headgate.config import ChangePipeline
+from headgate.engine.session import pipeline_session
+from headgate.errors import LandingError, UsageError, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,200}")
+
+
+@dataclass(frozen=True)
+class Rewound:
+    """A new table, and what it is of."""
+
+    table: str
+    source: str
+    log: str
+    log_version: int
+    moment: datetime | None
+    position: str | None
+    key: tuple[str, ...]
+    """Empty for a table whose rows nothing tells apart: there, all changes until then."""
+    rows: int
+    engine: Engine
+    begins: datetime | None = None
+    """The first source time of the log, if it begins only after the moment."""
+    newest: datetime | None = None
+    """The last source time of the log, if it does not reach the moment yet."""
+
+
+def rewind(
+    pipeline: ChangePipeline,
+    table: str,
+    until: str,
+    into: str | None = None,
+    *,
+    spark: Callable[[], SparkSession] | None = None,
+    spark_above: int = LARGEST_FOLD,
+) -> Rewound:
+    """The rows as they were, in a new table; `until` is a moment or a position, as text."""
+    sources = known_sources(pipeline)
+    source = find_source(sources, table)
+    then = Until.typed(until, source.known.lineages)
+    position = None if then.moment else until.strip()
+    name = into or f"{source.merged or source.log}_at_{_in_a_name(then.moment, until)}"
+    _require_new(pipeline, sources, name)
+    log = ChangeLog.open(pipeline.lake, source.log)
+    if log is None:
+        raise LandingError(
+            "table-unknown", f"the change log {source.log} is no longer there", where=pipeline.lake
+        )
+    key = key_of_log(log, source.key, then)
+    columns = merged_columns(log.schema, key, pipeline.merge.metadata)
+    path = str(Path(pipeline.lake, name))
+    when = position or moment_text(then.moment)
+    told = f"{source.name} as of {when}: headgate rewind of version {log.version} of {source.log}"
+    engine: Engine = "delta-rs"
+    try:
+        if log.bytes > spark_above:
+            engine = "spark"
+            session = spark() if spark else pipeline_session(pipeline)
+            rows = _write_with_spark(session, log, key, then, columns, path, told)
+        else:
+            rows = _write(log, key, then, columns, path, told)
+    except DeltaError as error:
+        if "already exists" in str(error):
+            raise _already_exists(pipeline, name) from None
+        raise
+    return Rewound(
+        name,
+        source.name,
+        source.log,
+        log.version,
+        then.moment,
+        position,
+        key.columns,
+        rows,
+        engine,
+        begins=None if rows else _first_after(then.moment, log),
+        newest=_if_short_of(then.moment, source.known.newest),
+    )
+
+
+def moment_text(moment: datetime | None) -> str:
+    """`2026-11-01 12:00:00 UTC`, with a fraction if it has one."""
+    return f"{moment.replace(tzinfo=None).isoformat(' ')} UTC" if moment else ""
+
+
+def _in_a_name(moment: datetime | None, position: str) -> str:
+    if moment is None:
+        return re.sub(r"[^a-z0-9]+", "_", position.strip().lower()).strip("_")
+    return f"{moment:%Y%m%d_%H%M%S}" + (f"_{moment:%f}" if moment.microsecond else "")
+
+
+def _require_new(pipeline: ChangePipeline, sources: Sequence[SourceTables], name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            "bad-argument",
+            f"a table cannot be named {shown(name)}",
+            hint="letters, digits and _ can be in a name: --into NAME",
+        )
+    taken = {one for source in sources for one in source.in_lake} | {*pipeline.own_tables.values()}
+    if name in taken or Path(pipeline.lake, name, "_delta_log").exists():
+        raise _already_exists(pipeline, name)
+
+
+def _already_exists(pipeline: ChangePipeline, name: str) -> UsageError:
+    return UsageError(
+        "already-exists",
+        f"there is a table {name} already, and a rewind only makes new ones",
+        hint="choose another name: --into NAME",
+        where=str(Path(pipeline.lake, name)),
+    )
+
+
+def _write(
+    log: ChangeLog, key: TableKey, until: Until, columns: pa.Schema, path: str, told: str
+) -> int:
+    rows = rows_as_of(log, key, until).select(columns.names).cast(columns)
+    write_deltalake(path, rows, mode="error", description=told)
+    return len(rows)
+
+
+def _write_with_spark(
+    spark: SparkSession,
+    log: ChangeLog,
+    key: TableKey,
+    until: Until,
+    columns: pa.Schema,
+    path: str,
+    told: str,
+) -> int:
+    rows = in_columns(rows_as_of_with_spark(spark, log, key, until), columns)
+    rows.write.format("delta").mode("error").save(path)
+    table = DeltaTable(path)
+    table.alter.set_table_description(told)
+    return table.count()
+
+
+def _first_after(moment: datetime | None, log: ChangeLog) -> datetime | None:
+    """The log's first source time, if that is after the moment."""
+    if moment is None:
+        return None
+    all_first = (pc.min(portion[TIME]).as_py() for portion in log.portions([TIME]))
+    first = min((one for one in all_first if one is not None), default=None)
+    return first if first is not None and first > moment else None
+
+
+def _if_short_of(moment: datetime | None, newest: datetime | None) -> datetime | None:
+    return newest if moment and newest and newest < moment else None

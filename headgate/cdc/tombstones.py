@@ -1,0 +1,145 @@
+"""What is remembered of rows that are gone, so that a late change cannot raise them again.
+
+A tombstone says: of this key, nothing up to this order counts any more. That stays true whatever
+comes later, so tombstones are only ever added; of several for one key the greatest counts.
+Where merged rows carry no order of their own, the orders of the living are kept here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.transaction import create_table_with_add_actions
+
+from headgate.cdc.fold import latest
+from headgate.cdc.key import ROW_ID, TableKey
+from headgate.lake.delta_rs import add_action, hooks_after
+from headgate.lake.parquet import write_parquet
+from headgate.lake.tables import tables_kept_open
+
+_MOST_FILES = 32
+_FACTS = ("_order", "_source_timestamp")
+
+
+class Tombstones:
+    """The tombstones of one merged table."""
+
+    def __init__(self, lake: str, name: str, key: TableKey) -> None:
+        self._path = str(Path(lake, name))
+        self._key = key
+        self._table = tables_kept_open(lake).newest(name)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys((*self._key.columns, ROW_ID, *_FACTS)))
+
+    def without_the_dead(self, changes: pa.Table) -> pa.Table:
+        """Changes that still count: none of their key is remembered with a greater order."""
+        known = self._known(changes, self._key.columns)
+        if known is None or not len(changes):
+            return changes
+        held = known.group_by(list(self._key.columns)).aggregate([("_order", "max")])
+        places = pa.table(
+            {
+                **{name: changes[name] for name in self._key.columns},
+                "_place": pa.array(range(len(changes)), pa.int64()),
+            }
+        )
+        joined = places.join(held, list(self._key.columns)).sort_by("_place")
+        counts = pc.greater_equal(changes["_order"], joined["_order_max"])
+        return changes.filter(counts.fill_null(True))
+
+    def of_rows(self, changes: pa.Table) -> bool:
+        """Whether any of these changes is of a row that was deleted by its row id alone."""
+        if self._key.by_row_id or ROW_ID not in changes.column_names:
+            return False
+        known = self._known(changes, (ROW_ID,))
+        return known is not None and known[self._key.columns[0]].null_count > 0
+
+    def remember(self, *gone: pa.Table, since: datetime | None = None) -> None:
+        """Of each key, and of each row known by its row id alone, the greatest order.
+
+        Those of before `since` are forgotten whenever all are written anew: a change as old as
+        they are goes to the quarantine.
+        """
+        parts = [self._facts_of(one) for one in gone if len(one)]
+        if not parts:
+            return
+        rows = pa.concat_tables(parts)
+        if self._table is not None and self._wants_a_rewrite(rows.schema):
+            together = pa.concat_tables([self._read(), rows], promote_options="permissive")
+            if since is not None:
+                together = together.filter(pc.greater_equal(together["_source_timestamp"], since))
+            self._write(latest(together, TableKey((*self._key.columns, ROW_ID))))
+        else:
+            self._append(rows)
+
+    def _facts_of(self, changes: pa.Table) -> pa.Table:
+        columns = {
+            name: changes[name]
+            if name in changes.column_names
+            else pa.nulls(len(changes), pa.string())
+            for name in self.columns
+        }
+        return pa.table(columns)
+
+    def start_anew(self, changes: pa.Table) -> None:
+        """What was remembered, perhaps by another key, says nothing any more."""
+        if self._table is not None:
+            self._write(self._facts_of(changes.slice(0, 0)))
+
+    def _known(self, changes: pa.Table, by: Sequence[str]) -> pa.Table | None:
+        if self._table is None:
+            return None
+        found = []
+        values = changes[by[0]].unique()
+        kind = values.type
+        for portion in self._table.to_pyarrow_dataset().to_batches(columns=self.columns):
+            mine = portion.filter(pc.is_in(portion[by[0]].cast(kind), value_set=values))
+            if len(mine):
+                found.append(mine)
+        if not found:
+            return None
+        known = pa.Table.from_batches(found)
+        for name in by:
+            at = known.schema.get_field_index(name)
+            known = known.set_column(at, name, known[name].cast(changes.schema.field(name).type))
+        return known
+
+    def _wants_a_rewrite(self, columns: pa.Schema) -> bool:
+        """Rows of one key would be many by now, or the key's type is another one."""
+        assert self._table is not None
+        there = pa.schema(self._table.schema())
+        kept = all(there.field(name).type.equals(columns.field(name).type) for name in there.names)
+        return not kept or len(self._table.file_uris()) >= _MOST_FILES
+
+    def _read(self) -> pa.Table:
+        assert self._table is not None
+        return self._table.to_pyarrow_table(columns=self.columns)
+
+    def _append(self, rows: pa.Table) -> None:
+        """By a file of our own: delta-rs takes a plan and a thread to write one."""
+        folder = Path(self._path)
+        name = f"part-{uuid4()}.parquet"
+        file = write_parquet(str(folder.parent), folder.name, name, rows)
+        add = add_action(file)
+        if self._table is None:
+            create_table_with_add_actions(self._path, Schema.from_arrow(rows.schema), [add])
+        else:
+            self._table.create_write_transaction(
+                [add],
+                "append",
+                self._table.schema(),
+                post_commithook_properties=hooks_after(self._table),
+            )
+
+    def _write(self, rows: pa.Table) -> None:
+        """All of them anew."""
+        write_deltalake(self._path, rows, mode="overwrite", schema_mode="overwrite")
+        self._table = DeltaTable(self._path)

@@ -1,0 +1,295 @@
+"""Whether the merged and history tables of a pipeline are what their change logs say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from headgate.cdc.as_of import Until, key_of_log, rows_as_of, rows_as_of_with_spark
+from headgate.cdc.change_log import ChangeLog
+from headgate.cdc.compare import MOST_EXAMPLES, RowDifferences, compare_rows
+from headgate.cdc.history import all_versions, history_columns
+from headgate.cdc.key import ORDER, TableKey, merged_columns
+from headgate.cdc.merge_plan import Engine
+from headgate.cdc.merge_table import LARGEST_FOLD
+from headgate.cdc.source_tables import SourceTables, find_source, known_sources
+from headgate.config import ChangePipeline
+from headgate.engine.session import pipeline_session
+from headgate.lake.delta_rs import size_of
+from headgate.lake.ledger import Ledger
+from headgate.lake.names import ChangeTableKind
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+def verify_merged(log: ChangeLog, table: DeltaTable) -> RowDifferences:
+    """Against the log at the version that the table has everything of."""
+    key = key_of(table)
+    columns = comparable(table, columns_of_merged(log, table))
+    return _compare_rows(rows_as_of(log, key, Until()), table, columns, telling_apart(key))
+
+
+def verify_history(log: ChangeLog, table: DeltaTable) -> RowDifferences:
+    """The same for all versions: when each began and ended, and which are current."""
+    key = key_of(table)
+    schema = history_columns(log.schema, key)
+    wanted = all_versions(log.changes(), key, schema, log.rows_by_id(key))
+    return _compare_rows(wanted, table, comparable(table, schema), (*key.columns, ORDER))
+
+
+def key_of(table: DeltaTable) -> TableKey:
+    """The key that a table was merged by."""
+    return TableKey.kept_in(pa.schema(table.schema()))
+
+
+def telling_apart(key: TableKey) -> tuple[str, ...]:
+    """The columns by which rows are compared; without a key a row is a change, and has an order."""
+    return key.columns or (ORDER,)
+
+
+def columns_of_merged(log: ChangeLog, table: DeltaTable) -> pa.Schema:
+    """Those that the table should have, with metadata if it was made with it."""
+    has_order = ORDER in pa.schema(table.schema()).names
+    return merged_columns(log.schema, key_of(table), metadata=has_order)
+
+
+def comparable(table: DeltaTable, columns: pa.Schema) -> list[str]:
+    """Columns that both have: a table may be ahead by columns that nothing has come for yet."""
+    there = pa.schema(table.schema()).names
+    return [name for name in columns.names if name in there]
+
+
+def _compare_rows(
+    wanted: pa.Table, table: DeltaTable, columns: list[str], key: Sequence[str]
+) -> RowDifferences:
+    found = table.to_pyarrow_table(columns=columns)
+    return compare_rows(wanted.select(columns), found, key)
+
+
+_KINDS = ("missing rows", "rows too many", "different rows")
+
+
+def verify_with_spark(
+    spark: SparkSession, log: ChangeLog, table: DeltaTable, path: Path
+) -> RowDifferences:
+    """The same as `verify_merged`; only rows for examples come into this process."""
+    from pyspark.sql import functions as F
+
+    key = key_of(table)
+    names = comparable(table, columns_of_merged(log, table))
+    columns = pa.schema([pa.schema(table.schema()).field(name) for name in names])
+    found = spark.read.format("delta").option("versionAsOf", table.version()).load(str(path))
+    types = {field.name: field.dataType for field in found.schema}
+    wanted = rows_as_of_with_spark(spark, log, key, Until()).select(
+        *(F.col(f"`{name}`").cast(types[name]).alias(name) for name in names)
+    )
+    wanted, found = _comparable(wanted, columns), _comparable(found, columns)
+    by = list(telling_apart(key))
+    missing = wanted.exceptAll(found).persist()
+    too_many = found.exceptAll(wanted).persist()
+    try:
+        counts = _counts(missing, too_many, by).persist()
+        totals = counts.agg(*(F.sum(f"`{kind}`") for kind in _KINDS)).head()
+        examples = _examples(counts, missing, too_many, by)
+        counts.unpersist()
+    finally:
+        missing.unpersist()
+        too_many.unpersist()
+    assert totals is not None
+    amounts = [int(amount or 0) for amount in totals]
+    return replace(
+        examples,
+        rows=table.count(),
+        missing=amounts[0],
+        too_many=amounts[1],
+        different=amounts[2],
+    )
+
+
+def _comparable(rows: DataFrame, columns: pa.Schema) -> DataFrame:
+    """Lists, structs and maps as JSON: Spark does not compare maps."""
+    from pyspark.sql import functions as F
+
+    def column(field: pa.Field) -> Column:
+        value = F.col(f"`{field.name}`")
+        if pa.types.is_nested(field.type):
+            value = F.to_json(value, {"ignoreNullFields": "false"})
+        return value.alias(field.name)
+
+    return rows.select(*map(column, columns))
+
+
+def _counts(missing: DataFrame, too_many: DataFrame, by: list[str]) -> DataFrame:
+    """By key, how many rows are wrong in which way: those on both sides are different ones."""
+    from pyspark.sql import functions as F
+
+    keys = [F.col(f"`{name}`") for name in by]
+    one, none = F.lit(1), F.lit(0)
+    sides = missing.select(*keys, one.alias("is wanted"), none.alias("is found")).unionAll(
+        too_many.select(*keys, none.alias("is wanted"), one.alias("is found"))
+    )
+    grouped = sides.groupBy(*keys).agg(
+        F.sum("`is wanted`").alias("all wanted"), F.sum("`is found`").alias("all found")
+    )
+    wanted, found = F.col("`all wanted`"), F.col("`all found`")
+    both = F.least(wanted, found)
+    first, second, third = _KINDS
+    return grouped.select(
+        *keys, (wanted - both).alias(first), (found - both).alias(second), both.alias(third)
+    )
+
+
+def _examples(
+    counts: DataFrame, missing: DataFrame, too_many: DataFrame, by: list[str]
+) -> RowDifferences:
+    from pyspark.sql import functions as F
+
+    keys = [F.col(f"`{name}`") for name in by]
+    few = [
+        counts.filter(F.col(f"`{kind}`") > 0).orderBy(*keys).limit(MOST_EXAMPLES) for kind in _KINDS
+    ]
+    chosen = few[0].unionAll(few[1]).unionAll(few[2])
+    # Under other names, so that a join can tell them from those of the rows.
+    renamed = chosen.select(*(key.alias(f"key {at}") for at, key in enumerate(keys))).distinct()
+    same = [key.eqNullSafe(F.col(f"`key {at}`")) for at, key in enumerate(keys)]
+    wanted, found = (
+        rows.join(F.broadcast(renamed), same, "left_semi").toArrow() for rows in (missing, too_many)
+    )
+    return compare_rows(wanted, found, by)
+
+
+@dataclass(frozen=True)
+class TableVerified:
+    """How one table compares with its log, at the version that it has everything of."""
+
+    table: str
+    kind: ChangeTableKind
+    source: str
+    log: str
+    log_version: int | None = None
+    """None if nothing was merged into it yet."""
+    behind: int = 0
+    """Versions of the log that are not merged yet."""
+    key: tuple[str, ...] = ()
+    other_key: tuple[str, ...] | None = None
+    """The key of the source by now, if the table was merged by another."""
+    absent_columns: tuple[str, ...] = ()
+    differences: RowDifferences | None = None
+    engine: Engine = "delta-rs"
+    trouble: str | None = None
+    """Why it could not be verified."""
+    left_out: str | None = None
+    """Why it was not verified."""
+
+    @property
+    def total(self) -> int:
+        """All differences: rows, columns, and a key that is another."""
+        rows = self.differences.total if self.differences else 0
+        return rows + len(self.absent_columns) + (self.other_key is not None)
+
+    @property
+    def is_well(self) -> bool:
+        return not self.total and self.trouble is None
+
+
+def verify(
+    pipeline: ChangePipeline,
+    tables: Sequence[str] = (),
+    *,
+    spark: Callable[[], SparkSession] | None = None,
+    spark_above: int = LARGEST_FOLD,
+) -> Iterator[TableVerified]:
+    """The tables of some source tables, or of all, one after the other."""
+    sources = known_sources(pipeline)
+    if tables:
+        wanted = [find_source(sources, name) for name in tables]
+        sources = [one for one in sources if one in wanted]
+    session = cache(spark or (lambda: pipeline_session(pipeline)))
+    return _verified(pipeline, sources, _Means(session, spark_above))
+
+
+@dataclass(frozen=True)
+class _Means:
+    spark: Callable[[], SparkSession]
+    spark_above: int
+
+
+def _verified(
+    pipeline: ChangePipeline, sources: Sequence[SourceTables], means: _Means
+) -> Iterator[TableVerified]:
+    for source in sources:
+        kinds = {ChangeTableKind.MERGED: source.merged, ChangeTableKind.HISTORY: source.history}
+        for kind, table in kinds.items():
+            if table is None:
+                continue
+            one = TableVerified(table, kind, source.name, source.log)
+            try:
+                yield _verify(pipeline, source, one, means)
+            except (DeltaError, OSError, pa.ArrowException) as error:
+                yield replace(one, trouble=str(error).splitlines()[0])
+
+
+def _verify(
+    pipeline: ChangePipeline, source: SourceTables, one: TableVerified, means: _Means
+) -> TableVerified:
+    newest = ChangeLog.open(pipeline.lake, source.log)
+    if newest is None:
+        return replace(one, trouble=f"its change log {source.log} is no longer there")
+    try:
+        table = DeltaTable(str(Path(pipeline.lake, one.table)))
+    except TableNotFoundError:
+        return replace(one, behind=newest.version + 1)
+    app = f"{Ledger(pipeline.lake, pipeline.ledger, pipeline.name).app}:merge"
+    marked = table.transaction_version(app)
+    if marked is None or marked < 0:
+        return replace(one, trouble="it has no mark that says how much of its log it has")
+    try:
+        log = ChangeLog.open(pipeline.lake, source.log, marked)
+    except DeltaError:
+        log = None
+    if log is None:
+        return replace(
+            one,
+            log_version=marked,
+            trouble=f"version {marked} of {source.log}, which it has everything of, is gone",
+        )
+    key = key_of(table)
+    one = replace(one, log_version=marked, behind=newest.version - marked, key=key.columns)
+    if not {*telling_apart(key)} <= {*pa.schema(table.schema()).names}:
+        return replace(one, trouble="it has no columns that tell its rows apart")
+    return _compared(source, one, log, table, means)
+
+
+def _compared(
+    source: SourceTables, one: TableVerified, log: ChangeLog, table: DeltaTable, means: _Means
+) -> TableVerified:
+    is_large = max(log.bytes, size_of(table)) > means.spark_above
+    if one.kind is ChangeTableKind.HISTORY:
+        columns = history_columns(log.schema, key_of(table))
+        one = replace(one, absent_columns=_absent(columns, table))
+        if is_large:
+            return replace(one, left_out="its log is too large for the memory of one process")
+        return replace(one, differences=verify_history(log, table))
+    key = key_of_log(log, source.key, Until())
+    one = replace(
+        one,
+        other_key=None if key.columns == one.key else key.columns,
+        absent_columns=_absent(columns_of_merged(log, table), table),
+    )
+    if is_large:
+        found = verify_with_spark(means.spark(), log, table, log.path.parent / one.table)
+        return replace(one, differences=found, engine="spark")
+    return replace(one, differences=verify_merged(log, table))
+
+
+def _absent(columns: pa.Schema, table: DeltaTable) -> tuple[str, ...]:
+    there = pa.schema(table.schema()).names
+    return tuple(name for name in columns.names if name not in there)

@@ -1,0 +1,51 @@
+"""Pipelines as values: what one YAML file says, checked and frozen. Nothing here runs anything."""
+
+from __future__ import annotations
+
+from headgate.config.contract import Contract, Mode, Rules
+from headgate.config.envelopes import Confluent, Datastream, Wrapper
+from headgate.config.expect import Expectation
+from headgate.config.gold import GoldQuery, GoldUnion
+from headgate.config.kafka import Kafka, Security
+from headgate.config.load import (
+    check_pipeline,
+    load_pipeline,
+    load_stream_pipeline,
+    pipeline_json_schema,
+)
+from headgate.config.pipeline import AnyPipeline, ChangePipeline, Merge, Pipeline
+from headgate.config.registry import Registry
+from headgate.config.secrets import Secret
+from headgate.config.sources import Delta, Files
+from headgate.config.units import Duration, Size
+from headgate.errors import Finding, InvalidPipeline
+
+__all__ = [
+    "AnyPipeline",
+    "ChangePipeline",
+    "Confluent",
+    "Contract",
+    "Datastream",
+    "Delta",
+    "Duration",
+    "Expectation",
+    "Files",
+    "Finding",
+    "GoldQuery",
+    "GoldUnion",
+    "InvalidPipeline",
+    "Kafka",
+    "Merge",
+    "Mode",
+    "Pipeline",
+    "Registry",
+    "Rules",
+    "Secret",
+    "Security",
+    "Size",
+    "Wrapper",
+    "check_pipeline",
+    "load_pipeline",
+    "load_stream_pipeline",
+    "pipeline_json_schema",
+]

@@ -1,0 +1,325 @@
+"""The ground that all declarations stand on: frozen, and strict about keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import InitErrorDetails
+
+from headgate.errors import Finding, InvalidPipeline, did_you_mean, listed, nearest, shown
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+Path = tuple[str | int, ...]
+"""The keys, and the numbers of list items, that lead to a value."""
+
+
+def models_at(path: Path, model: type[BaseModel]) -> list[type[BaseModel]]:
+    """The models whose keys may stand under a path."""
+    models, any_keys = [model], 0
+    for key in path:
+        if any_keys:
+            any_keys -= 1
+            continue
+        fields = [known[str(key)] for known in map(fields_by_key, models) if key in known]
+        models = [found for field in fields for found in _models_of(field)]
+        any_keys = max((_depth(field.annotation) for field in fields), default=0)
+    return [] if any_keys else models
+
+
+def fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Fields by what the file calls them: `from` is no name that Python allows."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def field_at(path: Path, model: type[BaseModel]) -> FieldInfo | None:
+    """The field that a path leads to; None when it leads past the models."""
+    for parent in models_at(path[:-1], model):
+        if path and path[-1] in (fields := fields_by_key(parent)):
+            return fields[str(path[-1])]
+    return None
+
+
+def known_keys(path: Path, model: type[BaseModel]) -> list[str]:
+    return [key for parent in models_at(path, model) for key in fields_by_key(parent)]
+
+
+def paths_of_key(key: str, model: type[BaseModel], path: Path = ()) -> Iterator[Path]:
+    """Every place where such a key is known."""
+    fields = fields_by_key(model)
+    if key in fields:
+        yield path
+    for name, field in fields.items():
+        for inner in _models_of(field):
+            yield from paths_of_key(key, inner, (*path, name))
+
+
+def _depth(annotation: object) -> int:
+    """How many keys of a person's own stand one below the other."""
+    if get_origin(annotation) is Annotated:
+        return _depth(get_args(annotation)[0])
+    return 1 + _depth(get_args(annotation)[1]) if get_origin(annotation) is Mapping else 0
+
+
+def _models_of(field: FieldInfo) -> list[type[BaseModel]]:
+    # Where the file is written in another shape than the field has, the validator knows it.
+    for metadata in field.metadata:
+        written = getattr(metadata, "json_schema_input_type", None)
+        if found := _models_in(written):
+            return found
+    return _models_in(field.annotation)
+
+
+def _models_in(annotation: object) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for part in get_args(annotation) for found in _models_in(part)]
+
+
+_NEEDED: Mapping[str, str] = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "bool_type": "`true` or `false`",
+    "model_type": "keys and values",
+    "dict_type": "keys and values",
+    "sequence_str": "a list",
+    "is_instance_of": "a list",
+}
+
+
+_OF_A_KEY = "[key]"
+"""What validation puts at the end of a path if it is about the key and not its value."""
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> list[tuple[Path, Finding]]:
+    """Each cause once, with the path of keys that leads to it.
+
+    A line and a column are those inside of the value, if it is a text that is wrong in part.
+    """
+    found = [
+        (_path(details), _explain_one(details, model))
+        for details in error.errors(include_url=False)
+        # Those that a default is made of have findings of their own.
+        if details["type"] != "default_factory_not_called"
+    ]
+    return [each for each in found if not _follows_from_typing_error(*each, found, model)]
+
+
+def _path(details: ErrorDetails) -> Path:
+    path = details["loc"]
+    return path[:-1] if path[-1:] == (_OF_A_KEY,) else path
+
+
+def _follows_from_typing_error(
+    path: Path, finding: Finding, found: list[tuple[Path, Finding]], model: type[BaseModel]
+) -> bool:
+    """Whether a key is only missing because it stands there mistyped."""
+    if finding.code not in ("missing-key", "choose-one"):
+        return False
+    unknown = [other for other, each in found if each.code == "unknown-key"]
+    siblings = [other[-1] for other in unknown if other[:-1] == path[:-1]]
+    meant = [nearest(str(key), known_keys(path[:-1], model)) for key in siblings]
+    return any(f"`{key}`" in finding.message or path[-1:] == (key,) for key in meant if key)
+
+
+def _explain_one(details: ErrorDetails, model: type[BaseModel]) -> Finding:
+    match details["type"]:
+        case "value_error" if isinstance(told := details["ctx"]["error"], InvalidPipeline):
+            return _told(told, _path(details), model)
+        case "extra_forbidden" | "invalid_key":
+            return _unknown_key(details["loc"], model)
+        case "missing":
+            return _missing_key(details["loc"], model)
+        case "literal_error" | "enum":
+            return _bad_choice(details, model)
+        case kind if kind in _NEEDED:
+            return _wrong_type(details, model)
+        case _:
+            message = f"{_subject(details['loc'], model)} cannot be {shown(details['input'])}"
+            hint = details["msg"].replace("Input should", "it should")
+            return Finding("bad-value", message, hint=hint)
+
+
+def _subject(path: Path, model: type[BaseModel]) -> str:
+    if not path:
+        return "the pipeline" if model.__name__.endswith("Pipeline") else f"`{model.__name__}`"
+    *parent, key = path
+    if isinstance(key, int):
+        return f"item {key + 1} of `{'.'.join(map(str, parent))}`"
+    if parent and field_at(path, model) is None:
+        return f"`{key}` in `{'.'.join(map(str, parent))}`"
+    return f"`{'.'.join(map(str, path))}`"
+
+
+def _told(told: InvalidPipeline, path: Path, model: type[BaseModel]) -> Finding:
+    # It is a mapping that has to choose, but one of its keys may be where that comes out.
+    chooser = path if models_at(path, model) else path[:-1]
+    subject = _subject(chooser if told.code == "choose-one" else path, model)
+    joint = ": " if told.message.startswith("`") else " "
+    line, column = told.inside or (None, None)
+    return Finding(told.code, subject + joint + told.message, None, line, column, told.hint)
+
+
+def _unknown_key(path: Path, model: type[BaseModel]) -> Finding:
+    parent, key = path[:-1], str(path[-1])
+    message = f"{_subject(parent, model)} has no key {shown(key)}"
+    known = known_keys(parent, model)
+    elsewhere = list(paths_of_key(key, model))
+    if len(elsewhere) == 1:
+        place = f"under {_subject(elsewhere[0], model)}" if elsewhere[0] else "at the top"
+        return Finding("unknown-key", message, hint=f"it belongs {place}")
+    hint = did_you_mean(key, known) or f"known keys: {listed(known)}"
+    return Finding("unknown-key", message, hint=hint)
+
+
+def _missing_key(path: Path, model: type[BaseModel]) -> Finding:
+    message = f"{_subject(path[:-1], model)} needs {listed(path[-1:])}"
+    return Finding("missing-key", message, hint=_example(path, model))
+
+
+def _bad_choice(details: ErrorDetails, model: type[BaseModel]) -> Finding:
+    path, given = details["loc"], details["input"]
+    choices = re.findall(r"'([^']*)'", details["ctx"]["expected"])
+    message = f"{_subject(path, model)} cannot be {shown(given)}"
+    question = did_you_mean(given, choices) if isinstance(given, str) else None
+    return Finding("bad-choice", message, hint=question or f"it can be {listed(choices)}")
+
+
+def _wrong_type(details: ErrorDetails, model: type[BaseModel]) -> Finding:
+    path, given, needed = _path(details), details["input"], _NEEDED[details["type"]]
+    not_this = "text" if needed == "keys and values" and isinstance(given, str) else shown(given)
+    message = f"{_subject(path, model)} needs {needed}, not {not_this}"
+    if needed == "text" and isinstance(given, bool | int | float | date):
+        return Finding("wrong-type", message, hint="put it in quotes")
+    if needed == "a whole number" and isinstance(given, str):
+        return Finding("wrong-type", message, hint="write it as digits, without quotes")
+    return Finding("wrong-type", message, hint=_example(path, model))
+
+
+def _example(path: Path, model: type[BaseModel]) -> str | None:
+    field = field_at(path, model)
+    if field is None or not field.examples:
+        return None
+    written = yaml.safe_dump({path[-1]: field.examples[0]}, default_flow_style=True, width=200)
+    return f"for example `{written.strip()[1:-1]}`"
+
+
+class Declared(BaseModel):
+    """A declaration: it says what is wanted, and does nothing."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+    )
+
+    def __init__(self, /, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            found = explain(error, type(self))
+            findings = [replace(finding, line=None, column=None) for _, finding in found]
+        else:
+            return
+        # Raised outside of the handler: the original error holds values, perhaps secret ones.
+        raise InvalidPipeline.because_of(findings)
+
+    # Says that models inside of others may be validated without a call of `__init__`, so that
+    # the file's folder reaches them and all their findings come out together.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+
+def refused_at(errors: Mapping[str | int, InvalidPipeline]) -> ValidationError:
+    """An error for a validator to raise; the validation around it adds the path to each key."""
+    return refused_below({(key,): error for key, error in errors.items()})
+
+
+def refused_below(errors: Mapping[Path, InvalidPipeline]) -> ValidationError:
+    """The same of keys that stand deeper."""
+    # The inputs are left out: they may be secret, and no message needs them.
+    details: list[InitErrorDetails] = [
+        {"type": "value_error", "loc": path, "input": None, "ctx": {"error": error}}
+        for path, error in errors.items()
+    ]
+    return ValidationError.from_exception_data("refused", details)
+
+
+class OneOf(Declared):
+    """What the file shows of a choice: optional keys, of which exactly one is given."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    of_the_other_kind: ClassVar[Mapping[str, str]] = {}
+    """Choices that only another kind of pipeline has, and what to write instead."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exactly_one(cls, written: object) -> object:
+        if not isinstance(written, dict):
+            return written
+        foreign = {key: cls._refusal(key) for key in written if key in cls.of_the_other_kind}
+        if foreign:
+            raise refused_at(foreign)
+        keys = list(cls.model_fields)
+        given = [key for key in keys if key in written]
+        # A lone unknown key is a mistyped one, and will be told so.
+        if len(given) > 1 or not written:
+            raise InvalidPipeline("choose-one", f"needs exactly one of {listed(keys)}")
+        return {key: {} if value is None else value for key, value in written.items()}
+
+    @classmethod
+    def as_field(cls) -> BeforeValidator:
+        """Lets a field hold the chosen declaration itself, whichever way it is given."""
+
+        def choose(value: object, info: ValidationInfo) -> object:
+            if isinstance(value, str):
+                value = cls._expand(value)
+            if isinstance(value, Declared):
+                return cls._accept(value)
+            chosen = cls.model_validate(value, context=info.context)
+            return next(each for _, each in chosen if each is not None)
+
+        return BeforeValidator(choose, json_schema_input_type=cls | str)
+
+    @classmethod
+    def _expand(cls, word: str) -> dict[str, Any]:
+        """`confluent` alone is short for `confluent: {}`."""
+        keys = list(cls.model_fields)
+        if word not in keys:
+            hint = cls.of_the_other_kind.get(word) or did_you_mean(word, keys)
+            hint = hint or f"it can be {listed(keys)}"
+            raise InvalidPipeline("bad-choice", f"cannot be {shown(word)}", hint)
+        return {word: {}}
+
+    @classmethod
+    def _refusal(cls, key: str) -> InvalidPipeline:
+        return InvalidPipeline(
+            "bad-choice", "is for streams of records", cls.of_the_other_kind[key]
+        )
+
+    @classmethod
+    def _accept(cls, built: Declared) -> Declared:
+        choices = [get_args(field.annotation)[0] for field in cls.model_fields.values()]
+        if type(built) not in choices:
+            names = listed(choice.__name__ for choice in choices)
+            raise InvalidPipeline(
+                "wrong-type", f"needs one of {names}, not a `{type(built).__name__}`"
+            )
+        return built

@@ -1,0 +1,139 @@
+"""Names of tables that stand in the pipeline file, and the template of those that do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from headgate.config.model import refused_at
+from headgate.errors import InvalidPipeline, listed, shown
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,127}")
+_AROUND_ROUTE = re.compile(r"(?:[a-z0-9][a-z0-9_]{0,63})?\{route\}[a-z0-9_]{0,64}")
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+
+
+def _check_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise InvalidPipeline(
+            "bad-value",
+            f"cannot be {shown(name)}",
+            "a table's name has small letters, digits and `_`, and starts with a letter",
+        )
+    return name
+
+
+def _check_template(template: str) -> str:
+    placeholders = _PLACEHOLDER.findall(template)
+    if placeholders.count("{route}") != 1:
+        raise InvalidPipeline(
+            "bad-template",
+            f"needs `{{route}}` exactly once, but is {shown(template)}",
+            "every route lands in a table of its own: `silver_{route}`",
+        )
+    if len(placeholders) > 1:
+        unknown = [each for each in placeholders if each != "{route}"]
+        raise InvalidPipeline(
+            "bad-template", f"has {listed(unknown)}, but only `{{route}}` is known"
+        )
+    if not _AROUND_ROUTE.fullmatch(template):
+        raise InvalidPipeline(
+            "bad-template",
+            f"cannot be {shown(template)}",
+            "around `{route}` there may be small letters, digits and `_`, but no `_` in front",
+        )
+    return template
+
+
+def check_table_name(name: str) -> str:
+    """A name or, if there are placeholders in it, a template."""
+    return _check_template(name) if _PLACEHOLDER.search(name) else _check_name(name)
+
+
+TableName = Annotated[str, AfterValidator(_check_name)]
+TableTemplate = Annotated[str, AfterValidator(_check_template)]
+
+PLACEHOLDERS = ("{database}", "{schema}", "{table}")
+_CHANGE_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+_LITERAL = re.compile(r"(?!.*___)[a-z0-9_]*")
+_LONGEST = 64
+
+
+def parts(template: str) -> tuple[list[str], list[str]]:
+    """The texts around the placeholders, one more than those, and the placeholders."""
+    return _CHANGE_PLACEHOLDER.split(template), _CHANGE_PLACEHOLDER.findall(template)
+
+
+def around(template: str) -> tuple[str, str]:
+    """What every name that the template gives begins and ends with."""
+    literals, _ = parts(template)
+    return literals[0], literals[-1]
+
+
+def _check(template: str) -> str:
+    literals, placeholders = parts(template)
+    if "{table}" not in placeholders:
+        raise InvalidPipeline(
+            "bad-template",
+            f"needs `{{table}}`, but is {shown(template)}",
+            "every table of the source gets one of its own: `{database}_{table}`",
+        )
+    if unknown := [each for each in placeholders if each not in PLACEHOLDERS]:
+        raise InvalidPipeline(
+            "bad-template", f"has {listed(unknown)}, but only {listed(PLACEHOLDERS)} are known"
+        )
+    if twice := sorted({each for each in placeholders if placeholders.count(each) > 1}):
+        raise InvalidPipeline("bad-template", f"has {listed(twice)} twice")
+    if not all(literals[1:-1]):
+        raise InvalidPipeline(
+            "bad-template",
+            f"needs something between the placeholders, but is {shown(template)}",
+            "without it nobody could tell them apart: `{database}_{table}`",
+        )
+    too_long = sum(map(len, literals)) > _LONGEST
+    if too_long or template.startswith("_") or not all(map(_LITERAL.fullmatch, literals)):
+        raise InvalidPipeline(
+            "bad-template",
+            f"cannot be {shown(template)}",
+            "around the placeholders there may be up to 64 small letters, digits and `_`, but no"
+            " `_` in front and no three in a row",
+        )
+    return template
+
+
+ChangeTemplate = Annotated[str, AfterValidator(_check)]
+"""Names with `{table}` in them, and `{database}` or `{schema}` where that is wanted."""
+
+
+def matching(name: str, patterns: Iterable[str]) -> str | None:
+    """The first pattern that a `database.table` matches; databases differ about case, so any."""
+    return next((one for one in patterns if fnmatchcase(name.lower(), one.lower())), None)
+
+
+def check_pattern(pattern: str) -> None:
+    """A pattern without a dot is a forgotten database, unless a `*` may stand for one."""
+    if not pattern.strip() or not any(each in pattern for each in ".*"):
+        raise InvalidPipeline(
+            "bad-value",
+            f"cannot be {shown(pattern)}",
+            "write `database.table`; `*` stands for anything: `shop.*`, `*.orders`",
+        )
+
+
+def _check_all(patterns: Sequence[str]) -> tuple[str, ...]:
+    refused: dict[str | int, InvalidPipeline] = {}
+    for index, pattern in enumerate(patterns):
+        try:
+            check_pattern(pattern)
+        except InvalidPipeline as error:
+            refused[index] = error
+    if refused:
+        raise refused_at(refused)
+    return tuple(patterns)
+
+
+SourcePatterns = Annotated[Sequence[str], AfterValidator(_check_all)]

@@ -1,0 +1,139 @@
+"""What opening an envelope gives: for each record its route, its schema and its payload."""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.formats.decoders import Decoders
+from headgate.reasons import Reason
+from headgate.registry.registry import SchemaKey
+
+MessageKey = tuple[SchemaKey, tuple[int, ...]]
+"""A schema and the place of a message in it."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A record that cannot go on: its row, and why."""
+
+    row: int
+    reason: Reason
+    detail: str = ""
+    route: str | None = None
+    schema_key: SchemaKey | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Records of one route and one message type; not all of them, where there are many."""
+
+    route: str
+    message: MessageKey
+    rows: np.ndarray
+    pieces: tuple[pa.BinaryArray, ...]
+
+    @property
+    def payloads(self) -> pa.BinaryArray:
+        """In one array: a copy, where they are in several."""
+        return self.pieces[0] if len(self.pieces) == 1 else pa.concat_arrays(self.pieces)
+
+
+@dataclass
+class Opened:
+    """All groups of some records, and the records that are in none."""
+
+    groups: list[Group] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+
+
+class Envelope(Protocol):
+    """A way of opening records."""
+
+    def open(self, records: pa.Table, decoders: Decoders) -> Opened: ...
+
+
+def split_by(codes: np.ndarray) -> list[np.ndarray]:
+    """The positions of each distinct code, in order; one sort for all of them."""
+    if not len(codes):
+        return []
+    groups = pa.array(codes).dictionary_encode()
+    codes = groups.indices.to_numpy()
+    if len(groups.dictionary) < 1 << 16:
+        codes = codes.astype(np.uint16)  # numpy sorts these in linear time
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.diff(ordered)) + 1
+    bounds = [0, *starts.tolist(), len(order)]
+    return [order[start:end] for start, end in pairwise(bounds)]
+
+
+def take_each(payloads: pa.BinaryArray, parts: list[np.ndarray]) -> list[pa.BinaryArray]:
+    """The payloads at the positions of each part: one copy for all, then views of it."""
+    if not parts:
+        return []
+    taken = payloads.take(pa.array(np.concatenate(parts)))
+    ends = np.cumsum([len(part) for part in parts])
+    return [taken.slice(end - len(part), len(part)) for part, end in zip(parts, ends, strict=True)]
+
+
+_LARGEST_GROUP = 200_000
+"""Records that are decoded together: more would be slower, and take more memory."""
+
+_Part = tuple[int, Group]
+"""Of one piece, with the row of the whole at which the piece begins."""
+
+
+def open_in_pieces(envelope: Envelope, records: pa.Table, decoders: Decoders) -> Opened:
+    """The chunks of a table are the pieces: they should be no larger than caches are."""
+    parts: dict[tuple[str, MessageKey], list[_Part]] = defaultdict(list)
+    whole, start = Opened(), 0
+    for piece in records.to_batches():
+        opened = envelope.open(pa.Table.from_batches([piece]), decoders)
+        whole.rejected += [replace(one, row=one.row + start) for one in opened.rejected]
+        for group in opened.groups:
+            parts[group.route, group.message].append((start, group))
+        start += len(piece)
+    whole.groups = [_together(several) for of in parts.values() for several in _bundles(of)]
+    return whole
+
+
+def _bundles(parts: Iterable[_Part]) -> Iterator[list[_Part]]:
+    bundle: list[_Part] = []
+    rows = 0
+    for part in parts:
+        bundle.append(part)
+        rows += len(part[1].rows)
+        if rows >= _LARGEST_GROUP:
+            yield bundle
+            bundle, rows = [], 0
+    if bundle:
+        yield bundle
+
+
+def _together(parts: list[_Part]) -> Group:
+    _, first = parts[0]
+    rows = np.concatenate([group.rows + start for start, group in parts])
+    pieces = tuple(piece for _, group in parts for piece in group.pieces)
+    return Group(first.route, first.message, rows, pieces)
+
+
+@contextmanager
+def pause_collection() -> Iterator[None]:
+    """Reference counting goes on, so memory is given back all the same."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,154 @@
+"""A protobuf message around another: the wrapper names route and schema id of its payload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.envelopes.opened import Group, Opened, Rejected, split_by, take_each
+from headgate.errors import PipelineFileError
+from headgate.formats.decoder import FIRST_MESSAGE
+from headgate.formats.decoders import Decoders
+from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
+from headgate.formats.protobuf.descriptors import compile_proto
+from headgate.reasons import Reason
+from headgate.registry.registry import RefusedSchema
+from headgate.schema.fit import type_name
+from headgate.schema.names import is_nameable
+
+_DEFAULT_PROTO = """syntax = "proto3";
+message {message} {{
+  optional string {route} = 1;
+  optional int32 {schema_id} = 2;
+  optional bytes {payload} = 3;
+}}
+"""
+
+
+class _Wanted(StrEnum):
+    """What a field must be for its part in the wrapper."""
+
+    ROUTE = "a string or a whole number"
+    SCHEMA_ID = "a whole number"
+    PAYLOAD = "bytes"
+
+    def takes(self, kind: pa.DataType) -> bool:
+        if self is _Wanted.PAYLOAD:
+            return bool(pa.types.is_binary(kind))
+        number = pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+        return bool(number or (self is _Wanted.ROUTE and pa.types.is_string(kind)))
+
+
+@dataclass(frozen=True)
+class WrapperEnvelope:
+    """Opens wrappers; `proto` is the text that has the message, or None for the usual one."""
+
+    message: str
+    route: str
+    schema_id: str
+    payload: str
+    proto: str | None = None
+
+    def check(self) -> None:
+        """Raise now what would fail in every executor."""
+        self._compile()
+
+    @property
+    def decoder(self) -> ProtobufDecoder:
+        return _decoder(self)
+
+    def _compile(self) -> ProtobufDecoder:
+        text = self.proto or _DEFAULT_PROTO.format(
+            message=self.message, route=self.route, schema_id=self.schema_id, payload=self.payload
+        )
+        try:
+            files = compile_proto({"wrapper.proto": text}, "wrapper.proto")
+            decoder = ProtobufDecoder.for_message(files, self.message)
+        except (RefusedSchema, NoSuchMessage) as error:
+            raise PipelineFileError("bad-proto", f"the wrapper: {error}") from None
+        for name, wanted in (
+            (self.route, _Wanted.ROUTE),
+            (self.schema_id, _Wanted.SCHEMA_ID),
+            (self.payload, _Wanted.PAYLOAD),
+        ):
+            if name not in decoder.schema.names:
+                raise PipelineFileError(
+                    "bad-proto",
+                    f"the wrapper message {self.message} has no field {name}",
+                    hint=f"it has: {', '.join(decoder.schema.names)}",
+                )
+            kind = decoder.schema.field(name).type
+            if not wanted.takes(kind):
+                raise PipelineFileError(
+                    "bad-proto",
+                    f"the wrapper's field {name} is {type_name(kind)}, but must be {wanted.value}",
+                )
+        return decoder
+
+    def open(self, records: pa.Table, decoders: Decoders) -> Opened:
+        opened = Opened()
+        values = records.column("value").combine_chunks()
+        decoded = self.decoder.decode(values)
+        for row, detail in decoded.bad.items():
+            opened.rejected.append(Rejected(row, Reason.ENVELOPE_UNDECODABLE, detail))
+
+        routes = decoded.columns.column(self.route).cast(pa.string()).dictionary_encode()
+        ids = decoded.columns.column(self.schema_id).cast(pa.int64(), safe=False)
+        payloads = decoded.columns.column(self.payload)
+        route_values = routes.dictionary.to_pylist()
+        route_codes = routes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        known_ids = ids.fill_null(-1).dictionary_encode()
+        id_values, id_codes = known_ids.dictionary.to_pylist(), known_ids.indices.to_numpy()
+        decoders.fetch(one for one in id_values if one >= 0)
+
+        missing_payload = payloads.is_null().to_numpy(zero_copy_only=False)
+        codes = (route_codes.astype(np.int64) * len(id_values) + id_codes) * 2 + missing_payload
+        parts = split_by(codes)
+        firsts = [part[0] for part in parts]
+        rows_of = parts
+        if decoded.bad:
+            rows = np.delete(np.arange(len(values)), list(decoded.bad))
+            rows_of = [rows[part] for part in parts]
+        for rows_here, payload, route_code, id_code, missing in zip(
+            rows_of,
+            take_each(payloads, parts),
+            route_codes[firsts].tolist(),
+            id_codes[firsts].tolist(),
+            missing_payload[firsts].tolist(),
+            strict=True,
+        ):
+            route = route_values[route_code] if route_code >= 0 else None
+            schema_id = id_values[id_code]
+            known_id = schema_id if schema_id >= 0 else None
+            reason = _reason(route, known_id, missing)
+            if route is not None and reason is None:
+                message = (schema_id, FIRST_MESSAGE)
+                opened.groups.append(Group(route, message, rows_here, (payload,)))
+            else:
+                opened.rejected.extend(
+                    Rejected(int(row), reason or Reason.ROUTE_MISSING, "", route, known_id)
+                    for row in rows_here
+                )
+        return opened
+
+
+@cache
+def _decoder(envelope: WrapperEnvelope) -> ProtobufDecoder:
+    """Once a process: a compiled decoder cannot travel with its envelope."""
+    return envelope._compile()
+
+
+def _reason(route: str | None, schema_id: int | None, payload_missing: bool) -> Reason | None:
+    if route is None:
+        return Reason.ROUTE_MISSING
+    if not is_nameable(route):
+        return Reason.ROUTE_UNUSABLE
+    if schema_id is None:
+        return Reason.SCHEMA_ID_MISSING
+    if payload_missing:
+        return Reason.PAYLOAD_MISSING
+    return None

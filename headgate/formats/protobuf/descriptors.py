@@ -1,0 +1,264 @@
+"""The protobuf compiler, in process."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from headgate.registry.registry import RefusedSchema, SchemaText
+
+_DEEPEST_NESTING = 64
+_COMMENT_OR_STRING = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
+)
+_COMMENT_STRING_OR_MESSAGE = re.compile(
+    rf"{_COMMENT_OR_STRING.pattern}|(?P<message>\bmessage\s+\w+\s*{{)", re.DOTALL
+)
+_JSON_CONFLICT = re.compile(r"JSON name of field .* conflicts with")
+_ALLOW_CONFLICTS = " option deprecated_legacy_json_field_conflicts = true;"
+_LOG_LINE = re.compile(r"WARNING: All log messages|[IWEF]\d{4} \d\d:\d\d:")
+_one_at_a_time = threading.Lock()
+
+
+def compile_proto(files: Mapping[str, str], root: str) -> Any:
+    """The FileDescriptorSet of `root` and all it imports, the root last."""
+    try:
+        return _compile(files, root)
+    except RefusedSchema as refusal:
+        if not _JSON_CONFLICT.search(str(refusal)):
+            raise
+        return _compile({name: _allow_conflicts(text) for name, text in files.items()}, root)
+
+
+def _allow_conflicts(text: str) -> str:
+    """Let fields have one name in JSON: an error to the compiler, but not to registries."""
+    return _COMMENT_STRING_OR_MESSAGE.sub(
+        lambda found: found[0] + _ALLOW_CONFLICTS if found["message"] else found[0], text
+    )
+
+
+def _compile(files: Mapping[str, str], root: str) -> Any:
+    import grpc_tools
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from grpc_tools import protoc
+
+    for name, text in files.items():
+        _refuse_depth(name, text)
+    well_known = Path(grpc_tools.__file__).parent / "_proto"
+    with tempfile.TemporaryDirectory(prefix="headgate-proto-") as folder:
+        for name, text in files.items():
+            path = Path(folder, "in", name)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, "utf-8")
+            except (OSError, UnicodeError) as error:
+                raise RefusedSchema(f"{name!r} cannot be compiled: {error}"[:500]) from None
+        compiled, complaints = Path(folder, "out"), Path(folder, "complaints")
+        arguments = [
+            "protoc",
+            f"-I{folder}/in",
+            f"-I{well_known}",
+            "--include_imports",
+            f"--descriptor_set_out={compiled}",
+            root,
+        ]
+        with _one_at_a_time, _StandardErrorIn(complaints):
+            failed = protoc.main(arguments)
+        if failed:
+            said = complaints.read_text("utf-8", "replace").replace(f"{folder}/in/", "")
+            lines = [line for line in said.splitlines() if not _LOG_LINE.match(line)]
+            raise RefusedSchema("\n".join(lines)[:500])
+        return FileDescriptorSet.FromString(compiled.read_bytes())
+
+
+def _refuse_depth(name: str, text: str) -> None:
+    """The compiler recurses on brackets, and a stack overflow takes the whole process."""
+    depth = 0
+    for bracket in re.findall("[{}<>]", _COMMENT_OR_STRING.sub(" ", text)):
+        depth += 1 if bracket in "{<" else -1
+        if depth > _DEEPEST_NESTING:
+            raise RefusedSchema(f"{name} nests deeper than {_DEEPEST_NESTING}")
+
+
+class _StandardErrorIn:
+    """The compiler writes to file descriptor 2, whatever Python thinks of sys.stderr."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        sys.stderr.flush()
+        self._kept = os.dup(2)
+        target = os.open(self._path, os.O_WRONLY | os.O_CREAT)
+        os.dup2(target, 2)
+        os.close(target)
+
+    def __exit__(self, *_: object) -> None:
+        os.dup2(self._kept, 2)
+        os.close(self._kept)
+
+
+_ROOT = "__root__.proto"
+_WELL_KNOWN = "google/protobuf/"
+
+
+def descriptors(schema: SchemaText) -> Any:
+    """The FileDescriptorSet of a schema and all it imports, the schema itself last."""
+    for name, _ in schema.references:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or name == _ROOT or "\0" in name:
+            raise RefusedSchema(f"a reference is called {name!r}")
+    # The compiler has those of protobuf itself, and ptars knows them by name alone.
+    references = {
+        name: text for name, text in schema.references if not name.startswith(_WELL_KNOWN)
+    }
+    root = _compiled_already(schema.text)
+    if root is None:
+        return compile_proto({**references, _ROOT: schema.text}, _ROOT)
+    return _with_imports(root, references)
+
+
+def for_reading(files: Any) -> Any:
+    """The same files without what stands in the way of reading.
+
+    Names such as `foo_bar` and `fooBar` are no trouble outside of JSON, but protobuf refuses two
+    fields of one name in JSON. Extensions have no columns: they shall be unknown fields.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    readable = FileDescriptorSet.FromString(files.SerializeToString())
+    for file in readable.file:
+        del file.extension[:]
+        for message in file.message_type:
+            _make_readable(message)
+    return readable
+
+
+def pool_of(files: bytes) -> Any:
+    """A pool of these files alone, from a FileDescriptorSet as bytes."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool = DescriptorPool()
+    for file in FileDescriptorSet.FromString(files).file:
+        pool.Add(file)
+    return pool
+
+
+def _make_readable(message: Any) -> None:
+    del message.extension[:]
+    times = Counter(field.json_name for field in message.field)
+    for field in message.field:
+        if field.json_name and times[field.json_name] > 1:
+            field.json_name = f"#{field.number}"
+    for inside in message.nested_type:
+        _make_readable(inside)
+
+
+def _compiled_already(text: str) -> Any | None:
+    """A FileDescriptorProto in base64, or None for ordinary text."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        return FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+
+
+def _with_imports(root: Any, references: dict[str, str]) -> Any:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    files: dict[str, Any] = {}
+
+    def add(file: Any) -> None:
+        for name in file.dependency:
+            if name in files:
+                continue
+            compiled = _compiled_already(references.get(name, ""))
+            if name in references and compiled is not None:
+                compiled.name = name
+                files[name] = None
+                add(compiled)
+            else:
+                files.update((one.name, one) for one in _compile_schema(name, references).file)
+        files.pop(file.name, None)
+        files[file.name] = file
+
+    add(root)
+    return FileDescriptorSet(file=[file for file in files.values() if file is not None])
+
+
+def _compile_schema(name: str, references: dict[str, str]) -> Any:
+    """A file that is there as text, or one of protobuf's own."""
+    texts = {each: text for each, text in references.items() if not _compiled_already(text)}
+    if name in texts:
+        return compile_proto(texts, name)
+    compiled = compile_proto({_ROOT: f'syntax = "proto3"; import "{name}";'}, _ROOT)
+    del compiled.file[-1]
+    return compiled
+
+
+_FILE = "headgate: plain"
+_PACKAGE = "headgate__plain"
+_PLAIN = {f".google.protobuf.{name}": f".{_PACKAGE}.{name}" for name in ("Any", "FieldMask")}
+
+
+class PlainClasses:
+    """The classes of a compiled FileDescriptorSet, made when the first one is wanted."""
+
+    def __init__(self, files: Any) -> None:
+        self._files = files
+
+    def __call__(self, name: str) -> Any:
+        from google.protobuf.message_factory import GetMessageClass
+
+        return GetMessageClass(self._pool.FindMessageTypeByName(name))
+
+    @cached_property
+    def _pool(self) -> Any:
+        from google.protobuf.descriptor_pb2 import FileDescriptorSet
+        from google.protobuf.descriptor_pool import DescriptorPool
+
+        copied = FileDescriptorSet.FromString(self._files.SerializeToString())
+        pool = DescriptorPool()
+        pool.Add(_plain_file())
+        for file in copied.file:
+            for field in _fields(file):
+                if field.type_name in _PLAIN:
+                    field.type_name = _PLAIN[field.type_name]
+            file.dependency.append(_FILE)
+            pool.Add(file)
+        return pool
+
+
+def _plain_file() -> Any:
+    from google.protobuf import any_pb2, field_mask_pb2
+    from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+
+    file = FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
+    for message in (any_pb2.Any, field_mask_pb2.FieldMask):
+        copied = DescriptorProto()
+        message.DESCRIPTOR.CopyToProto(copied)
+        file.message_type.append(copied)
+    return file
+
+
+def _fields(scope: Any) -> Iterator[Any]:
+    """Every field of a file or a message, with those of the messages inside."""
+    messages = scope.message_type if hasattr(scope, "message_type") else scope.nested_type
+    yield from scope.extension
+    if not hasattr(scope, "message_type"):
+        yield from scope.field
+    for message in messages:
+        yield from _fields(message)

@@ -1,0 +1,120 @@
+"""Derived tables as a run keeps them: behind every batch, and at its start whatever is behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.cdc.source_tables import known_sources
+from headgate.config import AnyPipeline, ChangePipeline
+from headgate.engine.events import Listener
+from headgate.engine.recovery import run_lock
+from headgate.engine.session import pipeline_session
+from headgate.errors import LandingError, did_you_mean, shown
+from headgate.gold.declared import Landed, landed
+from headgate.gold.derive import GoldDeriver
+from headgate.lake.ledger import Entry, Kind, Ledger
+from headgate.quarantine.ledger import name_in_ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class DerivedTables:
+    """The derived tables of one pipeline; one that declares none costs nothing."""
+
+    def __init__(
+        self, spark: SparkSession, pipeline: AnyPipeline, ledger: Ledger, listener: Listener
+    ) -> None:
+        self._pipeline = pipeline
+        self._ledger = ledger
+        self._deriver = GoldDeriver(spark, pipeline, ledger.app, listener)
+
+    def catch_up(self) -> None:
+        """What an earlier run was cut short in, what a replay landed, what is declared anew."""
+        version = self._ledger.landed()
+        if self._pipeline.gold and version is not None:
+            entries = self._deriver.derive(all_landed(self._pipeline))
+            if entries:
+                self._ledger.add(version, entries)
+
+    def follow(self, tables: Iterable[tuple[str, str | None]]) -> list[Entry]:
+        """Tables with their routes have got something."""
+        if not self._pipeline.gold:
+            return []
+        return self._deriver.derive(landed(self._pipeline, tables))
+
+    def tables(self, patterns: Sequence[str] = ("*",)) -> list[str]:
+        """Those that are made of what has landed so far, by pattern."""
+        self._learn()
+        return self._deriver.tables(patterns)
+
+    def refresh(self, tables: Sequence[str]) -> list[Entry]:
+        """Make tables anew; those that are made of them follow."""
+        self._learn()
+        entries = self._deriver.refresh(tables)
+        entries += self._deriver.derive(list(self._deriver.known.values()))
+        version = self._ledger.landed()
+        if entries and version is not None:
+            self._ledger.add(version, entries)
+        return entries
+
+    def _learn(self) -> None:
+        self._deriver.known |= {one.table: one for one in all_landed(self._pipeline)}
+
+
+def all_landed(pipeline: AnyPipeline) -> list[Landed]:
+    """All tables that others may be derived from, by the ledger."""
+    if isinstance(pipeline, ChangePipeline):
+        merged = [one.merged for one in known_sources(pipeline) if one.merged is not None]
+        return landed(pipeline, [(table, None) for table in merged])
+    rows = [
+        row
+        for name in (pipeline.name, name_in_ledger(pipeline.name))
+        for row in Ledger(pipeline.lake, pipeline.ledger, name).rows([Kind.TABLE])
+    ]
+    return landed(pipeline, dict.fromkeys((row["table"], row["route"]) for row in rows))
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """A derived table that was made anew, or followed one that was."""
+
+    table: str
+    rows: int
+    version: int | None
+    error: str | None = None
+
+
+def refresh(
+    pipeline: AnyPipeline,
+    patterns: Sequence[str] = ("*",),
+    listener: Listener = lambda _: None,
+    began: Callable[[list[str]], None] = lambda _: None,
+) -> list[Refreshed]:
+    """Each table is replaced in one commit; whoever reads it sees the old rows until then."""
+    with run_lock(pipeline.checkpoint, pipeline.name):
+        ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
+        derived = DerivedTables(pipeline_session(pipeline), pipeline, ledger, listener)
+        tables = derived.tables(patterns)
+        if not tables:
+            raise _unknown(patterns, derived.tables())
+        began(tables)
+        return [
+            Refreshed(
+                entry.table or "",
+                entry.rows or 0,
+                entry.table_version,
+                entry.detail["error"] if entry.detail else None,
+            )
+            for entry in derived.refresh(tables)
+        ]
+
+
+def _unknown(patterns: Sequence[str], known: Sequence[str]) -> LandingError:
+    asked = ", ".join(map(shown, patterns))
+    hint = "nothing has landed yet that a table could be derived from"
+    if known:
+        hint = did_you_mean(patterns[0], known) or "headgate tables lists what is there"
+    return LandingError("table-unknown", f"no derived table is called {asked}", hint=hint)

@@ -1,0 +1,413 @@
+"""Every check of `headgate doctor`, in the order in which they matter."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+
+from deltalake import DeltaTable
+from pyarrow.fs import FileSystem, FileType
+
+from headgate.config import ChangePipeline, Duration, Kafka, Pipeline, Secret, load_pipeline
+from headgate.engine.recovery import Checkpoint, CheckpointState, resume
+from headgate.errors import CheckpointError, HeadgateError, RegistryUnavailable, SetupError
+from headgate.inspect.check import find_mistakes
+from headgate.inspect.ledger import LedgerRows
+from headgate.inspect.own_tables import landed_tables
+from headgate.inspect.status import batch_under_way, find_current_run, pending_tables
+from headgate.inspect.tables import tables_behind
+from headgate.lab import Services, find, find_java, headgate_home, jar_paths
+from headgate.lab.broker import broker_answers
+from headgate.lab.database import NAME, Database, database_answers
+from headgate.lab.process import is_free, recorded_process
+from headgate.lab.registry import registry_answers
+from headgate.lab.services import find_database, read_services
+from headgate.lake.ledger import Ledger
+from headgate.registry.http import HttpRegistry
+from headgate.registry.open import open_registry
+from headgate.sources.kafka import topics_found
+
+
+class State(StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, how it is, and how to mend it."""
+
+    name: str
+    state: State
+    detail: str
+    fix: str | None = None
+
+
+def ok(name: str, detail: str) -> Check:
+    return Check(name, State.OK, detail)
+
+
+def warn(name: str, detail: str, fix: str | None = None) -> Check:
+    return Check(name, State.WARN, detail, fix)
+
+
+def fail(name: str, detail: str, fix: str | None = None) -> Check:
+    return Check(name, State.FAIL, detail, fix)
+
+
+def tried(name: str, look: Callable[[], Check]) -> Check:
+    """A check that cannot be made is one that failed; the others still have their turn."""
+    try:
+        return look()
+    except HeadgateError as error:
+        return fail(name, error.message, error.hint)
+    except Exception as error:
+        return fail(name, f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+_OLDEST_PYTHON = (3, 11)
+_GIGABYTE = 1_000_000_000
+_LITTLE_ROOM = 5 * _GIGABYTE
+_NO_ROOM = 1 * _GIGABYTE
+
+
+def check_machine(folder: Path) -> list[Check]:
+    """Python, Java, jars, and room on the disk that holds the folder."""
+    return [
+        tried("Python", _python),
+        tried("Java", _java),
+        tried("jars for Spark", _spark_jars),
+        tried("jars for services", _service_jars),
+        tried("disk", lambda: check_disk(folder)),
+    ]
+
+
+def check_disk(folder: Path) -> Check:
+    """Room where the folder is or would be."""
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    detail = f"{free / _GIGABYTE:.1f} GB free at {folder}"
+    if free < _NO_ROOM:
+        return fail("disk", detail, "make room: a run needs at least 1 GB")
+    if free < _LITTLE_ROOM:
+        return warn("disk", detail, "make room, or put `lake` on a larger disk")
+    return ok("disk", detail)
+
+
+def _python() -> Check:
+    detail = f"{platform.python_version()} at {sys.executable}"
+    if sys.version_info < _OLDEST_PYTHON:
+        return fail("Python", detail, "use Python 3.11 or newer")
+    return ok("Python", detail)
+
+
+def _java() -> Check:
+    java = find_java()
+    return ok("Java", f"{java.major} at {java.path}")
+
+
+def _spark_jars() -> Check:
+    jars = jar_paths("spark")
+    return ok("jars for Spark", f"{len(jars)} in {headgate_home() / 'jars'}")
+
+
+def _service_jars() -> Check:
+    try:
+        count = len(jar_paths("kafka")) + len(jar_paths("registry"))
+    except SetupError:
+        return ok("jars for services", "not fetched; headgate up fetches them when it needs them")
+    return ok("jars for services", f"{count} in {headgate_home() / 'jars'}")
+
+
+USUAL_PORTS = {"broker": 9092, "registry": 8081, "database": 3306}
+
+
+def check_services(folder: Path) -> list[Check]:
+    services, database = find(folder), find_database(folder)
+    taken = {database.port} if database else set()
+    if services is not None:
+        taken |= {services.kafka_port, services.registry_port}
+    return [
+        tried("local services", lambda: _services(folder, services)),
+        tried("local database", lambda: _database(folder, database)),
+        *(
+            tried(f"port {port}", partial(_port, port, name, taken))
+            for name, port in USUAL_PORTS.items()
+        ),
+    ]
+
+
+def _services(folder: Path, services: Services | None) -> Check:
+    name = "local services"
+    if services is None:
+        recorded = read_services(folder.absolute())
+        if recorded is not None and recorded.pids:
+            what = ", ".join(f"{each} (pid {pid})" for each, pid in recorded.pids.items())
+            return warn(name, f"recorded as running, but not all do: {what}", "headgate up")
+        return ok(name, "none run here; headgate up starts a broker and a registry")
+    mute = [
+        each
+        for each, answers in (
+            ("broker", broker_answers(services.kafka_port)),
+            ("registry", registry_answers(services.registry_port)),
+        )
+        if not answers
+    ]
+    if mute:
+        return fail(
+            name, f"the {' and the '.join(mute)} gives no answer", "headgate down, then headgate up"
+        )
+    return ok(name, f"broker at {services.servers}, registry at {services.registry}")
+
+
+def _database(folder: Path, database: Database | None) -> Check:
+    name = "local database"
+    if database is None:
+        process = recorded_process(NAME, folder.absolute())
+        if process is not None:
+            detail = f"recorded as running, but process {process.pid} is gone"
+            return warn(name, detail, "headgate up --database")
+        return ok(name, "none runs here; headgate up --database starts one")
+    if not database_answers(database.folder, database.port):
+        fix = "headgate down, then headgate up --database"
+        return fail(name, f"process {database.pid} gives no answer at {database.address}", fix)
+    return ok(name, f"at {database.address}, log in with {database.login_file}")
+
+
+def _port(port: int, name: str, taken: Collection[int]) -> Check:
+    if port in taken:
+        return ok(f"port {port}", f"the local {name} listens here")
+    if is_free(port):
+        return ok(f"port {port}", f"free for a local {name}")
+    # Nothing is broken: `headgate up` takes another port then.
+    return ok(f"port {port}", f"another program has it; a local {name} takes another port")
+
+
+def check_all(pipeline_file: str | None, services_folder: Path) -> list[Check]:
+    """This machine and, if one is given, the pipeline."""
+    pipeline = None
+    if pipeline_file is None:
+        lake = Path.cwd()
+    else:
+        file_check = tried("pipeline file", lambda: _file(pipeline_file))
+        pipeline = load_pipeline(pipeline_file) if file_check.state == "ok" else None
+        lake = Path(pipeline.lake) if pipeline else Path.cwd()
+    checks = [*check_machine(lake), *check_services(services_folder)]
+    if pipeline_file is not None:
+        checks.append(file_check)
+    return checks + _check_pipeline(pipeline) if pipeline else checks
+
+
+def _check_pipeline(pipeline: Pipeline | ChangePipeline) -> list[Check]:
+    return [*check_source(pipeline), *check_lake(pipeline)]
+
+
+def _file(path: str) -> Check:
+    mistakes = find_mistakes(path)
+    if not mistakes:
+        return ok("pipeline file", f"{path} is valid")
+    first = mistakes[0]
+    more = f" and {len(mistakes) - 1} more" if len(mistakes) > 1 else ""
+    detail = f"{first.where}: {first.message} [{first.code}]{more}"
+    return fail("pipeline file", detail, f"headgate check {path}")
+
+
+def check_lake(pipeline: Pipeline | ChangePipeline) -> list[Check]:
+    waiting = tried("waiting tables", lambda: _waiting(pipeline))
+    if isinstance(pipeline, ChangePipeline):
+        return [
+            tried("lake", lambda: _writable(pipeline)),
+            tried("ledger", lambda: _ledger(pipeline)),
+            waiting,
+            tried("merged tables", lambda: _behind(pipeline)),
+        ]
+    return [
+        tried("lake", lambda: _writable(pipeline)),
+        tried("checkpoint", lambda: _checkpoint(pipeline)),
+        waiting,
+    ]
+
+
+def _writable(pipeline: Pipeline | ChangePipeline) -> Check:
+    lake = Path(pipeline.lake)
+    folder = lake
+    while not folder.exists():
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        return fail("lake", f"{folder} cannot be written: {error.strerror}", "change `lake`")
+    return ok("lake", f"{lake} can be {'written' if folder == lake else 'made'}")
+
+
+def _ledger(pipeline: ChangePipeline) -> Check:
+    """Change files have no checkpoint: all that a run remembers is in the lake."""
+    run = find_current_run(pipeline)
+    if run is not None:
+        return ok("ledger", f"in use by the run of process {run.pid}")
+    progress = Ledger(pipeline.lake, pipeline.ledger, pipeline.name).progress()
+    there = landed_tables(pipeline)
+    if progress is None and there:
+        return fail(
+            "ledger",
+            f"the lake has change logs, such as {there[0]}, but no ledger",
+            "restore the lake's ledger, or land into an empty lake",
+        )
+    if progress is None or progress.landed is None:
+        return ok("ledger", "nothing has landed yet")
+    return ok("ledger", f"batch {progress.landed + 1} is next")
+
+
+def _behind(pipeline: ChangePipeline) -> Check:
+    behind = tables_behind(pipeline, LedgerRows(pipeline))
+    if not behind:
+        return ok("merged tables", "have all of their change logs")
+    return warn(
+        "merged tables",
+        f"{len(behind)} behind their change logs, the first is {behind[0]}",
+        "headgate run merges what is new",
+    )
+
+
+def _checkpoint(pipeline: Pipeline) -> Check:
+    run = find_current_run(pipeline)
+    if run is not None:
+        return ok("checkpoint", f"in use by the run of process {run.pid}")
+    progress = Ledger(pipeline.lake, pipeline.ledger, pipeline.name).progress()
+    staged = batch_under_way(pipeline, progress.landed) if progress else None
+    checkpoint = Checkpoint(pipeline.checkpoint)
+    state = CheckpointState(checkpoint.query_id, checkpoint.last_begun, checkpoint.last_committed)
+    try:
+        found = resume(progress, staged, state, landed_tables(pipeline), replay=False)
+    except CheckpointError as error:
+        return fail("checkpoint", f"{error.message} ({pipeline.checkpoint})", error.hint)
+    if progress is None or progress.landed is None:
+        return ok("checkpoint", "nothing has landed yet")
+    last = progress.landed - found.first_version
+    return ok("checkpoint", f"fits the ledger; batch {last + 1} is next")
+
+
+def _waiting(pipeline: Pipeline | ChangePipeline) -> Check:
+    waiting = pending_tables(LedgerRows(pipeline))
+    if not waiting:
+        return ok("waiting tables", "none")
+    first = waiting[0]
+    return warn(
+        "waiting tables",
+        f"{len(waiting)}, the first is {first.table}: {first.error}",
+        "mend the table; the next run takes in what waits",
+    )
+
+
+_PATIENCE = 5
+
+
+def check_source(pipeline: Pipeline | ChangePipeline) -> list[Check]:
+    secrets = [tried(f"secret {each}", partial(_secret, each)) for each in _secrets(pipeline)]
+    if isinstance(pipeline, ChangePipeline):
+        path = pipeline.source.path
+        return [*secrets, tried("change files", lambda: _folder(path))]
+    source = pipeline.source
+    return [
+        *secrets,
+        tried("broker", lambda: _broker(source))
+        if isinstance(source, Kafka)
+        else tried("source table", lambda: _table(source.path)),
+        tried("registry", lambda: _registry(pipeline)),
+    ]
+
+
+def _broker(source: Kafka) -> Check:
+    found = topics_found(source, _PATIENCE)
+    missing = [topic for topic in source.topics if topic not in found]
+    if missing:
+        return fail(
+            "broker",
+            f"{source.servers} answers, but has no topic {', '.join(missing)}",
+            "check `topics`; headgate simulate makes a topic and fills it",
+        )
+    if not found:
+        return warn(
+            "broker",
+            f"{source.servers} answers, but no topic matches `{source.pattern}` yet",
+            "check `pattern`; topics that come later are found while the pipeline runs",
+        )
+    listed = ", ".join(
+        f"{topic} ({count} {'partition' if count == 1 else 'partitions'})"
+        for topic, count in sorted(found.items())[:5]
+    )
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return ok("broker", f"{source.servers} has {listed}{more}")
+
+
+def _table(path: str) -> Check:
+    if not DeltaTable.is_deltatable(path):
+        return fail(
+            "source table",
+            f"there is no Delta table at {path}",
+            "check `source.delta.path`; headgate simulate games --to delta makes one",
+        )
+    table = DeltaTable(path)
+    if "value" not in [field.name for field in table.schema().fields]:
+        return fail("source table", f"{path} has no column `value`", "check `source.delta.path`")
+    return ok("source table", f"{path} at version {table.version()}")
+
+
+def _folder(path: str) -> Check:
+    files, inside = FileSystem.from_uri(path)
+    if files.get_file_info(inside).type != FileType.Directory:
+        return fail(
+            "change files", f"there is no folder {path}", "check `source.files.path`, or make it"
+        )
+    return ok("change files", f"{path} can be read")
+
+
+def _registry(pipeline: Pipeline) -> Check:
+    # Of a registry that is down, a run is more patient than a person.
+    declared = pipeline.registry.model_copy(update={"timeout": Duration(seconds=_PATIENCE)})
+    registry = open_registry(declared)
+    if isinstance(registry, HttpRegistry):
+        try:
+            count = len(registry.subjects())
+        except RegistryUnavailable as error:
+            fix = "check `registry`; headgate up starts one on this machine"
+            return fail("registry", f"{declared.url}: {error.message}", fix)
+        return ok("registry", f"{declared.url} has {count} subject{'' if count == 1 else 's'}")
+    folder = Path(declared.folder or "")
+    schemas = [path for path in folder.glob("[0-9]*.*") if path.suffix in (".proto", ".avsc")]
+    if not schemas:
+        return warn(
+            "registry",
+            f"there are no schemas in {folder}",
+            "put schemas there as <id>.proto or <id>.avsc; headgate simulate games --to delta does",
+        )
+    return ok("registry", f"{len(schemas)} schemas in {folder}")
+
+
+def _secret(secret: Secret) -> Check:
+    secret.resolve()
+    return ok(f"secret {secret}", "is there")
+
+
+def _secrets(pipeline: Pipeline | ChangePipeline) -> list[Secret]:
+    """Every secret that the pipeline refers to, once."""
+    values: list[object] = [*pipeline.spark.values()]
+    if isinstance(pipeline, Pipeline):
+        values.extend(value for _, value in pipeline.registry)
+    if isinstance(source := pipeline.source, Kafka):
+        values.extend(source.options.values())
+        if source.security is not None:
+            values.extend(value for _, value in source.security)
+    return list(dict.fromkeys(each for each in values if isinstance(each, Secret)))

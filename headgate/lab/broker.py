@@ -1,0 +1,130 @@
+"""A real Kafka broker in one JVM: KRaft, one node, reachable from this machine only."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import uuid
+from pathlib import Path
+
+from headgate.errors import SetupError
+from headgate.jars.jars import jar_paths
+from headgate.jars.java import find_java
+from headgate.lab.process import HOST, DetachedProcess, is_answering, start_detached
+
+NAME = "broker"
+# It lives for minutes and copies bytes: a quick start is worth more than optimised code.
+_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+_LOGGING = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %p %m (%c{1})%n%throwable{short.message}
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+# Says at every first start that the metadata log is empty.
+logger.activation.name = org.apache.kafka.controller.QuorumController
+logger.activation.level = error
+"""
+
+
+def start_broker(folder: Path, port: int, controller_port: int) -> DetachedProcess:
+    """Start the broker on its data in `<folder>/kafka`; it does not answer yet."""
+    home = folder / "kafka"
+    home.mkdir(parents=True, exist_ok=True)
+    properties_file = home / "server.properties"
+    properties_file.write_text(server_properties(home / "data", port, controller_port), "ascii")
+    (home / "log4j2.properties").write_text(_LOGGING, "ascii")
+    if not (home / "data" / "meta.properties").exists():
+        _format(home, properties_file)
+    return start_detached(NAME, [*_java(home), "kafka.Kafka", str(properties_file)], folder)
+
+
+def broker_answers(port: int) -> bool:
+    """Whether a broker on the port is ready for topics and records."""
+    if not is_answering(port):
+        return False
+    # Here, because commands that only need jars or an address should not wait for the import.
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    client = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0})
+    try:
+        return bool(client.list_topics(timeout=1.0).brokers)
+    except KafkaException:
+        return False
+
+
+def server_properties(data: Path, port: int, controller_port: int) -> str:
+    """The broker's settings: data is kept for ever, topics are made by who needs them."""
+    if "," in str(data):
+        raise SetupError(
+            "service-failed",
+            f"Kafka reads the comma in {data} as the end of the folder's name",
+            hint="choose a folder without a comma in its path",
+        )
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        # Not the newer quorum.bootstrap.servers, which records the controller's port in the data:
+        # the port may be another one the next time.
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "listeners": f"BROKER://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"BROKER://{HOST}:{port}",
+        "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "BROKER",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(data),
+        "log.retention.ms": "-1",
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        # A broker that was killed may register again only after its old session has ended.
+        "broker.session.timeout.ms": "4000",
+        "broker.heartbeat.interval.ms": "1000",
+    }
+    return "".join(f"{key}={_escaped(value)}\n" for key, value in settings.items())
+
+
+def _format(home: Path, properties_file: Path) -> None:
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    tool = ["kafka.tools.StorageTool", "format"]
+    # Given as one word: an id may begin with a dash.
+    tool += [f"--cluster-id={cluster}", f"--config={properties_file}"]
+    run = subprocess.run(
+        [*_java(home), *tool], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    if run.returncode != 0:
+        said = run.stdout.decode("utf-8", "replace").strip()
+        raise SetupError(
+            "service-failed",
+            f"the broker's folder could not be prepared:\n{said}",
+            hint=f"if nothing in it is needed, delete {home} and try again",
+        )
+
+
+def _java(home: Path) -> list[str]:
+    classpath = os.pathsep.join(str(jar) for jar in jar_paths("kafka"))
+    logging = f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}"
+    return [str(find_java().path), *_JVM, logging, "-cp", classpath]
+
+
+def _escaped(value: str) -> str:
+    # Java reads properties files as Latin-1 with \\u escapes.
+    text = value.replace("\\", "\\\\")
+    return "".join(char if char.isascii() else _utf16_escapes(char) for char in text)
+
+
+def _utf16_escapes(char: str) -> str:
+    units = char.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

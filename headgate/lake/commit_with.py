@@ -1,0 +1,47 @@
+"""Which of the two committers takes which table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from headgate.lake.commit import Commit, Committer, TableState
+from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.spark import SparkCommitter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def choose_committer(
+    wanted: Literal["auto", "delta-rs", "spark"], spark: SparkSession, lake: str
+) -> Committer:
+    if wanted == "delta-rs":
+        return DeltaRsCommitter(lake)
+    if wanted == "spark":
+        return SparkCommitter(spark, lake)
+    return EitherCommitter(DeltaRsCommitter(lake), SparkCommitter(spark, lake))
+
+
+class EitherCommitter:
+    """delta-rs, but for the tables that have features it cannot write."""
+
+    def __init__(self, delta_rs: DeltaRsCommitter, spark: Committer) -> None:
+        self._delta_rs = delta_rs
+        self._spark = spark
+
+    def state(self, table: str, app: str) -> TableState | None:
+        return self._for(table).state(table, app)
+
+    def schema_at(self, table: str, version: int) -> pa.Schema:
+        return self._for(table).schema_at(table, version)
+
+    def can_rewrite(self, table: str, up_to: int) -> bool:
+        return self._for(table).can_rewrite(table, up_to)
+
+    def commit(self, commit: Commit) -> int:
+        return self._for(commit.table).commit(commit)
+
+    def _for(self, table: str) -> Committer:
+        return self._delta_rs if self._delta_rs.can_write(table) else self._spark

@@ -1,0 +1,117 @@
+"""Which records in quarantine are meant: one way to say it for every command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+from headgate.engine.quarantined import QuarantineState
+from headgate.errors import UsageError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OFFSETS = re.compile(
+    r"(?P<topic>.+):(?P<partition>[0-9]{1,9}):(?P<first>[0-9]{1,18})(?:-(?P<last>[0-9]{1,18}))?"
+)
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """Records of one partition that follow each other; both ends belong to it."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        found = _OFFSETS.fullmatch(text)
+        if found is None:
+            raise UsageError(
+                "bad-argument",
+                f"`{text}` names no offsets",
+                hint="write topic:partition:offset or topic:partition:from-to: games:0:12-40",
+            )
+        first = int(found["first"])
+        last = first if found["last"] is None else int(found["last"])
+        if last < first:
+            raise UsageError("bad-argument", f"`{text}` ends before it begins")
+        return cls(found["topic"], int(found["partition"]), first, last)
+
+    def __str__(self) -> str:
+        end = "" if self.last == self.first else f"-{self.last}"
+        return f"{self.topic}:{self.partition}:{self.first}{end}"
+
+
+@dataclass(frozen=True)
+class QuarantineFilter:
+    """All conditions must hold; without any, it is every open record."""
+
+    reason: str | None = None
+    route: str | None = None
+    """A route, or the table that it would have gone to."""
+    since: datetime | None = None
+    """Put in quarantine at this moment or later; UTC where it has no time zone."""
+    until: datetime | None = None
+    """Put in quarantine before this moment."""
+    offsets: OffsetRange | None = None
+    file: str | None = None
+    """The path of the change file that it came in, or the end of it."""
+    state: QuarantineState | None = QuarantineState.OPEN
+    """None for all of them, whatever has become of them."""
+
+    def condition(self, routes: Collection[str] = ()) -> str:
+        """The same in SQL; `routes` are those that go to the table which `route` names."""
+        conditions = []
+        if self.state is QuarantineState.OPEN:
+            # Rows of a version that did not know of states have none.
+            conditions.append("(state IS NULL OR state = 'open')")
+        elif self.state is not None:
+            conditions.append(f"state = {_literal(self.state.value)}")
+        if self.reason is not None:
+            conditions.append(f"reason = {_literal(self.reason)}")
+        if self.route is not None:
+            named = ", ".join(_literal(each) for each in sorted({self.route, *routes}))
+            conditions.append(f"route IN ({named})")
+        if self.since is not None:
+            conditions.append(f"_at >= {_literal(self.since)}")
+        if self.until is not None:
+            conditions.append(f"_at < {_literal(self.until)}")
+        if self.offsets is not None:
+            topic, partition = _literal(self.offsets.topic), self.offsets.partition
+            first, last = self.offsets.first, self.offsets.last
+            conditions.append(f"_topic = {topic} AND _partition = {partition}")
+            conditions.append(f"_offset BETWEEN {first} AND {last}")
+        if self.file is not None:
+            conditions.append(in_file(self.file))
+        return " AND ".join(conditions) or "true"
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether anything is asked for beyond a state."""
+        asked = (self.reason, self.route, self.since, self.until, self.offsets, self.file)
+        return any(each is not None for each in asked)
+
+    def as_record(self) -> dict[str, str]:
+        """What is asked for, as the ledger keeps it."""
+        asked = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: str(value) for name, value in asked.items() if value is not None}
+
+
+def in_file(path: str) -> str:
+    """Whether a record came in the file of that path, or of one that ends so; in SQL."""
+    whole, end = _literal(path), _literal(f"/{path.lstrip('/')}")
+    # An older table has no column for it, only nulls of no type.
+    return f"(CAST(_file AS VARCHAR) = {whole} OR ends_with(CAST(_file AS VARCHAR), {end}))"
+
+
+def _literal(value: str | datetime) -> str:
+    """A value as SQL has it; nothing in a text can end the quotes."""
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+    micros = (moment - _EPOCH) // timedelta(microseconds=1)
+    return f"""arrow_cast({micros}, 'Timestamp(Microsecond, Some("UTC"))')"""

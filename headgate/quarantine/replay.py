@@ -1,0 +1,232 @@
+"""Lands records of the quarantine, once what kept them there is gone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headgate.engine.plan import BatchPlan
+from headgate.engine.quarantined import QUARANTINE, QuarantineState
+from headgate.engine.stage import all_told, staged_files
+from headgate.lake.staged import StagedFile
+from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.lander import SettlingLander
+from headgate.quarantine.outcome import SETTLED, Settlement
+from headgate.quarantine.snapshot import QuarantineSnapshot
+from headgate.schema.origin import SOURCE_COLUMNS, as_records
+
+
+def find_again(records: pa.Table, among: pa.Table) -> list[int]:
+    """Where in `among` each of the records is.
+
+    Not every source numbers its records, so all of a record is compared. Where several are alike
+    in every respect, it does not matter which is which.
+    """
+    places: dict[Hashable, deque[int]] = defaultdict(deque)
+    for row, identity in enumerate(_identities(among)):
+        places[identity].append(row)
+    return [places[identity].popleft() for identity in _identities(records)]
+
+
+def _identities(records: pa.Table) -> Iterator[Hashable]:
+    moments = records.column("timestamp").cast(pa.int64())
+    plain = [records.column(name) for name in ("topic", "partition", "offset", "key", "file")]
+    columns = [column.to_pylist() for column in (*plain, moments)]
+    headers = (repr(each.as_py()) for each in records.column("headers"))
+    return zip(_digests(records.column("value")), headers, *columns, strict=True)
+
+
+def _digests(values: pa.ChunkedArray) -> Iterator[bytes | None]:
+    for value in values:
+        yield blake2b(value.as_buffer(), digest_size=16).digest() if value.is_valid else None
+
+
+def records_of(quarantined: pa.Table) -> pa.Table:
+    """Rows of the quarantine as the records that they were."""
+    names = {f"_{field.name}": field.name for field in SOURCE_COLUMNS}
+    columns = [names.get(name, name) for name in quarantined.column_names]
+    return as_records(quarantined.rename_columns(columns))
+
+
+_TOLD = ("reason", "detail", "route", "schema_id")
+
+
+@dataclass
+class StagedAgain:
+    """The files to commit, and what changes in the quarantine once they are."""
+
+    files: list[StagedFile] = field(default_factory=list)
+    changed: list[dict[str, Any]] = field(default_factory=list)
+    remaining: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def rows(self) -> pa.Table:
+        return pa.Table.from_pylist(self.changed, SETTLED)
+
+
+def stage_again(plan: BatchPlan, taken: pa.Table) -> StagedAgain:
+    """Stage rows of the quarantine as the records that they were.
+
+    Those that still cannot land keep their rows: no file of them is committed, their rows are
+    told the new reason.
+    """
+    staged = StagedAgain()
+    # Where it is not known, bronze has it: rather once too seldom than twice.
+    in_bronze = taken.column("in_bronze").fill_null(True)
+    for part, has_bronze in (
+        (taken.filter(in_bronze), True),
+        (taken.filter(pc.invert(in_bronze)), False),
+    ):
+        if part.num_rows:
+            _stage_part(plan, part, has_bronze, staged)
+    return staged
+
+
+def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: StagedAgain) -> None:
+    records = records_of(taken)
+    rejected: list[pa.Table] = []
+    for file in staged_files(all_told(plan.stage(records.to_batches()))):
+        path = Path(plan.lake, file.table, file.path)
+        if file.table == plan.quarantine:
+            rejected.append(pq.ParquetFile(path).read())
+            path.unlink()
+        elif file.table == plan.bronze and in_bronze:
+            path.unlink()
+        else:
+            staged.files.append(file)
+    left_over: dict[int, dict[str, Any]] = {}
+    if rejected:
+        again = pa.concat_tables(rejected)
+        facts = again.select([*_TOLD, "in_bronze"]).to_pylist()
+        left_over = dict(zip(find_again(records_of(again), records), facts, strict=True))
+    for row, was in enumerate(taken.select(SETTLED.names).to_pylist()):
+        now = _settled(was, left_over.get(row), in_bronze, plan.bronze is not None)
+        if now["state"] == QuarantineState.OPEN:
+            staged.remaining[now["reason"]] += 1
+        if now != was:
+            staged.changed.append(now)
+
+
+def _settled(
+    was: dict[str, Any], left_over: dict[str, Any] | None, in_bronze: bool, has_bronze: bool
+) -> dict[str, Any]:
+    if left_over is None:
+        there = True if has_bronze else was["in_bronze"]
+        return {**was, "state": QuarantineState.REPLAYED.value, "in_bronze": there}
+    there = was["in_bronze"] if in_bronze else left_over["in_bronze"]
+    return {**was, **left_over, "in_bronze": there}
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay did."""
+
+    taken: int
+    """Records that were tried once more."""
+    landed: Mapping[str, int]
+    """How many went to which silver table or change log."""
+    remaining: Mapping[str, int]
+    """How many of them stay in quarantine, for which reason."""
+    waiting: Mapping[str, int]
+    """Tables that could not be written, and their records: the next replay tries again."""
+    completed: bool
+    """Whether an earlier one that was cut short was completed first; its records count too."""
+    merged: tuple[str, ...] = ()
+    """Tables that followed the change logs which got something."""
+    behind: tuple[str, ...] = ()
+    """Tables that did not follow: the next run does it."""
+
+
+@dataclass(frozen=True)
+class Portion:
+    """How much is taken at a time: as much as memory should hold."""
+
+    records: int = 50_000
+    bytes: int = 128 << 20
+
+
+def replay_quarantined(
+    lander: SettlingLander,
+    wanted: QuarantineFilter,
+    limit: int | None = None,
+    portion: Portion | None = None,
+) -> Replayed:
+    """Try again what is wanted and open now; the oldest first where there is a limit."""
+    lander.plan.forget()
+    wanted = replace(wanted, state=QuarantineState.OPEN)
+    completed = lander.complete()
+    snapshot = lander.snapshot()
+    if snapshot is not None:
+        for taken in _portions(_open_rows(snapshot, wanted, limit), portion or Portion()):
+            _land(lander, wanted, snapshot, taken)
+    return Replayed(
+        lander.taken,
+        dict(lander.landed.most_common()),
+        dict(lander.remaining.most_common()),
+        dict(lander.waiting.most_common()),
+        completed,
+    )
+
+
+def _land(
+    lander: SettlingLander,
+    wanted: QuarantineFilter,
+    snapshot: QuarantineSnapshot,
+    taken: pa.Table,
+) -> None:
+    def stage(plan: BatchPlan) -> tuple[list[StagedFile], Settlement]:
+        staged = stage_again(plan, taken)
+        settlement = Settlement(
+            plan.version,
+            QuarantineState.REPLAYED,
+            datetime.now(UTC),
+            taken.num_rows,
+            dict(staged.remaining),
+            wanted.as_record(),
+            staged.rows,
+        )
+        return staged.files, settlement
+
+    lander.land(wanted, snapshot, stage)
+
+
+def _open_rows(
+    snapshot: QuarantineSnapshot, wanted: QuarantineFilter, limit: int | None
+) -> Iterator[pa.RecordBatch]:
+    condition = snapshot.condition(wanted)
+    if limit is not None:
+        # By their names, as a sort of whole rows would hold them all in memory.
+        condition = f"""id IN (
+            SELECT id FROM quarantine WHERE {condition}
+            ORDER BY _at, _topic, _partition, _file, _offset LIMIT {limit}
+        )"""
+    names = ", ".join(QUARANTINE.names)
+    for batch in snapshot.rows(f"SELECT {names} FROM quarantine WHERE {condition}"):
+        yield batch.cast(QUARANTINE)
+
+
+def _portions(batches: Iterator[pa.RecordBatch], portion: Portion) -> Iterator[pa.Table]:
+    gathered: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        for start in range(0, batch.num_rows, portion.records):
+            part = batch.slice(start, portion.records)
+            if gathered and (
+                count + part.num_rows > portion.records or size + part.nbytes > portion.bytes
+            ):
+                yield pa.Table.from_batches(gathered)
+                gathered, count, size = [], 0, 0
+            gathered.append(part)
+            count += part.num_rows
+            size += part.nbytes
+    if gathered:
+        yield pa.Table.from_batches(gathered)

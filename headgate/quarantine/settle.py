@@ -1,0 +1,133 @@
+"""Settles the quarantine of a pipeline: lands its records again, or drops them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+
+from headgate.cdc.plan import ChangePlan
+from headgate.cdc.source_tables import known_with_replays
+from headgate.config import AnyPipeline, ChangePipeline, Pipeline
+from headgate.engine.events import Listener
+from headgate.engine.plan import BatchPlan
+from headgate.engine.record_plan import StagingPlan
+from headgate.engine.recovery import run_lock
+from headgate.engine.session import spark_session
+from headgate.errors import CheckpointError, LandingError
+from headgate.lake.commit import Commit, Committer, TableState
+from headgate.lake.commit_with import EitherCommitter
+from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.spark import SparkCommitter
+from headgate.quarantine.drop import Confirm, drop_quarantined
+from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.lander import SettlingLander
+from headgate.quarantine.ledger import name_of_files
+from headgate.quarantine.merge import merge_replayed
+from headgate.quarantine.replay import Replayed, replay_quarantined
+from headgate.sources.kafka import text
+
+
+def replay_quarantine(
+    pipeline: Pipeline | ChangePipeline,
+    wanted: QuarantineFilter | None = None,
+    listener: Listener = lambda _: None,
+    limit: int | None = None,
+) -> Replayed:
+    """Land open records of the quarantine, each exactly once; the stream may run meanwhile."""
+    with _lander(pipeline, listener) as lander:
+        done = replay_quarantined(lander, wanted or QuarantineFilter(), limit)
+        if isinstance(pipeline, ChangePipeline) and isinstance(lander.plan, ChangePlan):
+            followed = merge_replayed(pipeline, lander.plan, lander.ledger, listener)
+            done = replace(done, merged=followed.merged, behind=followed.behind)
+        return done
+
+
+def drop_quarantine(
+    pipeline: Pipeline | ChangePipeline,
+    wanted: QuarantineFilter,
+    confirm: Confirm = lambda _: True,
+) -> dict[str, int]:
+    """Give up open records of the quarantine; returns how many for which reason."""
+    with _lander(pipeline, lambda _: None) as lander:
+        return drop_quarantined(lander, wanted, confirm)
+
+
+@contextmanager
+def _lander(pipeline: Pipeline | ChangePipeline, listener: Listener) -> Iterator[SettlingLander]:
+    with _locked(pipeline):
+        _require_writable(pipeline)
+        yield SettlingLander(_plan(pipeline), _committer(pipeline), pipeline.name, listener)
+
+
+def _plan(pipeline: Pipeline | ChangePipeline) -> BatchPlan:
+    if isinstance(pipeline, ChangePipeline):
+        plan = replace(ChangePlan.of(pipeline), known=known_with_replays(pipeline))
+        plan.require_known_lineages()
+        return plan
+    return StagingPlan.of(pipeline)
+
+
+@contextmanager
+def _locked(pipeline: AnyPipeline) -> Iterator[None]:
+    path = Path(pipeline.lake, "_staged", name_of_files(pipeline.name))
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(run_lock(str(path), pipeline.name))
+        except CheckpointError as error:
+            holder = error.message.partition(" already")[2]
+            raise CheckpointError(
+                "quarantine-in-use",
+                f"the quarantine of pipeline {pipeline.name} is being replayed or dropped{holder}",
+                hint="wait for that to end; to run the stream meanwhile is no problem",
+                where=error.where,
+            ) from None
+        yield
+
+
+def _require_writable(pipeline: AnyPipeline) -> None:
+    """Before anything lands: rows that could not be marked would seem to be open still."""
+    if not DeltaRsCommitter(pipeline.lake).can_write(pipeline.quarantine):
+        raise LandingError(
+            "quarantine-unwritable",
+            "the quarantine table has features that Headgate cannot write",
+            hint="drop the table's features that delta-rs does not support",
+            where=str(Path(pipeline.lake, pipeline.quarantine)),
+        )
+
+
+def _committer(pipeline: AnyPipeline) -> Committer:
+    if pipeline.commit == "delta-rs":
+        return DeltaRsCommitter(pipeline.lake)
+    spark = _SparkWhenNeeded(pipeline)
+    if pipeline.commit == "spark":
+        return spark
+    return EitherCommitter(DeltaRsCommitter(pipeline.lake), spark)
+
+
+class _SparkWhenNeeded:
+    """Starts Spark for the first table that needs it: most replays have none."""
+
+    def __init__(self, pipeline: AnyPipeline) -> None:
+        self._pipeline = pipeline
+
+    @cached_property
+    def _spark(self) -> SparkCommitter:
+        settings = {key: text(value) for key, value in self._pipeline.spark.items()}
+        return SparkCommitter(spark_session(self._pipeline.name, settings), self._pipeline.lake)
+
+    def state(self, table: str, app: str) -> TableState | None:
+        return self._spark.state(table, app)
+
+    def schema_at(self, table: str, version: int) -> pa.Schema:
+        return self._spark.schema_at(table, version)
+
+    def can_rewrite(self, table: str, up_to: int) -> bool:
+        return self._spark.can_rewrite(table, up_to)
+
+    def commit(self, commit: Commit) -> int:
+        return self._spark.commit(commit)

@@ -1,1 +1,0 @@
-"""What the SQL of a pipeline means: pure, and without Spark."""

@@ -1,0 +1,43 @@
+"""The registry that a pipeline declares, opened."""
+
+from __future__ import annotations
+
+from headgate.config import Registry, Secret
+from headgate.registry.folder import FolderRegistry
+from headgate.registry.http import HttpRegistry, HttpRegistrySettings
+from headgate.registry.registry import Catalogue
+
+
+def open_registry(declared: Registry) -> Catalogue:
+    """Reads secrets here, on the machine that asks; a plan carries only where they are."""
+    if declared.url is None:
+        assert declared.folder is not None
+        return FolderRegistry(declared.folder)
+    return HttpRegistry(
+        HttpRegistrySettings(
+            declared.url, _client_settings(declared), declared.timeout.total_seconds()
+        )
+    )
+
+
+def _client_settings(declared: Registry) -> dict[str, str]:
+    settings = {}
+    if declared.username and declared.password:
+        user = declared.username
+        name = user.resolve() if isinstance(user, Secret) else user
+        settings["basic.auth.user.info"] = f"{name}:{declared.password.resolve()}"
+    if declared.token:
+        settings["bearer.auth.credentials.source"] = "STATIC_TOKEN"
+        settings["bearer.auth.token"] = declared.token.resolve()
+        # Only Confluent's cloud looks at these, but the client insists on them.
+        settings["bearer.auth.logical.cluster"] = "-"
+    for key, path in (
+        ("ssl.ca.location", declared.ca),
+        ("ssl.certificate.location", declared.certificate),
+        ("ssl.key.location", declared.key),
+    ):
+        if path:
+            settings[key] = path
+    if declared.key_password:
+        settings["ssl.key.password"] = declared.key_password.resolve()
+    return settings

@@ -1,7 +1,0 @@
-"""Protobuf: a registry's schema text, payloads decoded to columns."""
-
-from __future__ import annotations
-
-from headgate.schema.protobuf.decoder import NoSuchMessage, ProtobufDecoder
-
-__all__ = ["NoSuchMessage", "ProtobufDecoder"]

@@ -1,0 +1,52 @@
+"""A Delta table as a stream of records in the shape that Kafka's have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.config import Delta
+from headgate.errors import SourceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TYPES = {
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "key": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+
+
+def stream_table(spark: SparkSession, source: Delta, start: int | None = None) -> DataFrame:
+    """The table's rows from where the pipeline says, or from a given version."""
+    from deltalake import DeltaTable as Opened
+    from pyspark.sql import functions as F
+
+    if not Opened.is_deltatable(source.path):
+        raise SourceError(
+            "source-missing",
+            f"there is no Delta table at {source.path}",
+            hint="check `source.delta.path`; headgate simulate --to delta makes one",
+        )
+    version = source.start if start is None else start
+    reader = spark.readStream.format("delta").option("maxBytesPerTrigger", str(int(source.batch)))
+    if version != "earliest":
+        reader = reader.option("startingVersion", str(version))
+    rows = reader.load(source.path)
+    if "value" not in rows.columns:
+        raise SourceError(
+            "source-missing",
+            f"the Delta table at {source.path} has no column `value`",
+            hint="records are read from a binary column `value`; the other columns of Kafka's "
+            "records (topic, partition, offset, timestamp, key, headers) are taken if present",
+        )
+    return rows.select(
+        *(
+            (F.col(name) if name in rows.columns else F.lit(None)).cast(kind).alias(name)
+            for name, kind in _TYPES.items()
+        )
+    )

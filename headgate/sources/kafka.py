@@ -1,0 +1,205 @@
+"""Kafka topics as a stream."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from headgate.config import Kafka, Secret
+from headgate.errors import SourceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+def stream_topics(spark: SparkSession, source: Kafka, start: Any = None) -> DataFrame:
+    """The topics from where the pipeline says, or from given offsets."""
+    options = {
+        **_options(source),
+        **(_start(source) if start is None else {"startingOffsets": json.dumps(start)}),
+        "maxOffsetsPerTrigger": str(source.batch),
+        # As many tasks as cores, however few partitions the topic has.
+        "minPartitions": str(spark.sparkContext.defaultParallelism),
+    }
+    return _columns(spark.readStream.format("kafka").options(**options).load())
+
+
+def records_between(start: Mapping[str, Any] | None, end: Mapping[str, Any] | None) -> int | None:
+    """How many records lie between two sets of offsets."""
+    if end is None:
+        return None
+    begun = start or {}
+    return sum(
+        int(offset) - max(0, int(begun.get(topic, {}).get(partition, 0)))
+        for topic, partitions in end.items()
+        for partition, offset in partitions.items()
+    )
+
+
+def _columns(frame: DataFrame) -> DataFrame:
+    return frame.select("value", "topic", "partition", "offset", "timestamp", "key", "headers")
+
+
+def _options(source: Kafka) -> dict[str, str]:
+    options = {
+        "kafka.bootstrap.servers": source.servers,
+        "failOnDataLoss": "true",
+        "includeHeaders": "true",
+        "kafka.isolation.level": "read_committed",
+        # Kafka's defaults are for consumers that wait for records; a batch is there already.
+        # Every partition has a consumer that keeps what it has fetched, so it is not more.
+        "kafka.max.poll.records": "10000",
+        "kafka.max.partition.fetch.bytes": str(2 << 20),
+        **{key: text(value) for key, value in source.options.items()},
+        **_security(source),
+    }
+    if source.pattern:
+        options["subscribePattern"] = source.pattern
+    else:
+        options["subscribe"] = ",".join(source.topics)
+    return options
+
+
+def _start(source: Kafka) -> dict[str, str]:
+    if isinstance(source.start, str):
+        return {"startingOffsets": source.start}
+    if isinstance(source.start, datetime):
+        return {
+            "startingTimestamp": str(int(source.start.timestamp() * 1000)),
+            "startingOffsetsByTimestampStrategy": "latest",
+        }
+    by_topic = {
+        topic: {str(partition): offset for partition, offset in offsets.items()}
+        for topic, offsets in source.start.items()
+    }
+    return {"startingOffsets": json.dumps(by_topic)}
+
+
+def _security(source: Kafka) -> dict[str, str]:
+    wanted = source.security
+    if wanted is None:
+        return {}
+    options: dict[str, str] = {"kafka.security.protocol": wanted.protocol}
+    if wanted.mechanism and wanted.username and wanted.password:
+        module = _LOGIN_MODULES[wanted.mechanism]
+        user, password = quoted(text(wanted.username)), quoted(wanted.password.resolve())
+        options["kafka.sasl.mechanism"] = wanted.mechanism
+        options["kafka.sasl.jaas.config"] = (
+            f"{module} required username={user} password={password};"
+        )
+    if wanted.ca:
+        options["kafka.ssl.truststore.type"] = "PEM"
+        options["kafka.ssl.truststore.location"] = wanted.ca
+    if wanted.certificate and wanted.key:
+        options["kafka.ssl.keystore.type"] = "PEM"
+        options["kafka.ssl.keystore.certificate.chain"] = _read(wanted.certificate)
+        options["kafka.ssl.keystore.key"] = _read(wanted.key)
+    if wanted.key_password:
+        options["kafka.ssl.key.password"] = wanted.key_password.resolve()
+    return options
+
+
+def text(value: str | Secret) -> str:
+    return value.resolve() if isinstance(value, Secret) else value
+
+
+def quoted(value: str) -> str:
+    """A value in a JAAS line: nothing in it can end the quotes."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+_AT_ONCE = 5.0
+
+
+def client_settings(source: Kafka) -> dict[str, Any]:
+    """The pipeline's broker and credentials in librdkafka's words."""
+    settings: dict[str, Any] = {"bootstrap.servers": source.servers, "log_level": 0}
+    wanted = source.security
+    if wanted is None:
+        return settings
+    settings["security.protocol"] = wanted.protocol
+    if wanted.mechanism and wanted.username and wanted.password:
+        settings["sasl.mechanism"] = wanted.mechanism
+        settings["sasl.username"] = text(wanted.username)
+        settings["sasl.password"] = wanted.password.resolve()
+    for key, value in (
+        ("ssl.ca.location", wanted.ca),
+        ("ssl.certificate.location", wanted.certificate),
+        ("ssl.key.location", wanted.key),
+        ("ssl.key.password", wanted.key_password and wanted.key_password.resolve()),
+    ):
+        if value:
+            settings[key] = value
+    return settings
+
+
+def topics_found(source: Kafka, seconds: float = 10) -> dict[str, int]:
+    """The source's topics that the broker has, with their numbers of partitions."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        known = AdminClient(client_settings(source)).list_topics(timeout=seconds).topics
+    except KafkaException as error:
+        raise SourceError(
+            "source-missing",
+            f"no broker answers at {source.servers} ({error.args[0].str()})",
+            hint="check `servers` and `security`; headgate up starts a broker on this machine",
+        ) from None
+    if source.pattern:
+        wanted = [name for name in known if re.fullmatch(source.pattern, name)]
+    else:
+        wanted = [name for name in source.topics if name in known]
+    return {name: len(known[name].partitions) for name in wanted}
+
+
+class Behind:
+    """How many records a topic has beyond some offsets; asked once a batch."""
+
+    def __init__(self, source: Kafka) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._admin = AdminClient(client_settings(source))
+
+    def records(self, offsets: Mapping[str, Mapping[str, int]]) -> int | None:
+        """None where the broker does not say so at once: nobody waits for a figure."""
+        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka.admin._listoffsets import OffsetSpec
+
+        asked = {
+            TopicPartition(topic, int(partition)): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            for topic, partitions in offsets.items()
+            for partition in partitions
+        }
+        read = sum(offset for partitions in offsets.values() for offset in partitions.values())
+        try:
+            newest = self._admin.list_offsets(asked, request_timeout=_AT_ONCE).values()
+            return max(0, sum(int(one.result(_AT_ONCE).offset) for one in newest) - read)
+        except (KafkaException, TimeoutError, ValueError):
+            return None
+
+
+def require_topics(source: Kafka) -> None:
+    """A clear error now rather than a long wait in Spark."""
+    missing = [topic for topic in source.topics if topic not in topics_found(source)]
+    if missing:
+        raise SourceError(
+            "source-missing",
+            f"there is no topic {', '.join(missing)} at {source.servers}",
+            hint="check `topics`; headgate simulate makes a topic and fills it",
+        )

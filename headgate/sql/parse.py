@@ -1,0 +1,347 @@
+"""From the text of a declaration to its parts, or to the place where it cannot be understood."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
+from typing import ClassVar, TypeVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from headgate.errors import InvalidPipeline, did_you_mean, shown
+
+_SYNTAX_OF_THEIR_OWN = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
+
+
+class _VerbatimParser(SparkParser):
+    FUNCTIONS: ClassVar = {}
+    FUNCTION_PARSERS: ClassVar = {
+        name: SparkParser.FUNCTION_PARSERS[name] for name in _SYNTAX_OF_THEIR_OWN
+    }
+
+
+class Verbatim(Spark):
+    """The dialect that declarations are parsed and written in."""
+
+    Parser = _VerbatimParser
+
+
+def sql_of(node: exp.Expr) -> str:
+    """A part of a declaration as Spark takes it, with every name in backticks."""
+    return node.sql(dialect=Verbatim, identify=True, comments=False)
+
+
+def as_written(node: exp.Expr) -> str:
+    """The same as a message shows it."""
+    return node.sql(dialect=Verbatim, comments=False, normalize_functions=False)
+
+
+def same_for_spark(node: exp.Expr) -> str:
+    """A text that two expressions share if Spark takes them as one: it reads names in any case."""
+    copy = node.copy()
+    for name in copy.find_all(exp.Identifier):
+        name.set("this", name.name.lower())
+    return sql_of(copy)
+
+
+def quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+Inside = tuple[int, int]
+"""A line and a column inside of a text, counted from 1."""
+
+Read = TypeVar("Read")
+
+BEFORE_OUTPUTS = "SELECT "
+
+_WORDS = ("SELECT", "FROM", "WHERE", "GROUP", "BY", "HAVING", "ORDER", "AS", "AND", "OR")
+_BEGIN_A_QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
+_UNCLOSED = re.compile(r"Missing (?P<mark>\S+) from \d+:(?P<start>\d+)")
+
+
+def bad_sql(message: str, hint: str | None = None, inside: Inside | None = None) -> InvalidPipeline:
+    return InvalidPipeline("bad-sql", message, hint, inside=inside)
+
+
+def not_too_deep(read: Callable[[str], Read]) -> Callable[[str], Read]:
+    """Lets a text that is too deep for Python be an error like any other."""
+
+    @wraps(read)
+    def guarded(text: str) -> Read:
+        try:
+            return read(text)
+        except RecursionError:
+            raise bad_sql("is nested too deep") from None
+
+    return guarded
+
+
+def place_of(node: exp.Expr) -> Inside | None:
+    """Where a part stands: sqlglot knows it of names and calls, and of a name's last letter."""
+    placed = [each.meta for each in node.walk() if "line" in each.meta]
+    if not placed:
+        return None
+    first = min(placed, key=lambda meta: int(meta["start"]))
+    return int(first["line"]), int(first["col"]) - int(first["end"]) + int(first["start"])
+
+
+def parse_select(text: str) -> exp.Select:
+    """The one SELECT that a text is."""
+    tokens = _one_statement(text)
+    if tokens[0].token_type not in _BEGIN_A_QUERY:
+        hint = did_you_mean(tokens[0].text, _WORDS[:1]) or "it begins with `SELECT`"
+        raise bad_sql(f"is not a SELECT, but {shown(tokens[0].text)} …", hint, _place(tokens[0]))
+    tree = _parse(text, tokens)
+    if not isinstance(tree, exp.Select) or tree.args.get("into"):
+        kind = (
+            "a query of several SELECTs" if isinstance(tree, exp.SetOperation) else "something else"
+        )
+        raise bad_sql(f"needs a single SELECT, but is {kind}")
+    return tree
+
+
+def parse_expression(text: str) -> exp.Expr:
+    """The one expression that a text is."""
+    tree = _parse(text, _one_statement(text))
+    if isinstance(tree, exp.Query):
+        raise bad_sql("needs an expression over columns, but is a query")
+    if isinstance(tree, exp.Alias):
+        hint = f"leave out {shown(tree.alias)}, or quote it if it is a text"
+        raise bad_sql("needs an expression, not one with a name", hint, place_of(tree))
+    return tree
+
+
+def parse_outputs(text: str) -> list[exp.Expr]:
+    """What stands between SELECT and FROM; places count SELECT in."""
+    tree = parse_select(BEFORE_OUTPUTS + text)
+    if extra := [key for key, value in tree.args.items() if value and key != "expressions"]:
+        word = extra[0].rstrip("_").upper()
+        raise bad_sql(f"needs columns alone, but has {word}", "`where:` is a key of its own")
+    return tree.expressions
+
+
+def shifted(inside: Inside | None, by: int) -> Inside | None:
+    """The place without what was put before the text."""
+    if inside is None:
+        return None
+    line, column = inside
+    return (line, max(column - by, 1)) if line == 1 else inside
+
+
+def _one_statement(text: str) -> list[Token]:
+    try:
+        tokens = Verbatim().tokenize(text)
+    except TokenError as error:
+        raise _unclosed(error, text) from None
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise bad_sql("needs SQL, not empty text")
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            hint = "each declaration is one; leave out the `;` and what follows"
+            raise bad_sql("has more than one statement", hint, _place(token))
+    return tokens
+
+
+def _parse(text: str, tokens: list[Token]) -> exp.Expr:
+    try:
+        parsed = Verbatim().parser().parse(tokens, text)
+    except ParseError as error:
+        raise _misunderstood(error) from None
+    tree = parsed[0] if len(parsed) == 1 else None
+    if tree is None:
+        raise bad_sql("needs a single statement")
+    return tree
+
+
+def _place(token: Token) -> Inside:
+    return token.line, token.col - token.end + token.start
+
+
+def _unclosed(error: TokenError, text: str) -> InvalidPipeline:
+    found = _UNCLOSED.search(f"{error.__cause__} {error}")
+    if found is None:
+        return bad_sql("cannot be read as SQL", "is there a quote or a comment that does not end?")
+    *lines, last = text[: int(found["start"])].split("\n")
+    inside = len(lines) + 1, len(last) + 1
+    return bad_sql(f"has a {shown(found['mark'])} that is never closed", inside=inside)
+
+
+def _misunderstood(error: ParseError) -> InvalidPipeline:
+    told = error.errors[0]
+    word = str(told.get("highlight") or "")
+    line, column = told.get("line"), told.get("col")
+    inside = (line, max(column - len(word) + 1, 1)) if line and column else None
+    near = (*str(told.get("start_context") or "").split()[-1:], *word.split()[:1])
+    mistyped = [did_you_mean(each, _WORDS) for each in near if each.upper() not in _WORDS]
+    described = str(told.get("description") or "")
+    hint = next((each for each in mistyped if each), None)
+    if hint is None and described.startswith("Expecting "):
+        hint = f"expected there: `{described.removeprefix('Expecting ')}`"
+    elif hint is None and described.startswith("Required"):
+        hint = "something is missing there"
+    return bad_sql(f"cannot be read as SQL at {shown(word)}", hint, inside)
+
+
+_AGGREGATES = """
+    any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate
+    approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg
+    bitmap_or_agg bool_and bool_or collect_list collect_set corr count count_if count_min_sketch
+    covar_pop covar_samp every first first_value grouping grouping_id histogram_numeric
+    hll_sketch_agg hll_union_agg kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float
+    kurtosis last last_value listagg max max_by mean measure median min min_by mode percentile
+    percentile_approx percentile_cont percentile_disc product regr_avgx regr_avgy regr_count
+    regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy schema_of_variant_agg skewness some
+    std stddev stddev_pop stddev_samp string_agg sum theta_intersection_agg theta_sketch_agg
+    theta_union_agg try_avg try_sum var_pop var_samp variance
+"""
+AGGREGATES = frozenset(_AGGREGATES.split())
+
+_CHANGING = """
+    curdate current_date current_time current_timestamp input_file_name localtimestamp
+    monotonically_increasing_id now rand randn random randstr shuffle spark_partition_id uniform
+    uuid
+"""
+CHANGING = frozenset(_CHANGING.split())
+"""They give another value when they are asked again for the same row."""
+
+RUNS_CODE = frozenset(["java_method", "reflect", "try_reflect"])
+
+_AROUND_A_CALL = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
+
+
+def name_of_call(node: exp.Expr) -> str | None:
+    """The function that is called, in small letters."""
+    match node:
+        case exp.Anonymous():
+            return node.name.lower()
+        case exp.Any() if not node.find(exp.Query):
+            return "any"
+        case exp.CurrentDate():
+            return "current_date"
+        case exp.CurrentTimestamp() | exp.CurrentDatetime():
+            return "current_timestamp"
+    return None
+
+
+def is_known(name: str) -> bool:
+    """Whether Spark has such a function; others are somebody's own, perhaps an aggregate."""
+    return name in AGGREGATES or name.upper() in Spark.Parser.FUNCTIONS
+
+
+def innermost_call(node: exp.Expr) -> exp.Expr:
+    """The call itself, without FILTER and the like around it."""
+    while isinstance(node, _AROUND_A_CALL):
+        node = node.this
+    return node
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    return name_of_call(innermost_call(node)) in AGGREGATES
+
+
+def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The outermost aggregates, not those of windows and of queries inside."""
+    if is_aggregate(node):
+        yield node
+    elif not isinstance(node, exp.Window | exp.Query):
+        for child in node.iter_expressions():
+            yield from aggregates_in(child)
+
+
+def calls_in(node: exp.Expr, names: frozenset[str]) -> Iterator[exp.Expr]:
+    for each in node.walk():
+        if name_of_call(each) in names:
+            yield each
+
+
+def refuse_everywhere(tree: exp.Expr) -> None:
+    """Parameters, which nobody fills in, and calls of programs."""
+    for parameter in tree.find_all(exp.Placeholder, exp.Parameter):
+        hint = "write the value itself; names of tables and columns are the same for every route"
+        raise bad_sql(f"has a parameter: {shown(as_written(parameter))}", hint, place_of(parameter))
+    if program := next(tree.find_all(exp.QueryTransform), None):
+        raise bad_sql("runs a program with TRANSFORM", inside=place_of(program))
+    for call in calls_in(tree, RUNS_CODE):
+        raise bad_sql(f"runs code of Java: {shown(as_written(call))}", inside=place_of(call))
+
+
+def refuse_more_than_rows(trees: Iterable[exp.Expr], *, changing: bool = False) -> None:
+    """What cannot be said of one row alone; `changing` lets in what differs from time to time."""
+    for tree in trees:
+        refuse_everywhere(tree)
+        for node in tree.walk():
+            if kind := _beyond_a_row(node):
+                raise bad_sql(f"has {kind}: {shown(as_written(node))}", _OF_A_ROW, place_of(node))
+        for call in calls_in(tree, CHANGING) if not changing else ():
+            hint = "the same row has to give the same answer whenever it is asked"
+            raise bad_sql(f"depends on {shown(as_written(call))}", hint, place_of(call))
+
+
+_OF_A_ROW = "it is asked for each row by itself"
+
+
+def _beyond_a_row(node: exp.Expr) -> str | None:
+    match node:
+        case exp.Window():
+            return "a window function"
+        case exp.Query():
+            return "a query inside"
+        case _ if is_aggregate(node):
+            return "an aggregate"
+    return None
+
+
+_PARTS = ("this", "table", "db", "catalog")
+_QUALIFIED = "qualified"
+
+
+def root_of(column: exp.Column) -> str:
+    """The column itself where a field inside of it is asked for: `a` of `a.b`."""
+    return column.parts[0].name
+
+
+def columns_in(nodes: Iterable[exp.Expr]) -> Iterator[exp.Column]:
+    for node in nodes:
+        yield from node.find_all(exp.Column, bfs=False)
+
+
+def distinct_names(names: Iterable[str]) -> frozenset[str]:
+    """Each name once, as it is written first: Spark reads names in any case."""
+    found: dict[str, str] = {}
+    for name in names:
+        found.setdefault(name.lower(), name)
+    return frozenset(found.values())
+
+
+def without_qualifier(column: exp.Column, qualifiers: frozenset[str]) -> exp.Column:
+    """`user_name` for `silver.user_name`."""
+    parts = column.parts
+    if len(parts) == 1 or parts[0].name.lower() not in qualifiers:
+        return column
+    bare = column_of(parts[1:])
+    bare.meta[_QUALIFIED] = True
+    return bare
+
+
+def column_of(parts: Sequence[exp.Expr]) -> exp.Column:
+    return exp.Column(**dict(zip(_PARTS, reversed(parts), strict=False)))
+
+
+def inside_of(column: exp.Column) -> Iterator[tuple[exp.Column, list[exp.Expr]]]:
+    """What a field is inside of, and the names that lead from there to it: `a.b` of `a.b.c`."""
+    parts = [each.copy() for each in column.parts]
+    for length in range(1, len(parts)):
+        yield column_of(parts[:length]), parts[length:]
+
+
+def is_surely_of_input(column: exp.Column) -> bool:
+    """Whether it was written with the name of its table, so that it cannot be an output."""
+    return bool(column.meta.get(_QUALIFIED))

@@ -1,0 +1,105 @@
+"""The whole of a change pipeline without Spark: files in, logs, merged and history tables out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from headgate.cdc.known_source import KnownSource, known_by, known_logs
+from headgate.cdc.merge import merge_plan, merge_tables
+from headgate.cdc.merge_plan import TableMerged
+from headgate.cdc.plan import ChangePlan
+from headgate.config import ChangePipeline, Datastream, Files
+from headgate.engine.batch import BatchLander, BatchOutcome, Extent
+from headgate.engine.events import Event
+from headgate.engine.plan import BatchPlan
+from headgate.engine.stage import all_told, staged_files
+from headgate.lake.commit import Committer
+from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.ledger import Entry, Kind, Ledger
+from headgate.lake.staged import StagedBatchNote, StagedFile
+from headgate.schema.history import SchemaHistory
+
+
+@dataclass
+class ChangeLake:
+    """A lake, and what runs on it would do; each `land` is a batch of a new run."""
+
+    folder: Path
+    settings: dict[str, Any] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    merges: bool = True
+    in_memory: bool = True
+    """Whether small tables are merged in memory, as is usual."""
+
+    def __post_init__(self) -> None:
+        self.pipeline = ChangePipeline(
+            name="shop",
+            **{
+                "source": Files(path=str(self.folder / "landing")),
+                "envelope": Datastream(),
+                "lake": str(self.folder / "lake"),
+                **self.settings,
+            },
+        )
+        self.lake = Path(self.pipeline.lake)
+        self.ledger = Ledger(self.pipeline.lake, self.pipeline.ledger, "shop")
+        self.committer: Committer = DeltaRsCommitter(self.pipeline.lake)
+        self.told: list[Any] = []
+
+    def land(self, files: Sequence[Path]) -> None:
+        progress = self.ledger.progress()
+        if progress is None:
+            self.ledger.start("files", 0)
+        known = known_logs(self.ledger, self.pipeline.lake)
+        self.plan = replace(ChangePlan.of(self.pipeline), known=known, began=time.time() * 1000)
+        self.note = StagedBatchNote(self.pipeline.lake, "shop")
+        landed = progress.landed if progress else None
+        lander = BatchLander(
+            ledger=self.ledger,
+            note=self.note,
+            committer=self.committer,
+            plan=self.plan,
+            listener=self.events.append,
+            landed=landed,
+            pending=progress.pending if progress else (),
+            known_tables=set(known),
+            history=SchemaHistory.of(self.ledger.rows([Kind.SCHEMA])),
+            derive=self._derive,
+        )
+        paths = pa.RecordBatch.from_pydict({"file": [str(file) for file in files]})
+
+        def stage(plan: BatchPlan) -> list[StagedFile]:
+            return staged_files(all_told(plan.stage([paths])))
+
+        version = 0 if landed is None else landed + 1
+        lander.land(Extent(version, None, {"files": len(files)}), stage)
+
+    def merge(self, logs: Iterable[tuple[str, KnownSource]]) -> None:
+        plans = [
+            merge_plan(self.plan, self.pipeline.merge, f"{self.ledger.app}:merge", log, known)
+            for log, known in logs
+        ]
+        wanted = [plan for plan in plans if plan]
+        if not self.in_memory:
+            wanted = [replace(plan, in_memory_up_to=0) for plan in wanted]
+        self.told = list(merge_tables(wanted))
+        assert all(isinstance(one, TableMerged) for one in self.told), self.told
+
+    def _derive(self, outcome: BatchOutcome) -> list[Entry]:
+        noted = self.note.read()
+        assert noted is not None
+        for one in outcome.landed:
+            files = [file for file in noted.files if file.table == one.table]
+            if one.table not in self.plan.own_tables and self.merges:
+                self.merge([(one.table, known_by(files))])
+        return []
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return list(DeltaTable(str(self.lake / table)).to_pyarrow_table().to_pylist())

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from headgate.cdc.change_log import ChangeLog
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    for number in range(4):
+        write_deltalake(tmp_path / "log", pa.table({"n": [number]}), mode="append")
+    return tmp_path
+
+
+def log_in(lake: Path) -> ChangeLog:
+    found = ChangeLog.open(str(lake), "log")
+    assert found is not None
+    return found
+
+
+def numbers(log: ChangeLog) -> list[int]:
+    return sorted(log.changes()["n"].to_pylist())
+
+
+def test_all_of_it_and_what_came_after_a_version(lake: Path) -> None:
+    log = log_in(lake)
+    assert numbers(log) == numbers(log.since(None)) == [0, 1, 2, 3]
+    assert numbers(log.since(1)) == [2, 3]
+    assert numbers(log.since(3)) == []
+    assert log.since(1).bytes == sum(log.sizes[name] for name in log.since(1).files)
+
+
+def test_files_that_were_put_together_are_read_whole(lake: Path) -> None:
+    DeltaTable(lake / "log").optimize.compact()
+    write_deltalake(lake / "log", pa.table({"n": [4]}), mode="append")
+    assert numbers(log_in(lake).since(1)) == [0, 1, 2, 3, 4]
+    assert numbers(log_in(lake).since(3)) == [4]
+
+
+def test_rows_that_were_changed_are_read_whole(lake: Path) -> None:
+    DeltaTable(lake / "log").delete("n = 0")
+    log = log_in(lake)
+    assert log.since(3) is log
+    assert numbers(log) == [1, 2, 3]
+
+
+def test_versions_that_are_forgotten_are_read_whole(lake: Path) -> None:
+    log = log_in(lake)
+    (lake / "log" / "_delta_log" / f"{2:020d}.json").unlink()
+    assert log.since(1) is log
+
+
+def test_a_log_stays_as_it_was_when_its_table_goes_on(lake: Path) -> None:
+    opened = DeltaTable(lake / "log")
+    log = ChangeLog.of(opened, lake / "log")
+    write_deltalake(lake / "log", pa.table({"n": [4]}), mode="append")
+    opened.update_incremental()
+    assert numbers(log) == [0, 1, 2, 3]

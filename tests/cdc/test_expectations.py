@@ -1,0 +1,119 @@
+"""Rules about the rows of changes: deletions are not asked, and merged tables follow what lands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.engine.events import ExpectationsBroken
+from headgate.errors import LandingError
+from headgate.inspect import read_status
+from headgate.lake.ledger import Kind
+from headgate.lake.staged import Checked
+from headgate.quarantine.settle import replay_quarantine
+from tests.inspect.change_lake import ShopLake, change
+
+RULE = (
+    'expect: {{{pattern}: {{named: {{rule: "{rule}", on_fail: {on_fail}}}}}}}\n# contract: evolve'
+)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> ShopLake:
+    return ShopLake(tmp_path)
+
+
+def declare(
+    lake: ShopLake, rule: str, on_fail: str = "quarantine", pattern: str = "log_shop_*"
+) -> str:
+    """The text that declares it, to be taken away again."""
+    text = RULE.format(pattern=pattern, rule=rule, on_fail=on_fail)
+    lake.declare("# contract: evolve", text)
+    return text
+
+
+def told(lake: ShopLake) -> list[tuple[str, int, int]]:
+    details = [(row["table"], json.loads(row["detail"])) for row in _rows(lake)]
+    return [(table, one["checked"], one["failed"]) for table, one in details]
+
+
+def _rows(lake: ShopLake) -> list[dict[str, Any]]:
+    return lake.ledger.rows([Kind.EXPECTATION])
+
+
+def names(lake: ShopLake) -> dict[int, str]:
+    return {row["id"]: row["name"] for row in lake.rows("shop_orders")}
+
+
+@pytest.mark.parametrize("pattern", ["log_shop_*", "shop_orders"])
+def test_changes_that_break_a_rule_are_in_quarantine(lake: ShopLake, pattern: str) -> None:
+    declare(lake, "name <> 'bad'", pattern=pattern)
+    lake.land_changes(
+        *(change("orders", key, "bad" if key == 50 else "new", at=1) for key in range(1, 101))
+    )
+    (row,) = lake.rows("quarantine")
+    assert (row["reason"], row["detail"]) == ("expectation", "named: name <> 'bad'")
+    assert row["value"]
+    assert set(names(lake)) == set(range(1, 101)) - {50}
+    assert told(lake) == [("log_shop_orders", 100, 1)]
+    (event,) = [one for one in lake.events if isinstance(one, ExpectationsBroken)]
+    assert event.rules == (Checked("log_shop_orders", "named", "quarantine", 100, 1),)
+    assert read_status(lake.pipeline).expectations == event.rules
+
+
+def test_deletions_are_not_asked(lake: ShopLake) -> None:
+    lake.land_changes(change("orders", 1, "bad", at=1), change("orders", 2, "new", at=1))
+    declare(lake, "name <> 'bad'")
+    lake.land_changes(
+        change("orders", 1, "bad", at=2, kind="DELETE"),
+        change("orders", 2, "bad", at=2, kind="UPDATE"),
+    )
+    assert names(lake) == {2: "new"}
+    assert told(lake) == [("log_shop_orders", 1, 1)]
+
+
+def test_a_file_of_which_nothing_lands_is_counted(lake: ShopLake) -> None:
+    declare(lake, "name <> 'bad'")
+    lake.land_changes(change("orders", 1, "bad", at=1))
+    assert told(lake) == [("log_shop_orders", 1, 1)]
+
+
+def test_a_failure_stops_the_batch_until_the_rule_is_gone(lake: ShopLake) -> None:
+    text = declare(lake, "name <> 'bad'", "fail")
+    with pytest.raises(LandingError) as caught:
+        lake.land_changes(change("orders", 1, "new", at=1), change("orders", 2, "bad", at=1))
+    assert caught.value.code == "expectation-failed"
+    assert "does not hold for 1 of 2 rows, such as record 1 of " in str(caught.value)
+    assert lake.ledger.landed() is None
+    assert not (lake.lake / "log_shop_orders" / "_delta_log").exists()
+    lake.declare(text, "# contract: evolve")
+    lake.land(sorted((lake.folder / "landing").glob("**/*.*")))
+    assert names(lake) == {1: "new", 2: "bad"}
+
+
+def test_a_warning_is_counted_and_the_change_lands(lake: ShopLake) -> None:
+    declare(lake, "name <> 'bad'", "warn")
+    lake.land_changes(change("orders", 1, "bad", at=1))
+    assert names(lake) == {1: "bad"}
+    assert told(lake) == [("log_shop_orders", 1, 1)]
+
+
+def test_a_rule_on_a_column_that_appears_later(lake: ShopLake) -> None:
+    declare(lake, "amount IS NULL OR amount > 0")
+    lake.land_changes(change("orders", 1, "new", at=1))
+    lake.land_changes(
+        change("orders", 2, "new", at=2, amount=5), change("orders", 3, "new", at=2, amount=-5)
+    )
+    assert set(names(lake)) == {1, 2}
+
+
+def test_replays_ask_the_rules_of_now(lake: ShopLake) -> None:
+    text = declare(lake, "name <> 'bad'")
+    lake.land_changes(change("orders", 1, "bad", at=1), change("orders", 2, "new", at=1))
+    assert replay_quarantine(lake.pipeline).remaining == {"expectation": 1}
+    lake.declare(text, "# contract: evolve")
+    assert replay_quarantine(lake.pipeline).landed == {"log_shop_orders": 1}
+    assert names(lake) == {1: "bad", 2: "new"}

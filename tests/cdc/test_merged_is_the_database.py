@@ -1,0 +1,77 @@
+"""Merged tables are the rows of the database, however its changes arrive."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.lab.shop.datastream import write_changes
+from headgate.lab.shop.statement import Change as ShopChange
+from headgate.lab.shop.statement import Column
+from tests.cdc.changes import Case, Change, case
+from tests.cdc.in_process import ChangeLake
+
+CASES_AT_ONCE = 250
+COLUMNS = (
+    Column("case_number", "bigint"),
+    Column("id", "bigint"),
+    Column("name", "varchar", length=40),
+    Column("amount", "bigint"),
+)
+
+
+def as_shop_change(number: int, change: Change) -> ShopChange:
+    return ShopChange(
+        database="theatre",
+        table="seats",
+        columns=COLUMNS,
+        primary_key=("case_number", "id"),
+        kind=change.change_type,  # type: ignore[arg-type]
+        values={"case_number": number, "id": change.key, **change.columns},
+        log_file=change.log_file,
+        log_position=change.log_position,
+        at=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=change.micros),
+        backfill=change.is_backfill,
+    )
+
+
+def land_all(lake: ChangeLake, cases: list[Case]) -> None:
+    """All cases share a table, each with keys of its own; their n-th batches arrive together."""
+    for number in range(max(len(one.batches) for one in cases)):
+        changes = [
+            as_shop_change(at, change)
+            for at, one in enumerate(cases)
+            for change in (one.batches[number] if number < len(one.batches) else [])
+        ]
+        lake.land(write_changes(changes, lake.folder / "landing" / str(number)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seeds=st.lists(
+        st.integers(0, 10**9), min_size=CASES_AT_ONCE, max_size=CASES_AT_ONCE, unique=True
+    ),
+    metadata=st.booleans(),
+    in_memory=st.booleans(),
+)
+def test_ten_thousand_cases(seeds: list[int], metadata: bool, in_memory: bool) -> None:
+    cases = [case(seed) for seed in seeds]
+    with TemporaryDirectory() as folder:
+        lake = ChangeLake(Path(folder), {"merge": {"metadata": metadata}}, in_memory=in_memory)
+        land_all(lake, cases)
+        merged = lake.rows("theatre_seats")
+    wanted = {
+        (number, key): columns
+        for number, one in enumerate(cases)
+        for key, columns in one.rows.items()
+    }
+    found = {
+        (row["case_number"], row["id"]): {"name": row["name"], "amount": row["amount"]}
+        for row in merged
+    }
+    assert len(found) == len(merged)
+    assert found == wanted

@@ -1,0 +1,28 @@
+"""What a contract says of one table."""
+
+from __future__ import annotations
+
+import pickle
+
+from headgate.config.contract import Contract, Mode, Rules, TableRules
+
+STRICT = Contract(columns=Mode.FREEZE, per_table={"silver_test_*": TableRules(types="freeze")})
+
+
+def test_first_pattern_that_matches_says_what_is_other_for_a_table() -> None:
+    assert STRICT.for_table("silver_chess") == Rules(columns=Mode.FREEZE)
+    assert STRICT.for_table("silver_test_1") == Rules(columns=Mode.FREEZE, types=Mode.FREEZE)
+
+
+def test_tables_of_the_same_rules_share_them() -> None:
+    assert STRICT.for_table("silver_chess") is STRICT.for_table("silver_go")
+    assert STRICT.for_table("silver_chess") is not STRICT.for_table("silver_test_1")
+
+
+def test_contract_that_was_asked_is_still_the_same_value() -> None:
+    fresh = Contract(columns=Mode.FREEZE, per_table={"silver_test_*": TableRules(types="freeze")})
+    STRICT.for_table("silver_chess")
+    assert fresh == STRICT
+    copied = pickle.loads(pickle.dumps(STRICT))
+    assert copied == STRICT
+    assert copied.for_table("silver_chess") == STRICT.for_table("silver_chess")

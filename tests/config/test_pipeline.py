@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from headgate.config import (
+    Confluent,
+    Contract,
+    Delta,
+    Duration,
+    Expectation,
+    GoldQuery,
+    InvalidPipeline,
+    Kafka,
+    Pipeline,
+    Registry,
+    Secret,
+    Security,
+    Size,
+    Wrapper,
+    load_stream_pipeline,
+)
+from headgate.errors import PipelineFileError
+
+SMALL = """\
+name: games
+source: {kafka: {servers: "localhost:9092", topics: [games]}}
+registry: ./schemas
+envelope:
+  wrapper: {message: wrapper, route: game_name, schema_id: schema_id, payload: payload}
+lake: ./lake
+"""
+WHOLE = """\
+name: games
+source:
+  kafka:
+    servers: "localhost:9092"
+    pattern: "games-.*"
+    start: 2026-11-01 12:00:00
+    batch: 500
+    security:
+      protocol: SASL_SSL
+      mechanism: PLAIN
+      username: env:KAFKA_USER
+      password: env:KAFKA_PASSWORD
+      ca: ca.pem
+    options: {kafka.session.timeout.ms: 30000}
+registry:
+  url: http://localhost:8081/apis/ccompat/v7
+  username: me
+  password: file:pw
+  timeout: 2 minutes
+envelope: {confluent: {route: record}}
+lake: file:///data/lake
+checkpoint: ../checkpoint
+bronze: bronze_games
+silver: "{route}_silver"
+quarantine: bad_games
+ledger: journal
+contract: evolve
+expect: {"*_silver": {has_user: user IS NOT NULL}}
+gold: {"gold_{route}_rows": SELECT count(*) AS number FROM silver}
+max_tables: 1000
+max_record_bytes: 1g
+trigger: 500ms
+commit: delta-rs
+spark: {spark.driver.memory: 2g, spark.ui.enabled: false}
+"""
+WRAPPER = Wrapper(message="wrapper", route="game_name", schema_id="schema_id", payload="payload")
+KAFKA = Kafka(servers="localhost:9092", topics=["games"])
+
+Write = Callable[[str], Path]
+
+
+def build(**fields: Any) -> Pipeline:
+    """A pipeline in the few lines that a person would write."""
+    small = {"name": "games", "source": KAFKA, "registry": "./schemas", "envelope": WRAPPER}
+    return Pipeline(**{**small, "lake": "./lake", **fields})
+
+
+def test_pipeline_built_in_python_equals_the_loaded_one(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(SMALL)
+    monkeypatch.chdir(path.parent)
+    assert build() == load_stream_pipeline(path)
+    assert build(name="others") != load_stream_pipeline(path)
+
+
+def test_pipeline_has_defaults(write: Write) -> None:
+    path = write(SMALL)
+    folder = path.parent
+    pipeline = load_stream_pipeline(path)
+    assert dict(pipeline) == {
+        "name": "games",
+        "source": Kafka(
+            servers="localhost:9092", topics=["games"], start="earliest", batch=1_000_000
+        ),
+        "registry": Registry(folder=str(folder / "schemas"), timeout=Duration(seconds=60)),
+        "envelope": WRAPPER,
+        "lake": str(folder / "lake"),
+        "checkpoint": str(folder / "lake/_checkpoints/games"),
+        "bronze": None,
+        "silver": "silver_{route}",
+        "quarantine": "quarantine",
+        "ledger": "ledger",
+        "contract": Contract(),
+        "expect": {},
+        "gold": {},
+        "max_tables": 2000,
+        "max_record_bytes": Size.parse("16 MB"),
+        "trigger": Duration(seconds=10),
+        "commit": "auto",
+        "spark": {},
+    }
+
+
+def test_pipeline_reads_every_key(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(WHOLE)
+    folder = path.parent
+    monkeypatch.chdir(folder)
+    assert load_stream_pipeline(path) == Pipeline(
+        name="games",
+        source=Kafka(
+            servers="localhost:9092",
+            pattern="games-.*",
+            start=datetime(2026, 11, 1, 12),
+            batch=500,
+            security=Security(
+                protocol="SASL_SSL",
+                mechanism="PLAIN",
+                username=Secret("env", "KAFKA_USER"),
+                password=Secret("env", "KAFKA_PASSWORD"),
+                ca="ca.pem",
+            ),
+            options={"kafka.session.timeout.ms": "30000"},
+        ),
+        registry=Registry(
+            url="http://localhost:8081/apis/ccompat/v7",
+            username="me",
+            password=Secret.parse("file:pw"),
+            timeout=Duration(minutes=2),
+        ),
+        envelope=Confluent(route="record"),
+        lake="file:///data/lake",
+        checkpoint="../checkpoint",
+        bronze="bronze_games",
+        silver="{route}_silver",
+        quarantine="bad_games",
+        ledger="journal",
+        contract=Contract(),
+        expect={"*_silver": {"has_user": Expectation(rule="user IS NOT NULL")}},
+        gold={"gold_{route}_rows": GoldQuery(sql="SELECT count(*) AS number FROM silver")},
+        max_tables=1000,
+        max_record_bytes=Size.parse("1 GB"),
+        trigger=Duration(milliseconds=500),
+        commit="delta-rs",
+        spark={"spark.driver.memory": "2g", "spark.ui.enabled": "false"},
+    )
+
+
+def test_pipeline_knows_its_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(SMALL)
+    monkeypatch.chdir(path.parent)
+    assert load_stream_pipeline("games.yaml").file == "games.yaml"
+    assert load_stream_pipeline(path).file == str(path)
+    assert build().file is None
+
+
+def test_pipeline_paths_are_relative_to_the_file_and_urls_are_kept(write: Write) -> None:
+    text = SMALL.replace("./lake", "~/lake").replace("./schemas", "file:///schemas")
+    path = write(text.replace("source: {kafka", "checkpoint: s3a://b@c/d\nsource: {kafka"))
+    pipeline = load_stream_pipeline(os.path.relpath(path))
+    assert pipeline.lake == os.path.expanduser("~/lake")
+    assert pipeline.registry.folder == "file:///schemas"
+    assert pipeline.checkpoint == "s3a://b@c/d"
+
+
+def test_pipeline_checkpoint_is_in_the_lake_by_default() -> None:
+    assert build(lake="file:///data/lake/").checkpoint == "file:///data/lake/_checkpoints/games"
+    assert build(lake=Path("/data/lake")).checkpoint == "/data/lake/_checkpoints/games"
+
+
+def test_pipeline_reads_delta_as_the_source(write: Write) -> None:
+    path = write(
+        SMALL.replace(
+            '{kafka: {servers: "localhost:9092", topics: [games]}}', "{delta: {path: in}}"
+        )
+    )
+    assert load_stream_pipeline(path).source == Delta(
+        path=str(path.parent / "in"), start="earliest", batch=Size.parse("512 MB")
+    )
+    assert build(source={"delta": {"path": "/in", "start": 7}}).source == Delta(path="/in", start=7)
+
+
+@pytest.mark.parametrize("written", ["confluent", "{confluent: }", "{confluent: {route: topic}}"])
+def test_pipeline_takes_confluent_in_short(written: str, write: Write) -> None:
+    text = SMALL[: SMALL.index("envelope")] + f"envelope: {written}\nlake: ./lake\n"
+    assert load_stream_pipeline(write(text)).envelope == Confluent()
+
+
+def test_pipeline_wrapper_finds_its_proto_beside_the_file(write: Write) -> None:
+    path = write(SMALL.replace("payload: payload", "payload: payload, proto: wrapper.proto"))
+    proto = path.parent / "wrapper.proto"
+    proto.touch()
+    envelope = load_stream_pipeline(path).envelope
+    assert isinstance(envelope, Wrapper)
+    assert envelope.proto == str(proto)
+
+
+def test_pipeline_aliases_and_comments_are_yaml_as_usual(write: Write) -> None:
+    path = write(SMALL.replace("name: games", "name: &n games # why").replace("[games]", "[*n]"))
+    assert isinstance(source := load_stream_pipeline(path).source, Kafka)
+    assert source.topics == ("games",)
+
+
+def test_pipeline_is_frozen() -> None:
+    pipeline = build()
+    with pytest.raises(ValidationError, match="frozen"):
+        pipeline.__setattr__("name", "other")
+
+
+def test_pipeline_survives_pickling(write: Write) -> None:
+    pipeline = load_stream_pipeline(write(WHOLE))
+    copy = pickle.loads(pickle.dumps(pipeline))
+    assert copy == pipeline
+    assert copy.file == pipeline.file
+
+
+def test_pipeline_built_wrong_says_so_without_a_file() -> None:
+    with pytest.raises(PipelineFileError) as raised:
+        build(trigger=10, silver="silver", zebra=1, source=Confluent())
+    assert isinstance(raised.value, InvalidPipeline)
+    assert raised.value.where is None
+    assert [each.code for each in raised.value.findings] == [
+        "wrong-type",
+        "wrong-type",
+        "bad-template",
+        "unknown-key",
+    ]
+    assert raised.value.message == "`source` needs one of `Kafka`, `Delta`, not a `Confluent`"
+
+
+def test_pipeline_parts_built_wrong_name_the_part() -> None:
+    with pytest.raises(InvalidPipeline, match="`Kafka` needs exactly one of `topics`, `pattern`"):
+        Kafka(servers="localhost:9092")
+    anything: Any = {"servers": "localhost:9092", "topicz": ["games"]}
+    with pytest.raises(InvalidPipeline) as raised:
+        Kafka(**anything)
+    assert raised.value.hint == "did you mean `topics`?"
+    assert pickle.loads(pickle.dumps(raised.value)).findings == raised.value.findings
+
+
+def test_pipeline_package_imports_nothing_heavy() -> None:
+    heavy = "pyspark pyarrow deltalake confluent_kafka pandas numpy"
+    script = (
+        f"import headgate.config, sys; print(*[m for m in {heavy.split()} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == ""

@@ -1,0 +1,165 @@
+"""Contracts, from records to tables: what lands, what is withheld, and what the ledger tells."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.config import Contract, Mode
+from headgate.engine.events import SchemaChanged
+from headgate.lake.ledger import Kind
+from headgate.schema.changes import AddColumn, Outcome, RetypeColumn
+
+from .in_process import (
+    ENVELOPE,
+    PLAIN,
+    RETYPED,
+    WIDER,
+    Pipeline,
+    extent,
+    record,
+    records,
+    staged_by,
+)
+
+STRICT = [Mode.FREEZE, Mode.DISCARD_ROW, Mode.DISCARD_VALUE]
+
+
+def games(folder: Path, **rules: Any) -> Pipeline:
+    return Pipeline(folder, contract=Contract(**rules))
+
+
+def land(pipeline: Pipeline, batch: int, *values: bytes) -> None:
+    pipeline.run().land(extent(batch), staged_by(records(values, first_offset=100 * batch)))
+
+
+def told(pipeline: Pipeline) -> list[tuple[str, str, int | None]]:
+    rows = pipeline.ledger.rows([Kind.SCHEMA])
+    silver = [row for row in rows if row["table"] != "quarantine"]
+    details = [json.loads(row["detail"]) for row in silver]
+    return [(one["change"], one["outcome"], one.get("rows")) for one in details]
+
+
+def quarantined(pipeline: Pipeline) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for row in pipeline.rows("quarantine"):
+        found.setdefault(row["reason"], []).append(row["_offset"])
+    return found
+
+
+def test_frozen_columns_refuse_the_whole_schema(tmp_path: Path) -> None:
+    pipeline = games(tmp_path, columns="freeze")
+    land(pipeline, 0, record("chess", 1))
+    land(pipeline, 1, record("chess", 2), record("chess", 3, WIDER))
+    assert [row["n"] for row in pipeline.rows("silver_chess")] == [1, 2]
+    assert "name" not in pipeline.rows("silver_chess")[0]
+    assert quarantined(pipeline) == {"contract_columns": [101]}
+    assert told(pipeline)[1:] == [("AddColumn", "refused", 1)]
+
+
+def test_row_with_a_new_value_is_discarded(tmp_path: Path) -> None:
+    pipeline = games(tmp_path, types="discard_row")
+    land(pipeline, 0, record("chess", 1))
+    land(pipeline, 1, record("chess", 2), record("chess", 3, RETYPED))
+    assert [row["n"] for row in pipeline.rows("silver_chess")] == [1, 2]
+    assert quarantined(pipeline) == {"contract_types": [101]}
+    [row] = pipeline.rows("quarantine")
+    assert row["value"] == record("chess", 3, RETYPED)
+    assert told(pipeline)[1:] == [("RetypeColumn", "quarantined", 1)]
+
+
+def test_value_alone_is_discarded_and_counted(tmp_path: Path) -> None:
+    pipeline = games(tmp_path, columns="discard_value", types="discard_value")
+    land(pipeline, 0, record("chess", 1))
+    land(pipeline, 1, record("chess", 2, WIDER), record("chess", 3, RETYPED))
+    assert [row["n"] for row in pipeline.rows("silver_chess")] == [1, 2, None]
+    assert quarantined(pipeline) == {}
+    assert sorted(told(pipeline)[1:]) == [
+        ("AddColumn", "discarded", 1),
+        ("RetypeColumn", "discarded", 1),
+    ]
+    land(pipeline, 2, record("chess", 4, WIDER), record("chess", 5, WIDER))
+    newest = pipeline.ledger.rows([Kind.TABLE], table="silver_chess")[-1]
+    assert json.loads(newest["detail"])["discarded"] == {"name": 2}
+
+
+@pytest.mark.parametrize("mode", STRICT, ids=str)
+def test_new_route_makes_no_table(tmp_path: Path, mode: Mode) -> None:
+    pipeline = games(tmp_path, per_table={"silver_go*": {"tables": mode}})
+    land(pipeline, 0, record("chess", 1), record("go", 2), record("go", 3))
+    assert pipeline.offsets() == {"silver_chess": [0], "quarantine": [1, 2]}
+    assert quarantined(pipeline) == {"contract_tables": [1, 2]}
+    assert [change for change, *_ in told(pipeline)] == ["CreateTable", "CreateTable"]
+
+
+def test_new_table_has_the_columns_of_its_oldest_schema_whichever_task_meets_it(
+    tmp_path: Path,
+) -> None:
+    pipeline = games(tmp_path, columns="discard_row")
+    newer = records([record("chess", 1, WIDER), record("go", 2, WIDER)])
+    older = records([record("chess", 3)], first_offset=10)
+    pipeline.run().land(extent(0), staged_by(newer, older))
+    assert pipeline.offsets() == {"quarantine": [0], "silver_chess": [10], "silver_go": [1]}
+    assert "name" not in pipeline.rows("silver_chess")[0]
+    assert "name" in pipeline.rows("silver_go")[0]
+
+
+def test_refused_schema_is_told_of_once(tmp_path: Path) -> None:
+    pipeline = games(tmp_path, columns="freeze")
+    land(pipeline, 0, record("chess", 1))
+    for batch in range(1, 4):
+        land(pipeline, batch, record("chess", batch, WIDER))
+    assert [one for one in told(pipeline) if one[0] == "AddColumn"] == [("AddColumn", "refused", 1)]
+    changes = [event.change for event in pipeline.events if isinstance(event, SchemaChanged)]
+    assert AddColumn("name", "string", outcome=Outcome.REFUSED) in changes
+    assert len(quarantined(pipeline)["contract_columns"]) == 3
+
+
+def test_contract_that_is_loosened_lets_the_schema_in(tmp_path: Path) -> None:
+    pipeline = games(tmp_path, columns="freeze")
+    land(pipeline, 0, record("chess", 1))
+    land(pipeline, 1, record("chess", 2, WIDER))
+    pipeline.contract = Contract()
+    land(pipeline, 2, record("chess", 3, WIDER))
+    assert [row["name"] for row in pipeline.rows("silver_chess")] == [None, "x"]
+    assert told(pipeline)[-1] == ("AddColumn", "applied", None)
+
+
+def test_column_that_is_no_longer_sent_is_told_of_once(tmp_path: Path) -> None:
+    pipeline = games(tmp_path)
+    land(pipeline, 0, record("chess", 1, WIDER))
+    land(pipeline, 1, record("chess", 2, RETYPED))
+    land(pipeline, 2, record("chess", 3), record("chess", 4, RETYPED))
+    kinds = [change for change, *_ in told(pipeline)]
+    assert kinds == ["CreateTable", "RetypeColumn", "DropColumn", "SameColumns"]
+
+
+def test_older_schema_after_a_newer_one_drops_nothing(tmp_path: Path) -> None:
+    pipeline = games(tmp_path)
+    land(pipeline, 0, record("chess", 1, WIDER))
+    land(pipeline, 1, record("chess", 2, PLAIN))
+    assert [change for change, *_ in told(pipeline)] == ["CreateTable", "SameColumns"]
+
+
+def test_changes_name_the_schema_that_asked(tmp_path: Path) -> None:
+    pipeline = games(tmp_path)
+    land(pipeline, 0, record("chess", 1))
+    land(pipeline, 1, record("chess", 1), record("chess", 2, WIDER), record("chess", 3, RETYPED))
+    changed = [event for event in pipeline.events if isinstance(event, SchemaChanged)]
+    assert [(event.change, event.schema_ids) for event in changed[1:]] == [
+        (AddColumn("name", "string"), (WIDER,)),
+        (RetypeColumn("n", "int", "string", "n__string"), (RETYPED,)),
+    ]
+
+
+def test_fields_that_the_schema_does_not_have_are_counted(tmp_path: Path) -> None:
+    pipeline = games(tmp_path)
+    newer = b"\x08\x01\x12\x01x"
+    message = ENVELOPE.decoder.message(game_name="chess", schema_id=PLAIN, payload=newer)
+    land(pipeline, 0, record("chess", 1), bytes(message.SerializeToString()))
+    [table] = pipeline.ledger.rows([Kind.TABLE], table="silver_chess")
+    assert json.loads(table["detail"])["unknown_fields"] == 1
+    assert [row["n"] for row in pipeline.rows("silver_chess")] == [1, 1]

@@ -1,0 +1,141 @@
+"""Failures, crashes and restarts in any order: every record ends up in one place, once."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from headgate.engine import stage
+from headgate.engine.batch import BatchLander
+from headgate.lake.names import TableNames
+from headgate.registry.registry import SchemaText
+from tests.lake.failing_committer import Crash, CrashingLedger, FailingCommitter
+
+from .in_process import (
+    LARGER,
+    PLAIN,
+    RETYPED,
+    UNKNOWN,
+    WIDER,
+    Pipeline,
+    extent,
+    record,
+    records,
+    staged_by,
+)
+
+LEARNT = 'syntax = "proto3"; message event { int32 n = 1; double more = 9; }'
+NAMES = TableNames("silver_{route}", "quarantine", "ledger", "bronze")
+TABLES = ["silver_a", "silver_b", "quarantine", "bronze"]
+
+kinds = st.tuples(st.sampled_from("ab"), st.sampled_from([PLAIN, WIDER, RETYPED, LARGER, UNKNOWN]))
+tables = st.sets(st.sampled_from(TABLES), max_size=2)
+
+
+class Landing(RuleBasedStateMachine):
+    """What a source gives is fixed once a batch is begun; all else may go wrong."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.pipeline = Pipeline(self.folder, NAMES)
+        self.failing = FailingCommitter(self.pipeline.committer)
+        self.pipeline.committer = self.failing
+        self.ledger = CrashingLedger(str(self.pipeline.lake), "ledger", "games")
+        self.pipeline.ledger = self.ledger
+        self.lander: BatchLander | None = None
+        self.batches: list[list[tuple[str, int]]] = []
+        self.landed = 0
+
+    def teardown(self) -> None:
+        try:
+            self.heal()
+            if self.landed < len(self.batches):
+                self.land()
+            self.pipeline.run()
+            assert self._found() == self._produced()
+        finally:
+            shutil.rmtree(self.folder)
+
+    @rule(unreadable=tables, refusing=tables, silent=tables)
+    def fail(self, unreadable: set[str], refusing: set[str], silent: set[str]) -> None:
+        self.failing.heal()
+        self.failing.unreadable |= unreadable
+        self.failing.refusing |= refusing
+        self.failing.silent |= silent
+
+    @rule(before=tables, after=tables, ledger=st.booleans())
+    def crash(self, before: set[str], after: set[str], ledger: bool) -> None:
+        self.failing.crashing_before |= before
+        self.failing.crashing_after |= after
+        self.ledger.crashing = ledger
+
+    @rule()
+    def heal(self) -> None:
+        self.failing.heal()
+        self.ledger.crashing = False
+
+    @rule(values=st.lists(kinds, min_size=1, max_size=4))
+    @precondition(lambda self: self.landed == len(self.batches))
+    def produce(self, values: list[tuple[str, int]]) -> None:
+        self.batches.append(values)
+        self.land()
+
+    @rule()
+    @precondition(lambda self: self.landed < len(self.batches))
+    def land(self) -> None:
+        try:
+            self.lander = self.lander or self.pipeline.run()
+            first = sum(len(batch) for batch in self.batches[:-1])
+            values = [record(route, first, kind) for route, kind in self.batches[-1]]
+            batch = extent(len(self.batches) - 1)
+            self.lander.land(batch, staged_by(records(values, first)))
+            self.landed = len(self.batches)
+        except Crash:
+            self.restart()
+
+    @rule()
+    def restart(self) -> None:
+        self.lander = None
+        stage._decoders.clear()  # they live as long as an executor's process
+
+    @rule()
+    def register(self) -> None:
+        """An id that was unknown becomes known: the batch under way must not care."""
+        self.pipeline.schemas.register("event", SchemaText("PROTOBUF", LEARNT))
+
+    @invariant()
+    def nothing_is_twice(self) -> None:
+        assert not self._found() - self._produced()
+
+    def _produced(self) -> Counter[tuple[str, int]]:
+        places: Counter[tuple[str, int]] = Counter()
+        values = [value for batch in self.batches for value in batch]
+        for offset, (route, kind) in enumerate(values):
+            if kind == UNKNOWN:
+                places["quarantine or its table", offset] += 1
+            else:
+                places["bronze", offset] += 1
+                places[f"silver_{route}", offset] += 1
+        return places
+
+    def _found(self) -> Counter[tuple[str, int]]:
+        kinds = [kind for batch in self.batches for _, kind in batch]
+        places: Counter[tuple[str, int]] = Counter()
+        for table, offsets in self.pipeline.offsets().items():
+            for offset in offsets:
+                if kinds[offset] != UNKNOWN:
+                    places[table, offset] += 1
+                elif table != "bronze":
+                    places["quarantine or its table", offset] += 1
+        return places
+
+
+TestLanding = Landing.TestCase
+TestLanding.settings = settings(deadline=None, max_examples=20, stateful_step_count=15)

@@ -1,0 +1,197 @@
+"""Rules, from records to tables: what lands, what is put aside, what stops, and what is told."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.config import Contract, Expectation
+from headgate.engine.events import ExpectationsBroken
+from headgate.errors import LandingError, PipelineFileError
+from headgate.lake.ledger import Kind
+from headgate.lake.names import TableNames
+from headgate.lake.staged import Checked, rules_added_up
+from tests.engine.in_process import PLAIN, WIDER, Pipeline, extent, record, records, staged_by
+from tests.quarantine.replaying import in_quarantine, replay
+
+Expect = dict[str, dict[str, Expectation]]
+
+
+def expect(on_fail: Any = "quarantine", pattern: str = "silver_*", **rules: str) -> Expect:
+    return {
+        pattern: {name: Expectation(rule=text, on_fail=on_fail) for name, text in rules.items()}
+    }
+
+
+def land(pipeline: Pipeline, batch: int, *values: bytes) -> None:
+    pipeline.run().land(extent(batch), staged_by(records(values, first_offset=1000 * batch)))
+
+
+def told(pipeline: Pipeline) -> dict[tuple[str, str], tuple[int, int]]:
+    """Rows checked and failed by table and rule, as the ledger has them."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for row in pipeline.ledger.rows([Kind.EXPECTATION]):
+        detail = json.loads(row["detail"])
+        assert detail["failed"] == row["rows"]
+        before = found.get((row["table"], detail["rule"]), (0, 0))
+        after = before[0] + detail["checked"], before[1] + detail["failed"]
+        found[row["table"], detail["rule"]] = after
+    return found
+
+
+def test_rows_that_break_a_rule_and_no_others_are_in_quarantine(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, expect=expect(small="n < 990"))
+    values = [record("chess" if n % 2 else "go", n) for n in range(1000)]
+    pipeline.run().land(
+        extent(0), staged_by(records(values[:400]), records(values[400:], first_offset=400))
+    )
+    offsets = pipeline.offsets()
+    assert offsets["quarantine"] == list(range(990, 1000))
+    assert sorted(offsets["silver_chess"] + offsets["silver_go"]) == list(range(990))
+    rows = pipeline.rows("quarantine")
+    assert {(row["reason"], row["detail"]) for row in rows} == {("expectation", "small: n < 990")}
+    assert [row["value"] for row in rows] == values[990:]
+    assert [row["route"] for row in rows] == ["go", "chess"] * 5
+    assert told(pipeline) == {("silver_chess", "small"): (500, 5), ("silver_go", "small"): (500, 5)}
+    (event,) = [one for one in pipeline.events if isinstance(one, ExpectationsBroken)]
+    assert [(one.table, one.checked, one.failed) for one in event.rules] == [
+        ("silver_chess", 500, 5),
+        ("silver_go", 500, 5),
+    ]
+
+
+def test_a_warning_is_counted_and_the_row_lands(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, expect=expect("warn", small="n < 2"))
+    land(pipeline, 0, *(record("chess", n) for n in range(3)))
+    assert pipeline.offsets() == {"silver_chess": [0, 1, 2]}
+    assert told(pipeline) == {("silver_chess", "small"): (3, 1)}
+
+
+def test_nothing_is_said_of_rules_that_hold(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, expect=expect(small="n < 20"))
+    land(pipeline, 0, record("chess", 1))
+    assert told(pipeline) == {("silver_chess", "small"): (1, 0)}
+    assert not any(isinstance(one, ExpectationsBroken) for one in pipeline.events)
+
+
+def test_a_failure_stops_the_batch_until_the_rule_is_gone(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, expect=expect("fail", "silver_chess", small="n < 2"))
+    land(pipeline, 0, record("chess", 1), record("go", 9))
+    before = pipeline.offsets()
+    values = [record("chess", 1), record("chess", 5), record("go", 3)]
+    with pytest.raises(LandingError) as caught:
+        land(pipeline, 1, *values)
+    assert caught.value.code == "expectation-failed"
+    assert caught.value.where == "silver_chess"
+    assert "`small` does not hold for 1 of 2 rows, such as games:0:1001: n < 2" in str(caught.value)
+    assert pipeline.offsets() == before
+    assert pipeline.ledger.landed() == 0
+    pipeline.expect = {}
+    land(pipeline, 1, *values)
+    assert pipeline.offsets() == {"silver_chess": [0, 1000, 1001], "silver_go": [1, 1002]}
+
+
+def test_the_first_rule_that_keeps_a_row_out_is_its_reason_and_all_are_counted(
+    tmp_path: Path,
+) -> None:
+    rules = {
+        "warned": Expectation(rule="n > 100", on_fail="warn"),
+        "first": Expectation(rule="n <> 2", on_fail="quarantine"),
+        "second": Expectation(rule="n < 2", on_fail="quarantine"),
+    }
+    pipeline = Pipeline(tmp_path, expect={"silver_*": rules})
+    land(pipeline, 0, *(record("chess", n) for n in range(1, 4)))
+    details = {row["_offset"]: row["detail"] for row in pipeline.rows("quarantine")}
+    assert details == {1: "first: n <> 2", 2: "second: n < 2"}
+    assert told(pipeline) == {
+        ("silver_chess", "warned"): (3, 3),
+        ("silver_chess", "first"): (3, 1),
+        ("silver_chess", "second"): (3, 2),
+    }
+
+
+def test_rules_are_for_the_tables_that_match(tmp_path: Path) -> None:
+    both = expect(pattern="silver_c*", small="n < 1") | expect(pattern="*", small="n < 5")
+    pipeline = Pipeline(tmp_path, expect=both)
+    land(pipeline, 0, *(record(route, 3) for route in ("chess", "go")), record("go", 7))
+    assert pipeline.offsets() == {"silver_go": [1], "quarantine": [0, 2]}
+    assert told(pipeline) == {("silver_chess", "small"): (1, 1), ("silver_go", "small"): (2, 1)}
+
+
+def test_a_table_of_which_no_row_lands_is_counted(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, expect=expect(none="n < 0"))
+    land(pipeline, 0, record("chess", 1), record("chess", 2, WIDER))
+    assert pipeline.offsets() == {"quarantine": [0, 1]}
+    assert told(pipeline) == {("silver_chess", "none"): (2, 2)}
+
+
+def test_a_column_that_appears_later_is_null_until_then(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, expect=expect(named="name = 'x'"))
+    land(pipeline, 0, record("chess", 1))
+    land(pipeline, 1, record("chess", 2, WIDER), record("chess", 3))
+    assert pipeline.offsets() == {"silver_chess": [1000], "quarantine": [0, 1001]}
+    pipeline.expect = expect(named="name IS NULL OR name = 'x'")
+    land(pipeline, 2, record("chess", 4))
+    assert pipeline.offsets()["silver_chess"] == [1000, 2000]
+
+
+def test_rules_can_be_about_where_a_record_came_from(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, expect=expect(late="_offset >= 1 AND _topic = 'games'"))
+    land(pipeline, 0, record("chess", 1), record("chess", 2))
+    assert pipeline.offsets() == {"silver_chess": [1], "quarantine": [0]}
+
+
+def test_what_a_rule_keeps_out_changes_no_table(tmp_path: Path) -> None:
+    pipeline = Pipeline(
+        tmp_path, expect=expect(unnamed="name IS NULL"), contract=Contract(columns="freeze")
+    )
+    land(pipeline, 0, record("chess", 1))
+    land(pipeline, 1, record("chess", 2, WIDER))
+    assert [row["reason"] for row in pipeline.rows("quarantine")] == ["expectation"]
+    assert "name" not in pipeline.rows("silver_chess")[0]
+
+
+def test_bronze_has_what_rules_keep_out(tmp_path: Path) -> None:
+    names = TableNames("silver_{route}", "quarantine", "ledger", "bronze")
+    pipeline = Pipeline(tmp_path, names=names, expect=expect(small="n < 2"))
+    land(pipeline, 0, record("chess", 1), record("chess", 2))
+    assert pipeline.offsets() == {"bronze": [0, 1], "silver_chess": [0], "quarantine": [1]}
+
+
+def test_replays_ask_the_rules_of_now(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, expect=expect(small="n < 2"))
+    land(pipeline, 0, *(record("chess", n) for n in range(1, 5)))
+    assert replay(pipeline).remaining == {"expectation": 3}
+    pipeline.expect = expect(smaller="n < 4")
+    done = replay(pipeline)
+    assert (done.landed, done.remaining) == ({"silver_chess": 2}, {"expectation": 1})
+    assert in_quarantine(pipeline) == {1: "replayed", 2: "replayed", 3: "open"}
+    (row,) = [row for row in pipeline.rows("quarantine") if row["state"] == "open"]
+    assert row["detail"] == "smaller: n < 4"
+    assert told(pipeline) == {("silver_chess", "small"): (4, 3)}
+
+
+def test_records_that_cannot_be_decoded_are_not_checked(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, expect=expect("fail", none="n < 5"))
+    land(pipeline, 0, record("chess", 1), record("chess", 1, PLAIN + 20))
+    assert told(pipeline) == {("silver_chess", "none"): (1, 0)}
+
+
+def test_a_plan_with_rules_can_be_sent_to_executors(tmp_path: Path) -> None:
+    plan = Pipeline(tmp_path, expect=expect(small="n < 2")).plan
+    assert pickle.loads(pickle.dumps(plan.expect)) == plan.expect
+
+
+def test_a_rule_that_cannot_be_checked_is_refused_before_anything_runs() -> None:
+    with pytest.raises(PipelineFileError, match="SOUNDEX"):
+        Expectation(rule="soundex(name) = 'x'", on_fail="warn")
+
+
+def test_counts_of_tasks_are_added_up() -> None:
+    one, other = Checked("t", "r", "warn", 3, 1), Checked("t", "r", "warn", 4, 2)
+    apart = Checked("t", "s", "warn", 1, 0)
+    assert rules_added_up([one, apart, other]) == [Checked("t", "r", "warn", 7, 3), apart]

@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.engine.events import BatchLanded, BatchSkipped, SchemaChanged, TableWaits
+from headgate.lake.ledger import Kind
+from headgate.lake.names import TableNames
+from headgate.schema.changes import AddColumn, CreateTable
+from tests.lake.failing_committer import Crash, CrashingLedger, FailingCommitter
+from tests.lake.staged import files_in
+
+from .in_process import (
+    RETYPED,
+    TWIN,
+    UNKNOWN,
+    WIDER,
+    Pipeline,
+    extent,
+    record,
+    records,
+    staged_by,
+)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return Pipeline(tmp_path)
+
+
+@pytest.fixture
+def failing(pipeline: Pipeline) -> FailingCommitter:
+    pipeline.committer = failing = FailingCommitter(pipeline.committer)
+    return failing
+
+
+CHESS_AND_GO = staged_by(records([record("chess", 1), record("go", 2), b"\xff"]))
+MORE_CHESS = staged_by(records([record("chess", 3, WIDER)], 3))
+
+
+def test_batch_makes_its_tables_and_ends_with_the_ledger(pipeline: Pipeline) -> None:
+    pipeline.run().land(extent(0), CHESS_AND_GO)
+    assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
+    kinds = [row["kind"] for row in pipeline.ledger.rows(list(Kind))]
+    assert sorted(kinds) == ["batch", *["schema"] * 3, "start", *["table"] * 3]
+    progress = pipeline.ledger.progress()
+    assert progress is not None
+    assert (progress.landed, progress.ended_at) == (0, {"games": 1})
+
+
+def test_table_has_the_metadata_columns_whether_a_record_has_them_or_not(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.run().land(extent(0), CHESS_AND_GO)
+    [row] = pipeline.rows("silver_chess")
+    assert row.keys() == {
+        *("n", "_topic", "_partition", "_offset", "_timestamp", "_schema_id"),
+        *("_key", "_headers"),
+    }
+    assert (row["_key"], row["_headers"]) == (None, None)
+
+
+def test_listener_is_told_what_happened(pipeline: Pipeline) -> None:
+    lander = pipeline.run()
+    lander.land(extent(0), CHESS_AND_GO)
+    lander.land(extent(1), MORE_CHESS)
+    changed = [event for event in pipeline.events if isinstance(event, SchemaChanged)]
+    assert {(one.batch, one.table, type(one.change)) for one in changed} == {
+        (0, "silver_chess", CreateTable),
+        (0, "silver_go", CreateTable),
+        (0, "quarantine", CreateTable),
+        (1, "silver_chess", AddColumn),
+    }
+    first, second = [event for event in pipeline.events if isinstance(event, BatchLanded)]
+    assert (first.rows, first.tables, first.new_tables, first.changes) == (2, 2, 2, 0)
+    assert first.quarantined == {"envelope_undecodable": 1}
+    assert (second.rows, second.tables, second.new_tables, second.changes) == (1, 1, 0, 1)
+
+
+def test_ledger_tells_every_table_and_every_schema_change(pipeline: Pipeline) -> None:
+    lander = pipeline.run()
+    lander.land(extent(0), CHESS_AND_GO)
+    lander.land(extent(1), MORE_CHESS)
+    tables = pipeline.ledger.rows([Kind.TABLE], table="silver_chess")
+    assert [(row["version"], row["rows"], row["route"]) for row in tables] == [
+        (0, 1, "chess"),
+        (1, 1, "chess"),
+    ]
+    created, added = pipeline.ledger.rows([Kind.SCHEMA], table="silver_chess")
+    assert json.loads(created["detail"])["change"] == "CreateTable"
+    assert json.loads(added["detail"]) == {
+        "change": "AddColumn",
+        "outcome": "applied",
+        "column": "name",
+        "type": "string",
+        "schema_ids": [WIDER],
+    }
+
+
+def test_types_and_names_that_clash_are_kept_apart_in_one_batch(pipeline: Pipeline) -> None:
+    lander = pipeline.run()
+    lander.land(extent(0), staged_by(records([record("chess", 1, WIDER)])))
+    values = [record("chess", 2, RETYPED), record("chess", 3, TWIN)]
+    lander.land(extent(1), staged_by(records(values, 1)))
+    rows = pipeline.rows("silver_chess")
+    twin = next(name for name in rows[0] if name.startswith("Name__"))
+    assert [(row["n"], row["n__string"], row["name"], row[twin]) for row in rows] == [
+        (1, None, "x", None),
+        (None, "2", None, None),
+        (3, None, None, "x"),
+    ]
+
+
+def test_batch_that_the_ledger_has_is_skipped(pipeline: Pipeline) -> None:
+    pipeline.run().land(extent(0), CHESS_AND_GO)
+    pipeline.run().land(extent(0), CHESS_AND_GO)
+    assert BatchSkipped(0) in pipeline.events
+    assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
+
+
+def test_failing_table_waits_and_the_others_land(
+    pipeline: Pipeline, failing: FailingCommitter
+) -> None:
+    failing.refusing.add("silver_chess")
+    lander = pipeline.run()
+    lander.land(extent(0), CHESS_AND_GO)
+    assert pipeline.offsets() == {"silver_go": [1], "quarantine": [2]}
+    [waits] = [event for event in pipeline.events if isinstance(event, TableWaits)]
+    assert (waits.batch, waits.table, waits.rows) == (0, "silver_chess", 1)
+    progress = pipeline.ledger.progress()
+    assert progress is not None
+    assert [one.file.table for one in progress.pending] == ["silver_chess"]
+
+    failing.heal()
+    lander.land(extent(1), MORE_CHESS)
+    assert pipeline.offsets()["silver_chess"] == [0, 3]
+    progress = pipeline.ledger.progress()
+    assert progress is not None
+    assert progress.pending == ()
+
+
+def test_waiting_table_lands_with_a_batch_that_has_nothing_for_it(
+    pipeline: Pipeline, failing: FailingCommitter
+) -> None:
+    failing.refusing.add("silver_go")
+    lander = pipeline.run()
+    lander.land(extent(0), CHESS_AND_GO)
+    failing.heal()
+    lander.land(extent(1), MORE_CHESS)
+    assert pipeline.offsets()["silver_go"] == [1]
+
+
+def test_waiting_table_lands_when_the_next_run_starts(
+    pipeline: Pipeline, failing: FailingCommitter
+) -> None:
+    failing.refusing |= {"silver_chess", "quarantine"}
+    pipeline.run().land(extent(0), CHESS_AND_GO)
+    failing.heal()
+    for _ in range(3):
+        pipeline.run()
+    assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
+
+
+def test_run_that_crashed_after_a_waiting_table_landed_goes_on(
+    pipeline: Pipeline, failing: FailingCommitter
+) -> None:
+    failing.refusing.add("silver_go")
+    lander = pipeline.run()
+    lander.land(extent(0), CHESS_AND_GO)
+    failing.heal()
+    failing.crashing_before.add("silver_chess")
+    with pytest.raises(Crash):
+        lander.land(extent(1), MORE_CHESS)
+    failing.heal()
+    pipeline.run().land(extent(1), MORE_CHESS)
+    assert pipeline.offsets() == {"silver_chess": [0, 3], "silver_go": [1], "quarantine": [2]}
+
+
+@pytest.mark.parametrize("table", ["silver_chess", "silver_go", "quarantine"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_crash_at_any_table_loses_nothing_and_doubles_nothing(
+    pipeline: Pipeline, failing: FailingCommitter, table: str, when: str
+) -> None:
+    crashing = failing.crashing_before if when == "before" else failing.crashing_after
+    crashing.add(table)
+    with pytest.raises(Crash):
+        pipeline.run().land(extent(0), CHESS_AND_GO)
+    failing.heal()
+    pipeline.run().land(extent(0), CHESS_AND_GO)
+    assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
+
+
+def test_batch_that_does_not_reach_the_ledger_can_be_landed_again_by_the_same_run(
+    pipeline: Pipeline, failing: FailingCommitter
+) -> None:
+    pipeline.ledger = ledger = CrashingLedger(str(pipeline.lake), "ledger", "games")
+    lander = pipeline.run()
+    failing.refusing.add("silver_chess")
+    ledger.crashing = True
+    with pytest.raises(Crash):
+        lander.land(extent(0), CHESS_AND_GO)
+    ledger.crashing = False
+    failing.heal()
+    lander.land(extent(0), CHESS_AND_GO)
+    assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
+
+
+def test_bronze_is_landed_beside_silver(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, TableNames("silver_{route}", "quarantine", "ledger", "bronze"))
+    lander = pipeline.run()
+    lander.land(extent(0), CHESS_AND_GO)
+    unknown = [record("chess", 4, UNKNOWN), record("no table", 5, UNKNOWN)]
+    lander.land(extent(1), staged_by(records(unknown, 3)))
+    assert pipeline.offsets() == {
+        "bronze": [0, 1, 3],
+        "silver_chess": [0],
+        "silver_go": [1],
+        "quarantine": [2, 3, 4],
+    }
+    assert [row["route"] for row in pipeline.rows("bronze")] == ["chess", "go", "chess"]
+    assert lander.known_tables == {"silver_chess", "silver_go"}
+
+
+ROUTES = ["d", "b", "e", "a", "c"]
+
+
+def by_task(*parts: str) -> Any:
+    """A batch of one record a route, split among tasks."""
+    offsets = {route: at for at, route in enumerate(ROUTES)}
+    return staged_by(
+        *(records([record(route, 1) for route in part], offsets[part[0]]) for part in parts)
+    )
+
+
+@pytest.mark.parametrize(
+    "tasks", [("dbeac",), ("db", "eac"), ("d", "b", "e", "a", "c")], ids=["one", "two", "five"]
+)
+def test_no_more_tables_than_the_cap_are_made(tmp_path: Path, tasks: tuple[str, ...]) -> None:
+    found = []
+    for attempt in ("first", "second"):
+        pipeline = Pipeline(tmp_path / attempt, max_tables=2)
+        pipeline.run().land(extent(0), by_task(*tasks))
+        offsets = pipeline.offsets()
+        assert len(offsets) == 3
+        assert sorted(at for rows in offsets.values() for at in rows) == [0, 1, 2, 3, 4]
+        assert {row["reason"] for row in pipeline.rows("quarantine")} == {"too_many_tables"}
+        found.append(offsets)
+    assert found[0] == found[1]
+
+
+def test_tables_that_many_tasks_choose_are_the_first_by_name(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, max_tables=2)
+    pipeline.run().land(extent(0), by_task("db", "ea", "c"))
+    assert list(pipeline.offsets()) == ["quarantine", "silver_a", "silver_b"]
+
+
+def test_files_of_tables_that_were_not_chosen_are_removed(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, max_tables=2)
+    pipeline.run().land(extent(0), by_task("db", "ea", "c"))
+    assert {name: len(files_in(pipeline.lake, f"silver_{name}")) for name in "abcde"} == {
+        **dict.fromkeys("ab", 1),
+        **dict.fromkeys("cde", 0),
+    }
+
+
+def test_tables_made_before_stay_when_the_cap_is_reached(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, max_tables=2)
+    pipeline.run().land(extent(0), staged_by(records([record("x", 1), record("y", 1)])))
+    values = [record("y", 2), record("z", 2), record("x", 2)]
+    pipeline.run().land(extent(1), staged_by(records(values, 2)))
+    assert pipeline.offsets() == {"silver_x": [0, 4], "silver_y": [1, 2], "quarantine": [3]}
+
+
+def test_table_that_waits_has_its_place_under_the_cap(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, max_tables=1)
+    pipeline.committer = failing = FailingCommitter(pipeline.committer)
+    failing.refusing.add("silver_x")
+    pipeline.run().land(extent(0), staged_by(records([record("x", 1)])))
+    for batch in (1, 2):
+        pipeline.run().land(extent(batch), staged_by(records([record("y", 1)], batch)))
+    failing.heal()
+    pipeline.run().land(extent(3), staged_by(records([record("x", 2)], 3)))
+    assert pipeline.offsets() == {"silver_x": [0, 3], "quarantine": [1, 2]}
+
+
+def test_history_of_a_table_is_whole_after_a_crash_before_the_ledger(pipeline: Pipeline) -> None:
+    ledger = CrashingLedger(str(pipeline.lake), "ledger", "games")
+    pipeline.ledger = ledger
+    pipeline.run().land(extent(0), CHESS_AND_GO)
+    ledger.crashing = True
+    with pytest.raises(Crash):
+        pipeline.run().land(extent(1), MORE_CHESS)
+    ledger.crashing = False
+    pipeline.run().land(extent(1), MORE_CHESS)
+    changes = [json.loads(row["detail"]) for row in ledger.rows([Kind.SCHEMA], "silver_chess")]
+    assert [(change["change"], change["column"]) for change in changes] == [
+        ("CreateTable", "silver_chess"),
+        ("AddColumn", "name"),
+    ]

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from headgate.config import Duration, Registry
+from headgate.engine.stage import all_told, stage, staged_files
+from headgate.envelopes.confluent import ConfluentEnvelope
+from headgate.errors import RegistryUnavailable
+from headgate.lake.names import TableNames
+from headgate.lake.staged import StagedFile
+from headgate.reasons import Reason
+
+from .in_process import (
+    BROKEN,
+    PLAIN,
+    RETYPED,
+    UNKNOWN,
+    WIDER,
+    Pipeline,
+    record,
+    records,
+    staged_by,
+    varint,
+)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return Pipeline(tmp_path)
+
+
+def read(pipeline: Pipeline, files: list[StagedFile], table: str) -> list[dict[str, object]]:
+    paths = [pipeline.lake / table / file.path for file in files if file.table == table]
+    return [row for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
+
+
+def test_each_route_gets_a_file_with_its_rows_and_their_origin(pipeline: Pipeline) -> None:
+    values = [record("chess", 5), record("go", 6), record("chess", 7)]
+    files = staged_by(records(values, 10))(pipeline.plan)
+    assert [(file.table, file.route, file.rows) for file in files] == [
+        ("silver_chess", "chess", 2),
+        ("silver_go", "go", 1),
+    ]
+    [first, second] = read(pipeline, files, "silver_chess")
+    assert (first["n"], first["_offset"], first["_topic"]) == (5, 10, "games")
+    assert (second["n"], second["_offset"], second["_schema_id"]) == (7, 12, PLAIN)
+
+
+def test_staged_file_says_what_is_in_it(pipeline: Pipeline) -> None:
+    [file] = staged_by(records([record("chess", 5)]))(pipeline.plan)
+    path = pipeline.lake / file.table / file.path
+    assert file.size == path.stat().st_size
+    assert file.schema.names == pq.read_schema(path).names
+    assert file.schema_ids == (PLAIN,)
+    assert '"numRecords": 1' in file.statistics
+
+
+def test_schemas_that_agree_share_a_file(pipeline: Pipeline) -> None:
+    values = [record("chess", 1), record("chess", 2, WIDER)]
+    [file] = staged_by(records(values))(pipeline.plan)
+    assert file.schema_ids == (PLAIN, WIDER)
+    assert [row["name"] for row in read(pipeline, [file], "silver_chess")] == [None, "x"]
+
+
+def test_schemas_that_disagree_get_files_of_their_own(pipeline: Pipeline) -> None:
+    values = [record("chess", 1), record("chess", 2, RETYPED)]
+    files = staged_by(records(values))(pipeline.plan)
+    assert sorted(str(row["n"]) for row in read(pipeline, files, "silver_chess")) == ["1", "2"]
+    assert len(files) == 2
+
+
+@pytest.mark.parametrize(("together", "of_a_file", "files"), [(1, 9, 2), (1, 2, 3), (9, 9, 2)])
+def test_shares_of_a_portion_give_the_same_rows(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, together: int, of_a_file: int, files: int
+) -> None:
+    monkeypatch.setattr("headgate.engine.stage._ROWS_TOGETHER", together)
+    monkeypatch.setattr("headgate.engine.stage._ROWS_OF_A_FILE", of_a_file)
+    routes = [("chess", PLAIN), ("chess", WIDER), ("go", PLAIN)]
+    values = [record(route, n, schema) for n in (1, 2) for route, schema in routes]
+    staged = staged_by(records(values))(pipeline.plan)
+    assert len(staged) == files
+    chess = read(pipeline, staged, "silver_chess")
+    assert sorted((row["_offset"], row["n"], row["_schema_id"]) for row in chess) == [
+        (0, 1, PLAIN),
+        (1, 1, WIDER),
+        (3, 2, PLAIN),
+        (4, 2, WIDER),
+    ]
+    assert [row["_offset"] for row in read(pipeline, staged, "silver_go")] == [2, 5]
+
+
+BAD = {
+    Reason.NULL_VALUE: None,
+    Reason.TOO_LARGE: b"x" * ((1 << 20) + 1),
+    Reason.ENVELOPE_UNDECODABLE: b"\xff",
+    Reason.ROUTE_MISSING: record(None, 1),
+    Reason.ROUTE_UNUSABLE: record("../..", 1),
+    Reason.SCHEMA_ID_MISSING: record("chess", 1, None),
+    Reason.SCHEMA_UNKNOWN: record("chess", 1, UNKNOWN),
+    Reason.SCHEMA_REFUSED: record("chess", 1, BROKEN),
+    Reason.PAYLOAD_UNDECODABLE: record("chess", 1, PLAIN).replace(b"\x08\x01", b"\x08\xff"),
+}
+
+
+def test_what_cannot_land_is_in_quarantine_with_its_bytes_and_why(pipeline: Pipeline) -> None:
+    values = [record("chess", 1), *BAD.values(), record("chess", 2)]
+    files = staged_by(records(values, 100))(pipeline.plan)
+    landed, quarantine = files
+    assert (landed.table, landed.rows) == ("silver_chess", 2)
+    assert (quarantine.table, quarantine.reasons) == ("quarantine", dict.fromkeys(BAD, 1))
+    found = {row["reason"]: row for row in read(pipeline, files, "quarantine")}
+    for offset, (reason, value) in enumerate(BAD.items(), start=101):
+        assert (found[reason]["value"], found[reason]["_offset"]) == (value, offset)
+    assert str(found["schema_refused"]["detail"]).startswith("__root__.proto:1:1: Expected")
+
+
+def test_bronze_has_every_record_that_names_its_route(tmp_path: Path) -> None:
+    names = TableNames("silver_{route}", "quarantine", "ledger", "bronze")
+    pipeline = Pipeline(tmp_path, names)
+    values = [record("chess", 1), record("go", 2), record("chess", 3, UNKNOWN), b"\xff"]
+    files = staged_by(records(values))(pipeline.plan)
+    bronze = [file for file in files if file.table == "bronze"]
+    assert [(file.partition, file.rows) for file in bronze] == [
+        ({"route": "chess"}, 2),
+        ({"route": "go"}, 1),
+    ]
+    assert [row["payload"] for row in read(pipeline, files, "bronze")] == [
+        b"\x08\x01",
+        b"\x08\x03",
+        b"\x08\x02",
+    ]
+
+
+def test_no_records_give_no_files(pipeline: Pipeline) -> None:
+    assert staged_by(records([]))(pipeline.plan) == []
+    assert list(stage(pipeline.plan, [])) == []
+
+
+def test_new_tables_beyond_the_cap_are_in_quarantine(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, max_tables=2)
+    values = [record(route, 1) for route in ("a", "b", "c", "a", "d")]
+    files = staged_by(records(values))(pipeline.plan)
+    assert [file.table for file in files] == ["silver_a", "silver_b", "quarantine"]
+    assert files[-1].reasons == {"too_many_tables": 2}
+    assert [row["detail"] for row in read(pipeline, files, "quarantine")] == [
+        "for table silver_c",
+        "for table silver_d",
+    ]
+
+
+def test_error_of_an_executor_is_raised_on_the_driver(pipeline: Pipeline) -> None:
+    plan = pipeline.plan
+    nobody = Registry(url="http://127.0.0.1:9", timeout=Duration(milliseconds=1))
+    broken = type(plan)(**{**vars(plan), "registry": nobody})
+    told = list(stage(broken, [records([record("chess", 1)])]))
+    with pytest.raises(RegistryUnavailable, match="no usable answer for schema 1") as caught:
+        staged_files(all_told(told))
+    assert caught.value.where == "http://127.0.0.1:9"
+
+
+def test_both_spellings_of_a_message_index_in_one_portion(pipeline: Pipeline) -> None:
+    def framed(n: int) -> bytes:
+        index = b"\x02\x00" if n % 3 else b"\x00"
+        return b"\0" + PLAIN.to_bytes(4, "big") + index + b"\x08" + varint(n)
+
+    numbers = range(1, 10)
+    plan = replace(pipeline.plan, envelope=ConfluentEnvelope())
+    files = staged_by(records([framed(n) for n in numbers]))(plan)
+    rows = read(pipeline, files, "silver_games")
+    assert sorted((row["_offset"], row["n"]) for row in rows) == [(n - 1, n) for n in numbers]

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headgate.formats.avro.outcomes import AVRO_OUTCOMES, AvroOutcome
+from headgate.schema.field_facts import is_required
+from headgate.schema.fit import type_name
+from tests.formats.avro.writing import parsed, record
+
+
+def column(kind: Any) -> str:
+    return type_name(parsed(record("a.Outer", a=kind)).schema.field("a").type)
+
+
+@pytest.mark.parametrize("outcome", AVRO_OUTCOMES, ids=lambda one: one.avro)
+def test_every_type_becomes_what_is_stated(outcome: AvroOutcome) -> None:
+    made = parsed(outcome.example)
+    assert made.schema.names == ["value"]
+    assert type_name(made.schema.field("value").type) == outcome.column
+
+
+def test_stated_types_are_each_stated_once() -> None:
+    assert len({one.avro for one in AVRO_OUTCOMES}) == len(AVRO_OUTCOMES)
+
+
+def test_column_says_whether_its_field_is_always_there() -> None:
+    node = record(
+        "Node",
+        a="int",
+        b=["null", "int"],
+        c=["int", "string"],
+        d=["int", "string", "null"],
+        e="null",
+        f=["null", "Node"],
+        g={"type": "array", "items": "Node"},
+    )
+    there = [is_required(field) for field in parsed(node).schema]
+    assert there == [True, False, True, False, False, False, True]
+
+
+def test_branch_is_named_after_its_type_wherever_it_stands() -> None:
+    item, color = record("shop.Item", n="int"), {"type": "enum", "name": "Color", "symbols": ["X"]}
+    code = {"type": "fixed", "name": "Code", "size": 2}
+    many = {"type": "array", "items": "int"}
+    named = {"type": "map", "values": "int"}
+    assert column([item, "null", code, many, "long", color, named]) == (
+        "struct<Item:struct<n:int>,Code:binary,array:array<int>,long:long,Color:string,"
+        "map:map<string,int>>"
+    )
+
+
+def test_branch_more_does_not_rename_the_others() -> None:
+    some = pa.struct(parsed(["null", "int", "string"]).schema.field("value").type)
+    more = pa.struct(parsed(["string", "double", "null", "int"]).schema.field("value").type)
+    assert set(some) < set(more)
+
+
+def test_branches_that_would_be_called_the_same_have_their_full_names() -> None:
+    first, second = record("a.Item", n="int"), record("b.item", n="int")
+    names = [field.name for field in parsed(["null", first, second]).schema.field("value").type]
+    assert [name.rpartition("__")[0] for name in names] == ["a_item", "b_item"]
+    assert names[::-1] == [
+        field.name for field in parsed([second, first]).schema.field("value").type
+    ]
+
+
+def test_plain_branch_keeps_its_word_beside_a_record_called_so() -> None:
+    kind = parsed(["int", record("a.int", n="int")]).schema.field("value").type
+    assert kind.field(0).name == "int"
+    assert kind.field(1).name.startswith("a_int__")
+
+
+def test_moment_has_the_word_of_its_plain_type() -> None:
+    moment = {"type": "long", "logicalType": "timestamp-millis"}
+    assert column(["string", moment]) == "struct<string:string,long:timestamp>"
+
+
+def test_field_that_leads_back_is_text_and_those_around_it_are_not() -> None:
+    children = {"type": "array", "items": "Node"}
+    by_name = {"type": "map", "values": ["null", "Node"]}
+    node = record("Node", a="int", b=children, c=by_name, d=["int", "Node"], e="int")
+    assert parsed(node).schema.types == [pa.int32(), *[pa.string()] * 3, pa.int32()]
+
+
+def test_records_that_lead_back_by_way_of_another_are_text_at_the_end_of_the_way() -> None:
+    inner = record("B", up=["null", "A"], n="int")
+    outer = record("A", down=inner, all={"type": "array", "items": "B"})
+    assert [type_name(kind) for kind in parsed(outer).schema.types] == [
+        "struct<up:string,n:int>",
+        "array<struct<up:string,n:int>>",
+    ]
+
+
+def test_record_met_twice_does_not_lead_back() -> None:
+    item = record("Item", n="int")
+    schema = record(a=item, b="Item", c={"type": "array", "items": "Item"})
+    assert [type_name(kind) for kind in parsed(schema).schema.types] == [
+        "struct<n:int>",
+        "struct<n:int>",
+        "array<struct<n:int>>",
+    ]
+
+
+def test_text_begins_at_the_same_place_whatever_the_schema_begins_with() -> None:
+    node = record("Node", id="int", next=["null", "Node"])
+    assert column(node) == "struct<id:int,next:string>"
+    assert column({"type": "array", "items": node}) == "array<struct<id:int,next:string>>"

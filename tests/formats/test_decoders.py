@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+
+from headgate.errors import RegistryUnavailable
+from headgate.formats.decoder import Refusal
+from headgate.formats.decoders import Decoders
+from headgate.reasons import Reason
+from headgate.registry.registry import (
+    LARGEST_SCHEMA,
+    RefusedSchema,
+    SchemaKey,
+    SchemaText,
+    UnknownSchema,
+)
+
+PROTO = SchemaText(
+    "PROTOBUF", 'syntax = "proto3"; message A { int32 x = 1; } message B { int32 y = 1; }'
+)
+AVRO = SchemaText(
+    "AVRO", '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+)
+GUID = "11111111-2222-3333-4444-555555555555"
+
+
+@dataclass
+class CountingRegistry:
+    """Knows what it is given, and how often it was asked."""
+
+    known: dict[SchemaKey, SchemaText | Exception]
+    asked: Counter[SchemaKey] = field(default_factory=Counter)
+
+    def fetch(self, key: SchemaKey) -> SchemaText:
+        self.asked[key] += 1
+        found = self.known.get(key, UnknownSchema("schema-unknown", f"no schema {key}"))
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def register(self, subject: str, schema: SchemaText) -> int:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_decoder_is_made_for_the_kind_of_schema() -> None:
+    decoders = Decoders(CountingRegistry({1: PROTO, 2: AVRO, GUID: AVRO}))
+    for key, payload, row in (
+        (1, b"\x08\x05", {"x": 5}),
+        (2, b"\x0a", {"a": 5}),
+        (GUID, b"\x0a", {"a": 5}),
+    ):
+        decoder = decoders.decoder(key)
+        assert not isinstance(decoder, Refusal)
+        assert decoder.decode(pa.array([payload], pa.binary())).columns.to_pylist() == [row]
+
+
+def test_each_id_is_asked_for_once() -> None:
+    registry = CountingRegistry({1: PROTO, 2: AVRO})
+    decoders = Decoders(registry)
+    decoders.fetch([1, 2, 1, 3])
+    decoders.fetch([3, 2, 1])
+    for _ in range(3):
+        assert decoders.decoder(1) is decoders.decoder(1)
+        decoders.decoder(1, (1,))
+        decoders.text(2)
+        decoders.decoder(3)
+    assert registry.asked == {1: 1, 2: 1, 3: 1}
+
+
+def test_many_ids_are_fetched_at_once() -> None:
+    registry = CountingRegistry(dict.fromkeys(range(40), PROTO))
+    decoders = Decoders(registry)
+    decoders.fetch(range(50))
+    assert [isinstance(decoders.text(key), Refusal) for key in range(50)] == [False] * 40 + [
+        True
+    ] * 10
+    assert registry.asked == dict.fromkeys(range(50), 1)
+
+
+def test_unknown_id_is_asked_for_again_only_after_a_pause() -> None:
+    registry, clock = CountingRegistry({}), Clock()
+    decoders = Decoders(registry, clock)
+    unknown = decoders.decoder(9)
+    assert isinstance(unknown, Refusal)
+    assert unknown.reason == Reason.SCHEMA_UNKNOWN
+    registry.known[9] = PROTO
+    clock.now = 30.0
+    assert isinstance(decoders.decoder(9), Refusal)
+    assert registry.asked[9] == 1
+    clock.now = 30.1
+    assert not isinstance(decoders.decoder(9), Refusal)
+    clock.now = 1e6
+    decoders.decoder(9)
+    assert registry.asked[9] == 2
+
+
+def test_id_that_stays_unknown_is_asked_for_once_a_pause() -> None:
+    registry, clock = CountingRegistry({}), Clock()
+    decoders = Decoders(registry, clock)
+    for clock.now in (0.0, 10.0, 31.0, 40.0, 61.5):
+        decoders.fetch([9])
+    assert registry.asked[9] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (SchemaText("PROTOBUF", "nonsense"), Reason.SCHEMA_REFUSED),
+        (SchemaText("AVRO", "nonsense"), Reason.SCHEMA_REFUSED),
+        (SchemaText("AVRO", '"nothing"'), Reason.SCHEMA_REFUSED),
+        (SchemaText("JSON", "{}"), Reason.SCHEMA_KIND_UNSUPPORTED),
+        (SchemaText("PROTOBUF", 'syntax = "proto3";'), Reason.MESSAGE_INDEX_WRONG),
+        (SchemaText("PROTOBUF", " " * (LARGEST_SCHEMA + 1)), Reason.SCHEMA_REFUSED),
+        (SchemaText("AVRO", "", (("a", " " * (LARGEST_SCHEMA + 1)),)), Reason.SCHEMA_REFUSED),
+        (RefusedSchema("references go deeper than 16"), Reason.SCHEMA_REFUSED),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_schema_that_cannot_be_used_is_a_refusal(
+    text: SchemaText | Exception, reason: Reason
+) -> None:
+    registry = CountingRegistry({1: text})
+    decoders = Decoders(registry, clock := Clock())
+    refused = decoders.decoder(1)
+    assert isinstance(refused, Refusal)
+    assert refused.reason == reason
+    assert refused.detail
+    clock.now = 1e6
+    assert decoders.decoder(1) == refused
+    assert registry.asked[1] == 1
+
+
+def test_message_that_the_schema_lacks_is_a_refusal_of_that_message_only() -> None:
+    decoders = Decoders(CountingRegistry({1: PROTO}))
+    refused = decoders.decoder(1, (2,))
+    assert isinstance(refused, Refusal)
+    assert refused.reason == Reason.MESSAGE_INDEX_WRONG
+    assert not isinstance(decoders.decoder(1, (1,)), Refusal)
+
+
+def test_registry_that_is_down_is_no_refusal_and_known_ids_go_on() -> None:
+    registry = CountingRegistry({1: PROTO})
+    decoders = Decoders(registry)
+    decoders.fetch([1])
+    registry.known[2] = RegistryUnavailable("registry-unavailable", "down")
+    with pytest.raises(RegistryUnavailable):
+        decoders.fetch([1, 2])
+    assert not isinstance(decoders.decoder(1), Refusal)
+    registry.known[2] = AVRO
+    assert not isinstance(decoders.decoder(2), Refusal)

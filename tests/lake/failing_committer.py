@@ -1,0 +1,77 @@
+"""A committer that fails on demand, and a run that ends in the middle of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from headgate.lake.commit import Commit, Committer, TableState
+from headgate.lake.ledger import Entry, Ledger
+
+
+class Crash(BaseException):
+    """The process is gone; nothing in it can catch this."""
+
+
+@dataclass
+class FailingCommitter:
+    """Commits through another committer, but for the tables that shall fail."""
+
+    inner: Committer
+    unreadable: set[str] = field(default_factory=set)
+    """Their state cannot be asked."""
+    refusing: set[str] = field(default_factory=set)
+    """They do not take a commit."""
+    silent: set[str] = field(default_factory=set)
+    """They take it, and the answer is lost."""
+    crashing_before: set[str] = field(default_factory=set)
+    crashing_after: set[str] = field(default_factory=set)
+    commits: list[Commit] = field(default_factory=list)
+
+    def heal(self) -> None:
+        for failing in (
+            self.unreadable,
+            self.refusing,
+            self.silent,
+            self.crashing_before,
+            self.crashing_after,
+        ):
+            failing.clear()
+
+    def state(self, table: str, app: str) -> TableState | None:
+        if table in self.unreadable:
+            raise OSError(f"{table} cannot be read")
+        return self.inner.state(table, app)
+
+    def schema_at(self, table: str, version: int) -> pa.Schema:
+        return self.inner.schema_at(table, version)
+
+    def can_rewrite(self, table: str, up_to: int) -> bool:
+        return self.inner.can_rewrite(table, up_to)
+
+    def commit(self, commit: Commit) -> int:
+        table = commit.table
+        if table in self.crashing_before:
+            raise Crash(table)
+        if table in self.refusing:
+            raise OSError(f"{table} cannot be written")
+        version = self.inner.commit(commit)
+        self.commits.append(commit)
+        if table in self.crashing_after:
+            raise Crash(table)
+        if table in self.silent:
+            raise OSError(f"{table} was written, but nobody heard of it")
+        return version
+
+
+class CrashingLedger(Ledger):
+    """A ledger that the end of a batch may not reach."""
+
+    crashing = False
+
+    def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
+        if self.crashing:
+            raise Crash("ledger")
+        super().complete(version, batch, entries)

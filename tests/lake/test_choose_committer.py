@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headgate.lake.commit import Commit, Committer, Mark, TableState
+from headgate.lake.commit_with import EitherCommitter
+from headgate.lake.delta_rs import DeltaRsCommitter
+
+from .committer_contract import APP, CommitterContract, numbers
+from .test_commit_with_delta_rs import table_with_feature
+
+
+class OnlyToldOf:
+    """A committer that remembers what it was asked to do."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def state(self, table: str, app: str) -> TableState | None:
+        self.asked.append(f"state of {table}")
+        return None
+
+    def schema_at(self, table: str, version: int) -> pa.Schema:
+        raise AssertionError
+
+    def can_rewrite(self, table: str, up_to: int) -> bool:
+        raise AssertionError
+
+    def commit(self, commit: Commit) -> int:
+        self.asked.append(f"commit to {commit.table}")
+        return 7
+
+
+class TestEitherCommitter(CommitterContract):
+    @pytest.fixture
+    def committer(self, lake: Path) -> Committer:
+        return EitherCommitter(DeltaRsCommitter(str(lake)), OnlyToldOf())
+
+
+def test_table_that_delta_rs_cannot_write_goes_to_the_other(tmp_path: Path) -> None:
+    table_with_feature(tmp_path, "chess", "rowTracking")
+    table_with_feature(tmp_path, "go", "appendOnly")
+    other = OnlyToldOf()
+    committer = EitherCommitter(DeltaRsCommitter(str(tmp_path)), other)
+    assert committer.state("go", APP) is not None
+    assert committer.state("chess", APP) is None
+    assert committer.commit(Commit("chess", numbers().schema, (), Mark(APP, 0))) == 7
+    assert other.asked == ["state of chess", "commit to chess"]

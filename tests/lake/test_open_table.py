@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from headgate.lake.tables import OpenTables, open_table
+
+ROWS = pa.table({"n": [1]})
+
+
+def add(path: Path, times: int) -> None:
+    for _ in range(times):
+        write_deltalake(path, ROWS, mode="append")
+
+
+def version(opened: DeltaTable | None) -> int | None:
+    return None if opened is None else int(opened.version())
+
+
+def test_a_table_that_is_not_there(tmp_path: Path) -> None:
+    assert open_table(tmp_path / "chess") is None
+    assert OpenTables(tmp_path).newest("chess") is None
+
+
+def test_a_table_that_comes_and_grows(tmp_path: Path) -> None:
+    tables = OpenTables(tmp_path)
+    assert version(tables.newest("chess")) is None
+    for expected in range(3):
+        add(tmp_path / "chess", 1)
+        assert version(tables.newest("chess")) == expected
+
+
+def test_a_table_that_is_dropped_and_made_anew(tmp_path: Path) -> None:
+    tables = OpenTables(tmp_path)
+    add(tmp_path / "chess", 3)
+    assert version(tables.newest("chess")) == 2
+    shutil.rmtree(tmp_path / "chess")
+    assert version(tables.newest("chess")) is None
+    add(tmp_path / "chess", 2)
+    assert version(tables.newest("chess")) == 1
+    shutil.rmtree(tmp_path / "chess")
+    add(tmp_path / "chess", 1)
+    assert version(tables.newest("chess")) == 0
+
+
+def test_a_table_that_was_made_anew_and_has_more_versions_by_now(tmp_path: Path) -> None:
+    tables = OpenTables(tmp_path)
+    add(tmp_path / "chess", 2)
+    assert version(tables.newest("chess")) == 1
+    shutil.rmtree(tmp_path / "chess")
+    add(tmp_path / "chess", 4)
+    opened = tables.newest("chess")
+    assert opened is not None
+    assert opened.to_pyarrow_table().num_rows == 4

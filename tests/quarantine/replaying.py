@@ -1,0 +1,90 @@
+"""Replays of the quarantine of an in-process pipeline, and ends of the process in the middle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import AbstractContextManager
+from enum import Enum
+from typing import Any
+from unittest.mock import patch
+
+from headgate.lake.ledger import Ledger
+from headgate.lake.staged import StagedBatchNote
+from headgate.quarantine import ledger as settling_ledger
+from headgate.quarantine.drop import drop_quarantined
+from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.lander import SettlingLander
+from headgate.quarantine.outcome import SettlementNote
+from headgate.quarantine.replay import Portion, Replayed, replay_quarantined
+from headgate.registry.registry import SchemaText
+from tests.engine.in_process import HEAD, Pipeline
+from tests.lake.failing_committer import Crash
+from tests.readers import by_deltalake
+
+LEARNT = HEAD + "{ int32 n = 1; double more = 9; }"
+
+
+class Step(Enum):
+    """Where a replay can end: what is called there, and whether it is done by then."""
+
+    BEFORE_SETTLEMENT_NOTE = SettlementNote, "write", False
+    BEFORE_NOTE = StagedBatchNote, "write", False
+    AFTER_NOTE = StagedBatchNote, "write", True
+    BEFORE_MARKING = settling_ledger, "settle", False
+    AFTER_MARKING = settling_ledger, "settle", True
+    AFTER_LEDGER = Ledger, "complete", True
+
+
+def crash_at(step: Step) -> AbstractContextManager[object]:
+    owner, name, done = step.value
+    real = getattr(owner, name)
+
+    def crash(*arguments: Any) -> None:
+        if done:
+            real(*arguments)
+        raise Crash(step)
+
+    return patch.object(owner, name, crash)
+
+
+def lander(pipeline: Pipeline) -> SettlingLander:
+    """That of a new process: all it knows is what the lake tells."""
+    return SettlingLander(pipeline.plan, pipeline.committer, "games", pipeline.events.append)
+
+
+def replay(
+    pipeline: Pipeline,
+    wanted: QuarantineFilter | None = None,
+    limit: int | None = None,
+    portion: Portion | None = None,
+) -> Replayed:
+    return replay_quarantined(lander(pipeline), wanted or QuarantineFilter(), limit, portion)
+
+
+def drop(pipeline: Pipeline, wanted: QuarantineFilter | None = None) -> dict[str, int]:
+    return drop_quarantined(lander(pipeline), wanted or QuarantineFilter(), lambda _: True)
+
+
+def learn(pipeline: Pipeline) -> None:
+    """Register the schema that was unknown."""
+    pipeline.schemas.register("event", SchemaText("PROTOBUF", LEARNT))
+
+
+def in_quarantine(pipeline: Pipeline) -> dict[int, str]:
+    """What has become of each record, by its offset; each must be there once."""
+    rows = by_deltalake(str(pipeline.lake / pipeline.names.quarantine)).to_pylist()
+    states = {row["_offset"]: row["state"] for row in rows}
+    assert len(states) == len(rows)
+    return states
+
+
+def places(pipeline: Pipeline) -> Counter[tuple[str, int]]:
+    """Where each record is: a silver table, bronze, or the state it has in quarantine."""
+    found: Counter[tuple[str, int]] = Counter()
+    for table, offsets in pipeline.offsets().items():
+        if table != pipeline.names.quarantine:
+            found.update((table, offset) for offset in offsets)
+    if pipeline.names.quarantine in pipeline.tables():
+        states = in_quarantine(pipeline)
+        found.update((state, offset) for offset, state in states.items() if state != "replayed")
+    return found

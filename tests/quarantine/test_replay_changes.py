@@ -1,0 +1,268 @@
+"""Changes leave the quarantine: each lands once, and the tables that follow its log follow it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.cdc import merge as merge_changes
+from headgate.cdc.source_tables import known_with_replays
+from headgate.config import ChangePipeline
+from headgate.engine.events import Event, MergeFailed, TablesMerged
+from headgate.inspect import read_status
+from headgate.lake.ledger import Kind, Ledger
+from headgate.quarantine import merge as merge_replayed
+from headgate.quarantine import replay as replay_quarantined
+from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.replay import Portion
+from headgate.quarantine.settle import drop_quarantine, replay_quarantine
+from tests.inspect.change_lake import OF_ANOTHER_SERIES, ShopLake, change, make_shop_lake
+from tests.lake.failing_committer import Crash
+from tests.quarantine.replaying import Step, crash_at
+
+LINEAGES = ("log:mysql-bin", "log:binlog")
+ROWS = {1: "shipped", 3: "paid", 9: "late"}
+"""Orders, once all changes are known."""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> ShopLake:
+    return make_shop_lake(tmp_path)
+
+
+def rows_of(lake: ShopLake, table: str = "shop_orders") -> dict[int, str]:
+    rows = lake.rows(table)
+    found = {row["id"]: row["name"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def states(lake: ShopLake) -> Counter[tuple[str, str]]:
+    return Counter((row["state"], row["reason"]) for row in lake.rows("quarantine"))
+
+
+def each_once(lake: ShopLake, log: str = "log_shop_orders") -> int:
+    uuids = [row["_uuid"] for row in lake.rows(log)]
+    assert len(uuids) == len(set(uuids))
+    return len(uuids)
+
+
+def test_changes_of_a_server_that_took_over_land_once_it_is_declared(lake: ShopLake) -> None:
+    told: list[Event] = []
+    lake.declare_lineages(*LINEAGES)
+    done = replay_quarantine(lake.pipeline, listener=told.append)
+    assert done.landed == {"log_shop_orders": OF_ANOTHER_SERIES}
+    assert done.remaining == {"file_unreadable": 1}
+    assert done.merged == ("shop_orders", "history_shop_orders")
+    assert done.behind == ()
+    assert each_once(lake) == 9
+    assert rows_of(lake) == ROWS
+    current = [row for row in lake.rows("history_shop_orders") if row["_is_current"]]
+    assert {row["id"]: row["name"] for row in current} == ROWS
+    assert states(lake) == {("replayed", "order_unknown"): 3, ("open", "file_unreadable"): 1}
+    assert [event.tables for event in told if isinstance(event, TablesMerged)] == [2]
+    assert read_status(lake.pipeline).behind == ()
+
+
+def test_a_replayed_change_says_which_file_it_came_in(lake: ShopLake) -> None:
+    files = {row["_file"] for row in lake.rows("quarantine") if row["reason"] == "order_unknown"}
+    lake.declare_lineages(*LINEAGES)
+    replay_quarantine(lake.pipeline)
+    late = {row["_file"] for row in lake.rows("log_shop_orders") if "binlog.0" in row["_log_file"]}
+    assert late == files
+
+
+def test_replays_read_no_files(lake: ShopLake) -> None:
+    lake.declare_lineages(*LINEAGES)
+    before = lake.rows("_files")
+    replay_quarantine(lake.pipeline)
+    assert lake.rows("_files") == before
+
+
+def test_a_second_replay_finds_nothing(lake: ShopLake) -> None:
+    lake.declare_lineages(*LINEAGES)
+    wanted = QuarantineFilter(reason="order_unknown")
+    replay_quarantine(lake.pipeline, wanted)
+    versions = [DeltaTable(str(lake.lake / name)).version() for name in ("shop_orders", "_files")]
+    done = replay_quarantine(lake.pipeline, wanted)
+    assert (done.taken, done.landed, done.merged) == (0, {}, ())
+    now = [DeltaTable(str(lake.lake / name)).version() for name in ("shop_orders", "_files")]
+    assert now == versions
+
+
+def test_what_is_still_unknown_stays_as_it_was(lake: ShopLake) -> None:
+    before = {row["id"]: row for row in lake.rows("quarantine")}
+    done = replay_quarantine(lake.pipeline)
+    assert (done.landed, sum(done.remaining.values())) == ({}, OF_ANOTHER_SERIES + 1)
+    assert {row["id"]: row for row in lake.rows("quarantine")} == before
+
+
+def test_a_change_that_has_landed_since_is_not_landed_again(lake: ShopLake) -> None:
+    again = change("orders", 9, "late", at=22, series="binlog")
+    lake.declare_lineages(*LINEAGES)
+    lake.land_changes(again)
+    assert each_once(lake) == 7
+    done = replay_quarantine(lake.pipeline)
+    assert done.landed == {"log_shop_orders": OF_ANOTHER_SERIES - 1}
+    assert each_once(lake) == 9
+    assert rows_of(lake) == ROWS
+
+
+@pytest.mark.parametrize("table", ["log_shop_carts", "shop_carts", "shop.carts"])
+def test_a_replay_makes_the_tables_of_a_source(tmp_path: Path, table: str) -> None:
+    lake = ShopLake(tmp_path)
+    lake.declare("# contract: evolve", "contract: {tables: freeze} # contract: evolve")
+    lake.land_changes(change("carts", 1, "full", at=1), change("orders", 1, "new", at=1))
+    lake.declare("contract: {tables: freeze}", "")
+    done = replay_quarantine(lake.pipeline, QuarantineFilter(route=table))
+    assert done.landed == {"log_shop_carts": 1}
+    assert rows_of(lake, "shop_carts") == {1: "full"}
+    assert set(known_with_replays(lake.pipeline)) == {"log_shop_carts"}
+    assert states(lake) == {("replayed", "contract_tables"): 1, ("open", "contract_tables"): 1}
+
+
+def test_portions_know_of_the_logs_that_earlier_ones_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = ShopLake(tmp_path)
+    lake.declare("# max_tables: 2000", "max_tables: 1 # max_tables: 2000")
+    lake.land_changes(change("orders", 0, "new", at=1))
+    lake.land_changes(*(change("carts", key, "full", at=key) for key in range(1, 4)))
+    lake.declare("max_tables: 1 ", "max_tables: 2 ")
+    monkeypatch.setattr(replay_quarantined, "Portion", lambda: Portion(records=1))
+    assert replay_quarantine(lake.pipeline).landed == {"log_shop_carts": 3}
+    assert rows_of(lake, "shop_carts") == {1: "full", 2: "full", 3: "full"}
+
+
+def test_a_file_that_was_too_large_is_read_again(tmp_path: Path) -> None:
+    lake = ShopLake(tmp_path)
+    lake.declare("# max_file_bytes: 1 GB", "max_file_bytes: 1 kB # max_file_bytes: 1 GB")
+    lake.land_changes(*(change("orders", key, "new", at=1) for key in range(50)))
+    (row,) = lake.rows("quarantine")
+    assert (row["reason"], row["value"]) == ("too_large", None)
+    assert replay_quarantine(lake.pipeline).remaining == {"too_large": 1}
+    lake.declare("max_file_bytes: 1 kB ", "")
+    assert replay_quarantine(lake.pipeline).landed == {"log_shop_orders": 50}
+    assert set(rows_of(lake)) == set(range(50))
+
+
+def test_a_file_that_was_too_large_and_is_gone_stays(tmp_path: Path) -> None:
+    lake = ShopLake(tmp_path)
+    lake.declare("# max_file_bytes: 1 GB", "max_file_bytes: 1 kB # max_file_bytes: 1 GB")
+    lake.land_changes(*(change("orders", key, "new", at=1) for key in range(50)))
+    (row,) = lake.rows("quarantine")
+    Path(row["_file"]).unlink()
+    lake.declare("max_file_bytes: 1 kB ", "")
+    assert replay_quarantine(lake.pipeline).remaining == {"too_large": 1}
+    (row,) = lake.rows("quarantine")
+    assert "cannot be read again" in row["detail"]
+
+
+def test_a_file_of_which_some_cannot_land_stays_until_all_of_it_has(tmp_path: Path) -> None:
+    lake = ShopLake(tmp_path)
+    lake.land_changes(change("orders", 1, "new", at=1))
+    lake.declare("# max_file_bytes: 1 GB", "max_file_bytes: 1 kB # max_file_bytes: 1 GB")
+    lake.land_changes(
+        *(change("orders", key, "new", at=2) for key in range(2, 30)),
+        *(change("orders", key, "new", at=2, series="binlog") for key in range(30, 33)),
+    )
+    lake.declare("max_file_bytes: 1 kB ", "")
+    done = replay_quarantine(lake.pipeline)
+    assert (done.landed, done.remaining) == ({"log_shop_orders": 28}, {"order_unknown": 1})
+    (row,) = lake.rows("quarantine")
+    assert row["detail"].startswith("3 changes of it, the first: ")
+    lake.declare_lineages(*LINEAGES)
+    assert replay_quarantine(lake.pipeline).landed == {"log_shop_orders": 3}
+    assert each_once(lake) == 32
+    assert set(rows_of(lake)) == set(range(1, 33))
+
+
+def test_changes_of_a_table_that_is_left_out_by_now_stay(lake: ShopLake) -> None:
+    lake.declare_lineages(*LINEAGES)
+    lake.declare("# exclude: []", "exclude: [shop.orders] #")
+    done = replay_quarantine(lake.pipeline, QuarantineFilter(route="shop.orders"))
+    assert (done.landed, done.remaining) == ({}, {"contract_tables": OF_ANOTHER_SERIES})
+    assert each_once(lake) == 6
+
+
+def test_dropped_changes_lose_their_bytes(lake: ShopLake) -> None:
+    assert drop_quarantine(lake.pipeline, QuarantineFilter(route="shop_orders")) == {
+        "order_unknown": OF_ANOTHER_SERIES
+    }
+    dropped = [row for row in lake.rows("quarantine") if row["state"] == "dropped"]
+    assert [row["value"] for row in dropped] == [None] * OF_ANOTHER_SERIES
+    assert all(row["_file"] for row in dropped)
+
+
+def test_a_table_that_cannot_be_merged_is_behind_and_follows_later(
+    lake: ShopLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise OSError("no room")
+
+    told: list[Event] = []
+    lake.declare_lineages(*LINEAGES)
+    with monkeypatch.context() as patched:
+        patched.setattr(merge_changes, "merge_table", refuse)
+        done = replay_quarantine(lake.pipeline, listener=told.append)
+    assert (done.merged, done.behind) == (("history_shop_orders",), ("shop_orders",))
+    assert [event.table for event in told if isinstance(event, MergeFailed)] == ["shop_orders"]
+    assert read_status(lake.pipeline).behind == ("shop_orders",)
+    assert replay_quarantine(lake.pipeline).merged == ("shop_orders",)
+    assert rows_of(lake) == ROWS
+
+
+def test_a_table_that_is_too_large_is_left_to_spark(lake: ShopLake) -> None:
+    lake.declare_lineages(*LINEAGES)
+    lake.declare("# merge:\n", "merge: {spark_above: 1 B}\n# merge:\n")
+    done = replay_quarantine(lake.pipeline)
+    assert (done.merged, done.behind) == (("history_shop_orders",), ("shop_orders",))
+    assert list((lake.lake / "_staged" / "merges").iterdir()) == []
+
+
+troubles = st.lists(st.sampled_from([*Step, "merging", None]), min_size=1, max_size=3)
+
+
+@settings(deadline=None, max_examples=8)
+@given(troubles=troubles, at_a_time=st.integers(1, 3))
+def test_every_change_lands_once_wherever_replays_are_cut_short(
+    troubles: list[Step | str | None], at_a_time: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        lake = make_shop_lake(Path(folder))
+        lake.declare_lineages(*LINEAGES)
+        patched.setattr(replay_quarantined, "Portion", lambda: Portion(records=at_a_time))
+        for trouble in troubles:
+            with ExitStack() as stack:
+                stack.enter_context(suppress(Crash))
+                if isinstance(trouble, Step):
+                    stack.enter_context(crash_at(trouble))
+                elif trouble is not None:
+                    mine = stack.enter_context(pytest.MonkeyPatch.context())
+                    mine.setattr(merge_replayed, "merge_tables", _crash)
+                replay_quarantine(lake.pipeline)
+        replay_quarantine(lake.pipeline)
+        assert each_once(lake) == 9
+        assert rows_of(lake) == ROWS
+        assert states(lake) == {("replayed", "order_unknown"): 3, ("open", "file_unreadable"): 1}
+        assert read_status(lake.pipeline).behind == ()
+        assert _landed_by_ledger(lake.pipeline) == 11
+
+
+def _crash(*_: Any) -> None:
+    raise Crash("merging")
+
+
+def _landed_by_ledger(pipeline: ChangePipeline) -> int:
+    names = (pipeline.name, f"{pipeline.name}:replay")
+    ledgers = [Ledger(pipeline.lake, pipeline.ledger, name) for name in names]
+    rows = [row for ledger in ledgers for row in ledger.rows([Kind.TABLE])]
+    return sum(row["rows"] for row in rows if row["table"].startswith("log_"))

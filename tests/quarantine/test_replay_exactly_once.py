@@ -1,0 +1,127 @@
+"""Replays and drops that are cut short anywhere: every record is in one place, once."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.lake.names import TableNames
+from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.replay import Portion
+from tests.engine.in_process import (
+    PLAIN,
+    UNKNOWN,
+    WIDER,
+    Pipeline,
+    extent,
+    record,
+    records,
+    staged_by,
+)
+from tests.lake.failing_committer import Crash, FailingCommitter
+from tests.quarantine.replaying import Step, crash_at, drop, learn, places, replay
+
+NAMES = TableNames("silver_{route}", "quarantine", "ledger", "bronze")
+RUBBISH, NEVER_KNOWN = 0, 99
+
+Kind = tuple[str, int]
+Failure = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Try:
+    """A replay, or a drop of rubbish, and what happens to it."""
+
+    dropping: bool
+    wanted: QuarantineFilter
+    at_a_time: int
+    trouble: Step | Failure | None
+
+
+kinds = st.tuples(
+    st.sampled_from("ab"), st.sampled_from([UNKNOWN, PLAIN, WIDER, NEVER_KNOWN, RUBBISH])
+)
+troubles: st.SearchStrategy[Step | Failure | None] = st.one_of(
+    st.sampled_from(Step),
+    st.tuples(
+        st.sampled_from(["crashing_before", "crashing_after", "refusing", "silent"]),
+        st.sampled_from(["silver_a", "silver_b", "bronze"]),
+    ),
+    st.none(),
+)
+tries = st.builds(
+    Try,
+    dropping=st.sampled_from([False, False, True]),
+    wanted=st.sampled_from(
+        [QuarantineFilter(), QuarantineFilter(reason="schema_unknown"), QuarantineFilter(route="a")]
+    ),
+    at_a_time=st.integers(1, 3),
+    trouble=troubles,
+)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    first=st.lists(kinds, max_size=4),
+    more=st.lists(kinds, max_size=3),
+    tried=st.lists(tries, min_size=1, max_size=3),
+)
+def test_every_record_is_in_one_place(
+    first: list[Kind], more: list[Kind], tried: list[Try]
+) -> None:
+    sent = [("a", UNKNOWN), ("b", UNKNOWN), *first]
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = Pipeline(Path(folder), NAMES)
+        stream = pipeline.run()
+        pipeline.committer = failing = FailingCommitter(pipeline.committer)
+        stream.land(extent(0), staged_by(records([_value(one) for one in sent])))
+        learn(pipeline)
+        for number, one in enumerate(tried):
+            with _having(one.trouble, failing):
+                if one.dropping:
+                    drop(pipeline, QuarantineFilter(reason="envelope_undecodable"))
+                else:
+                    replay(pipeline, one.wanted, portion=Portion(one.at_a_time))
+            if number == 0 and more:
+                values = [_value(one) for one in more]
+                stream.land(extent(1), staged_by(records(values, len(sent))))
+                sent += more
+        replay(pipeline)
+        _check(pipeline, sent)
+
+
+def _value(kind: Kind) -> bytes:
+    route, schema_id = kind
+    return b"\xff" if schema_id == RUBBISH else record(route, 1, schema_id)
+
+
+@contextmanager
+def _having(trouble: Step | Failure | None, failing: FailingCommitter) -> Iterator[None]:
+    with ExitStack() as stack:
+        if isinstance(trouble, Step):
+            stack.enter_context(crash_at(trouble))
+        elif trouble is not None:
+            kind, table = trouble
+            getattr(failing, kind).add(table)
+            stack.callback(failing.heal)
+        stack.enter_context(suppress(Crash))
+        yield
+
+
+def _check(pipeline: Pipeline, sent: list[Kind]) -> None:
+    found = places(pipeline)
+    assert set(found.values()) == {1}
+    for offset, (route, kind) in enumerate(sent):
+        here = {place for place, at in found if at == offset}
+        if kind == RUBBISH:
+            assert here in ({"open"}, {"dropped"})
+        elif kind == NEVER_KNOWN:
+            assert here - {"bronze"} == {"open"}
+        else:
+            assert here == {f"silver_{route}", "bronze"}

@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from headgate.config import Contract, Mode
+from headgate.engine.events import BatchLanded, Event
+from headgate.engine.quarantined import QUARANTINE
+from headgate.errors import LandingError
+from headgate.lake.ledger import Kind, Ledger
+from headgate.quarantine.filter import OffsetRange, QuarantineFilter
+from headgate.quarantine.outcome import SettlementNote
+from headgate.quarantine.replay import Portion, replay_quarantined
+from headgate.registry.registry import SchemaText
+from tests.engine.in_process import (
+    PLAIN,
+    UNKNOWN,
+    WIDER,
+    Pipeline,
+    extent,
+    record,
+    records,
+    staged_by,
+)
+from tests.lake.failing_committer import Crash, FailingCommitter
+from tests.quarantine.replaying import Step, crash_at, in_quarantine, lander, learn, places, replay
+from tests.readers import by_deltalake
+
+BAD = b"\xff"
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """Offsets 0 and 3 have landed; 1, 2 and 5 have a schema that is unknown, 4 is rubbish."""
+    made = Pipeline(tmp_path)
+    values = [record("chess", 0), record("chess", 1, UNKNOWN), record("go", 2, UNKNOWN)]
+    run = made.run()
+    run.land(extent(0), staged_by(records(values)))
+    values = [record("go", 3), BAD, record("chess", 5, UNKNOWN)]
+    run.land(extent(1), staged_by(records(values, 3)))
+    return made
+
+
+@pytest.fixture
+def failing(pipeline: Pipeline) -> FailingCommitter:
+    pipeline.committer = failing = FailingCommitter(pipeline.committer)
+    return failing
+
+
+ALL_LANDED = Counter(
+    {
+        **{("silver_chess", offset): 1 for offset in (0, 1, 5)},
+        **{("silver_go", offset): 1 for offset in (2, 3)},
+        ("open", 4): 1,
+    }
+)
+
+
+def test_records_land_once_their_schema_is_known(pipeline: Pipeline) -> None:
+    learn(pipeline)
+    done = replay(pipeline)
+    assert (done.taken, done.landed) == (4, {"silver_chess": 2, "silver_go": 1})
+    assert (done.remaining, done.waiting) == ({"envelope_undecodable": 1}, {})
+    assert places(pipeline) == ALL_LANDED
+    rows = by_deltalake(str(pipeline.lake / "silver_chess")).sort_by("_offset").to_pylist()
+    assert [(row["n"], row["_schema_id"]) for row in rows] == [
+        (0, PLAIN),
+        (1, UNKNOWN),
+        (5, UNKNOWN),
+    ]
+
+
+def test_quarantine_keeps_the_row_of_a_record_that_landed(pipeline: Pipeline) -> None:
+    before = {row["_offset"]: row for row in pipeline.rows("quarantine")}
+    learn(pipeline)
+    replay(pipeline)
+    after = {row["_offset"]: row for row in pipeline.rows("quarantine")}
+    assert in_quarantine(pipeline) == {1: "replayed", 2: "replayed", 4: "open", 5: "replayed"}
+    assert after[4] == before[4]
+    changed = {name for name, value in after[1].items() if value != before[1][name]}
+    assert changed == {"state", "settled_at"}
+
+
+def test_replay_in_vain_leaves_no_trace_in_the_quarantine(pipeline: Pipeline) -> None:
+    before = DeltaTable(pipeline.lake / "quarantine").version()
+    for _ in range(2):
+        done = replay(pipeline)
+        assert (done.taken, done.landed) == (4, {})
+        assert done.remaining == {"schema_unknown": 3, "envelope_undecodable": 1}
+    assert DeltaTable(pipeline.lake / "quarantine").version() == before
+
+
+def test_record_that_stays_is_told_its_new_reason_in_its_old_row(pipeline: Pipeline) -> None:
+    old = {row["_offset"]: row for row in pipeline.rows("quarantine")}
+    pipeline.schemas.register("event", SchemaText("PROTOBUF", "nonsense too"))
+    assert replay(pipeline).remaining == {"schema_refused": 3, "envelope_undecodable": 1}
+    new = {row["_offset"]: row for row in pipeline.rows("quarantine")}
+    assert new[1]["reason"] == "schema_refused"
+    changed = {name for name, value in new[1].items() if value != old[1][name]}
+    assert changed == {"reason", "detail"}
+    assert in_quarantine(pipeline) == dict.fromkeys((1, 2, 4, 5), "open")
+
+
+def test_replay_takes_only_what_is_wanted(pipeline: Pipeline) -> None:
+    learn(pipeline)
+    assert replay(pipeline, QuarantineFilter(reason="route_missing")).taken == 0
+    assert replay(pipeline, QuarantineFilter(route="silver_go")).landed == {"silver_go": 1}
+    wanted = QuarantineFilter(offsets=OffsetRange("games", 0, 2, 4))
+    assert replay(pipeline, wanted).remaining == {"envelope_undecodable": 1}
+    early = QuarantineFilter(until=datetime(2020, 1, 1, tzinfo=UTC))
+    assert replay(pipeline, early).taken == 0
+    assert in_quarantine(pipeline) == {1: "open", 2: "replayed", 4: "open", 5: "open"}
+
+
+def test_replay_with_a_limit_takes_the_oldest(pipeline: Pipeline) -> None:
+    learn(pipeline)
+    assert replay(pipeline, limit=2).taken == 2
+    assert in_quarantine(pipeline) == {1: "replayed", 2: "replayed", 4: "open", 5: "open"}
+
+
+def test_many_records_are_taken_in_portions(pipeline: Pipeline) -> None:
+    learn(pipeline)
+    done = replay(pipeline, portion=Portion(records=1))
+    told = [event for event in pipeline.events if isinstance(event, BatchLanded)][2:]
+    assert len(told) == done.taken == 4
+    assert sum(event.rows for event in told) == 3
+    assert [event.quarantined for event in told if event.quarantined] == [
+        {"envelope_undecodable": 1}
+    ]
+    assert places(pipeline) == ALL_LANDED
+
+
+def test_portions_are_bounded_by_bytes_too(pipeline: Pipeline) -> None:
+    learn(pipeline)
+    replay(pipeline, portion=Portion(bytes=1))
+    told = [event for event in pipeline.events if isinstance(event, BatchLanded)][2:]
+    assert len(told) > 1
+    assert places(pipeline) == ALL_LANDED
+
+
+@pytest.mark.parametrize("records_at_a_time", [50_000, 2])
+@pytest.mark.parametrize("step", Step)
+def test_replay_that_is_cut_short_is_completed(
+    pipeline: Pipeline, step: Step, records_at_a_time: int
+) -> None:
+    learn(pipeline)
+    portion = Portion(records_at_a_time)
+    with crash_at(step), pytest.raises(Crash):
+        replay(pipeline, portion=portion)
+    done = replay(pipeline, portion=portion)
+    begun = step not in (Step.BEFORE_SETTLEMENT_NOTE, Step.BEFORE_NOTE, Step.AFTER_LEDGER)
+    assert done.completed == begun
+    assert places(pipeline) == ALL_LANDED
+    assert replay(pipeline).taken == 1
+
+
+@pytest.mark.parametrize("table", ["silver_chess", "silver_go"])
+@pytest.mark.parametrize("after", [False, True])
+def test_replay_that_ends_between_two_tables_is_completed(
+    pipeline: Pipeline, failing: FailingCommitter, table: str, after: bool
+) -> None:
+    learn(pipeline)
+    (failing.crashing_after if after else failing.crashing_before).add(table)
+    with pytest.raises(Crash):
+        replay(pipeline)
+    failing.heal()
+    assert replay(pipeline).completed
+    assert places(pipeline) == ALL_LANDED
+
+
+def test_what_was_cut_short_is_completed_whatever_is_wanted_next(pipeline: Pipeline) -> None:
+    learn(pipeline)
+    with crash_at(Step.AFTER_NOTE), pytest.raises(Crash):
+        replay(pipeline, QuarantineFilter(route="go"))
+    done = replay(pipeline, QuarantineFilter(reason="route_missing"))
+    assert (done.taken, done.landed, done.completed) == (1, {"silver_go": 1}, True)
+
+
+def test_replay_without_the_note_of_its_records_is_not_guessed_at(pipeline: Pipeline) -> None:
+    learn(pipeline)
+    with crash_at(Step.AFTER_NOTE), pytest.raises(Crash):
+        replay(pipeline)
+    SettlementNote(str(pipeline.lake), "games.replay").clear()
+    with pytest.raises(LandingError) as caught:
+        replay(pipeline)
+    assert caught.value.code == "lake-unreadable"
+
+
+def test_table_that_refuses_waits_for_the_next_replay(
+    pipeline: Pipeline, failing: FailingCommitter
+) -> None:
+    learn(pipeline)
+    failing.refusing.add("silver_go")
+    done = replay(pipeline)
+    assert (done.landed, done.waiting) == ({"silver_chess": 2}, {"silver_go": 1})
+    done = replay(pipeline, QuarantineFilter(route="go"))
+    assert (done.taken, done.landed, done.waiting) == (0, {}, {"silver_go": 1})
+    failing.heal()
+    done = replay(pipeline)
+    assert (done.landed, done.waiting) == ({"silver_go": 1}, {})
+    assert places(pipeline) == ALL_LANDED
+
+
+def test_replay_makes_tables_that_had_no_room_before(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, max_tables=1)
+    values = [record(route, n) for n, route in enumerate(["chess", "go", "shogi"])]
+    pipeline.run().land(extent(0), staged_by(records(values)))
+    assert sorted(in_quarantine(pipeline).values()) == ["open", "open"]
+    assert replay(pipeline).remaining == {"too_many_tables": 2}
+    pipeline.max_tables = 2
+    assert replay(pipeline).remaining == {"too_many_tables": 1}
+    pipeline.max_tables = 3
+    assert replay(pipeline).remaining == {}
+    assert sum(places(pipeline).values()) == 3
+    assert sum(len(pipeline.rows(f"silver_{route}")) for route in ("chess", "go", "shogi")) == 3
+
+
+def test_records_land_once_the_contract_allows_it(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, contract=Contract(columns=Mode.FREEZE))
+    run = pipeline.run()
+    run.land(extent(0), staged_by(records([record("chess", 0)])))
+    run.land(extent(1), staged_by(records([record("chess", 1, WIDER)], 1)))
+    assert replay(pipeline).remaining == {"contract_columns": 1}
+    pipeline.contract = Contract()
+    assert replay(pipeline).landed == {"silver_chess": 1}
+    assert [row["name"] for row in pipeline.rows("silver_chess")] == [None, "x"]
+
+
+def test_records_without_a_position_land_once_too(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path)
+    value, other = record("chess", 1, UNKNOWN), record("chess", 2, UNKNOWN)
+    batch = records([value, value, other, None, None])
+    for name in ("topic", "partition", "offset", "timestamp"):
+        at = batch.schema.get_field_index(name)
+        field = batch.schema.field(name)
+        batch = batch.set_column(at, field, pa.nulls(batch.num_rows, field.type))
+    pipeline.run().land(extent(0), staged_by(batch))
+    learn(pipeline)
+    done = replay(pipeline)
+    assert (done.taken, done.remaining) == (5, {"null_value": 2})
+    assert sorted(row["n"] for row in pipeline.rows("silver_chess")) == [1, 1, 2]
+    states = Counter(row["state"] for row in pipeline.rows("quarantine"))
+    assert states == {"replayed": 3, "open": 2}
+
+
+def test_rows_of_an_older_quarantine_are_replayed(pipeline: Pipeline) -> None:
+    path = str(pipeline.lake / "quarantine")
+    new = {"id", "state", "settled_at", "in_bronze"}
+    old = by_deltalake(path).select([name for name in QUARANTINE.names if name not in new])
+    write_deltalake(path, old, mode="overwrite", schema_mode="overwrite")
+    learn(pipeline)
+    replay(pipeline)
+    assert places(pipeline) == ALL_LANDED
+    ids = {row["id"] for row in pipeline.rows("quarantine")}
+    assert len(ids) == 4
+
+
+def test_ledger_tells_of_a_replay_apart_from_the_stream(pipeline: Pipeline) -> None:
+    learn(pipeline)
+    stream = pipeline.ledger.rows(list(Kind))
+    replay(pipeline, QuarantineFilter(reason="schema_unknown"))
+    assert pipeline.ledger.rows(list(Kind)) == stream
+    ledger = Ledger(str(pipeline.lake), "ledger", "games:replay")
+    [row] = ledger.rows([Kind.SETTLED])
+    assert (row["table"], row["rows"]) == ("quarantine", 3)
+    assert json.loads(row["detail"]) == {
+        "state": "replayed",
+        "taken": 3,
+        "remaining": {},
+        "wanted": {"reason": "schema_unknown", "state": "open"},
+    }
+    told = {row["table"]: row["rows"] for row in ledger.rows([Kind.TABLE])}
+    assert told == {"silver_chess": 2, "silver_go": 1}
+
+
+def test_replay_run_again_tells_no_table_as_new(
+    pipeline: Pipeline, failing: FailingCommitter
+) -> None:
+    learn(pipeline)
+    failing.crashing_after.add("silver_go")
+    with pytest.raises(Crash):
+        replay(pipeline)
+    failing.heal()
+    replay(pipeline)
+    changes = Ledger(str(pipeline.lake), "ledger", "games:replay").rows([Kind.SCHEMA])
+    assert {json.loads(row["detail"])["change"] for row in changes} == {"AddColumn"}
+
+
+def test_stream_lands_batches_between_two_portions(pipeline: Pipeline) -> None:
+    learn(pipeline)
+    stream, landed = pipeline.run(), 6
+
+    def land_more(event: Event) -> None:
+        nonlocal landed
+        if isinstance(event, BatchLanded):
+            values = [record("chess", landed), BAD]
+            stream.land(extent(landed // 2 - 1), staged_by(records(values, landed)))
+            landed += 2
+
+    settler = lander(pipeline)
+    settler.listener = land_more
+    done = replay_quarantined(settler, QuarantineFilter(), portion=Portion(1))
+    assert (done.taken, landed) == (4, 14)
+    more = {("silver_chess", offset): 1 for offset in range(6, 14, 2)}
+    bad = {("open", offset): 1 for offset in range(7, 14, 2)}
+    assert places(pipeline) == ALL_LANDED + Counter(more) + Counter(bad)
+
+
+def test_stream_and_replay_land_side_by_side(pipeline: Pipeline) -> None:
+    stream = pipeline.run()
+    values = [record("chess", offset, UNKNOWN) for offset in range(6, 14)]
+    stream.land(extent(2), staged_by(records(values, 6)))
+    learn(pipeline)
+    failures: list[BaseException] = []
+
+    def land() -> None:
+        try:
+            for batch in range(3, 15):
+                offset = 8 + batch * 2
+                more = [record("chess", offset), BAD]
+                stream.land(extent(batch), staged_by(records(more, offset)))
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=land)
+    thread.start()
+    done = replay(pipeline, QuarantineFilter(reason="schema_unknown"), portion=Portion(1))
+    thread.join()
+    assert (failures, done.waiting, done.remaining) == ([], {}, {})
+    assert done.landed == {"silver_chess": 10, "silver_go": 1}
+    found = places(pipeline)
+    assert (set(found.values()), len(found)) == ({1}, 14 + 24)
+    assert Counter(in_quarantine(pipeline).values()) == {"replayed": 11, "open": 13}

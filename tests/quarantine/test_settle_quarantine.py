@@ -1,0 +1,97 @@
+"""From a pipeline file: a lock, the right committer, and no Spark where none is needed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, TableFeatures
+
+from headgate.engine.events import BatchLanded, Event
+from headgate.engine.recovery import run_lock
+from headgate.errors import CheckpointError, LandingError
+from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.settle import drop_quarantine, replay_quarantine
+from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
+from tests.inspect.small_lake import SmallLake
+from tests.readers import by_deltalake
+
+_REPLAY = """
+import sys
+from headgate.config import load_pipeline
+from headgate.quarantine.settle import replay_quarantine
+done = replay_quarantine(load_pipeline(sys.argv[1]))
+print(sum(done.landed.values()), "pyspark" in sys.modules)
+"""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SmallLake:
+    return make_quarantined_lake(tmp_path)
+
+
+def offsets(lake: SmallLake) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for table in Path(lake.pipeline.lake).glob("silver_*"):
+        found.update(by_deltalake(str(table)).column("_offset").to_pylist())
+    return found
+
+
+def test_replay_of_a_pipeline_lands_what_has_become_known(lake: SmallLake) -> None:
+    told: list[Event] = []
+    done = replay_quarantine(lake.pipeline, listener=told.append)
+    assert (done.taken, sum(done.landed.values())) == (UNKNOWN + RUBBISH, UNKNOWN)
+    assert sum(done.remaining.values()) == RUBBISH
+    assert offsets(lake) == Counter(range(20 + UNKNOWN))
+    assert [event.rows for event in told if isinstance(event, BatchLanded)] == [UNKNOWN]
+
+
+def test_replay_starts_no_spark_that_it_does_not_need(lake: SmallLake) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", _REPLAY, str(lake.file)], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == f"{UNKNOWN} False\n"
+
+
+def test_replay_before_anything_was_quarantined_does_nothing(tmp_path: Path) -> None:
+    done = replay_quarantine(SmallLake(tmp_path).pipeline)
+    assert (done.taken, done.landed, done.completed) == (0, {}, False)
+    assert drop_quarantine(SmallLake(tmp_path).pipeline, QuarantineFilter()) == {}
+
+
+def test_two_replays_at_once_are_refused(lake: SmallLake) -> None:
+    path = Path(lake.pipeline.lake, "_staged", "games.replay")
+    with run_lock(str(path), "games"), pytest.raises(CheckpointError) as caught:
+        replay_quarantine(lake.pipeline)
+    assert caught.value.code == "quarantine-in-use"
+    assert "by process" in caught.value.message
+    assert replay_quarantine(lake.pipeline).taken == UNKNOWN + RUBBISH
+
+
+def test_replay_runs_beside_the_stream(lake: SmallLake) -> None:
+    with run_lock(lake.pipeline.checkpoint, "games"):
+        assert replay_quarantine(lake.pipeline).taken == UNKNOWN + RUBBISH
+
+
+def test_nothing_lands_where_the_quarantine_cannot_be_marked(lake: SmallLake) -> None:
+    path = str(Path(lake.pipeline.lake, lake.pipeline.quarantine))
+    DeltaTable(path).alter.add_feature(
+        TableFeatures.RowTracking, allow_protocol_versions_increase=True
+    )
+    with pytest.raises(LandingError) as caught:
+        replay_quarantine(lake.pipeline)
+    assert caught.value.code == "quarantine-unwritable"
+    assert offsets(lake) == Counter(range(20))
+
+
+def test_python_of_the_guide_runs(lake: SmallLake) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "quarantine.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    run = subprocess.run(
+        [sys.executable, "-c", block], cwd=lake.folder, capture_output=True, text=True, check=True
+    )
+    assert "silver_chess" in run.stdout

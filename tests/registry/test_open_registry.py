@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from base64 import b64encode
+from pathlib import Path
+
+from headgate.config import Registry
+from headgate.registry.folder import FolderRegistry
+from headgate.registry.open import open_registry
+
+from .playing_registry import Answer, playing_registry
+
+SCHEMA = {"/schemas/ids/7": Answer(body={"schema": '"int"'})}
+
+
+def test_folder_is_opened(tmp_path: Path) -> None:
+    opened = open_registry(Registry(folder=str(tmp_path)))
+    assert isinstance(opened, FolderRegistry)
+    assert opened.folder == tmp_path
+
+
+def test_name_and_password_are_read_where_they_are_used(tmp_path: Path) -> None:
+    (tmp_path / "user").write_text("me")
+    (tmp_path / "password").write_text("sesame\n")
+    with playing_registry({**SCHEMA}) as playing:
+        declared = Registry(
+            url=playing.url, username=f"file:{tmp_path}/user", password=f"file:{tmp_path}/password"
+        )
+        assert open_registry(declared).fetch(7).text == '"int"'
+        assert playing.authorizations == {f"Basic {b64encode(b'me:sesame').decode()}"}
+    assert "sesame" not in repr(declared)
+
+
+def test_token_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("abc")
+    with playing_registry({**SCHEMA}) as playing:
+        declared = Registry(url=playing.url, token=f"file:{tmp_path}/token")
+        assert open_registry(declared).fetch(7).text == '"int"'
+        assert playing.authorizations == {"Bearer abc"}
