@@ -23,8 +23,7 @@ LAYERS = [
     {"sources"},
     {"engine"},
     {"cdc", "gold", "quarantine", "run"},
-    {"inspect"},
-    {"cli", "examples", "lab"},
+    {"inspect", "cli", "examples", "lab"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
