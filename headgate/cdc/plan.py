@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headgate.cdc.chunk import CHUNK
 from headgate.cdc.known_source import KnownSource, known_by, source_of
-from headgate.config import ChangePipeline, Datastream, Files
+from headgate.config import Datastream, Files, Pipeline
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan, TableShape
 from headgate.engine.quarantined import QUARANTINE
@@ -53,12 +53,12 @@ class ChangePlan(BatchPlan):
     """When the batch began, in milliseconds."""
 
     @classmethod
-    def of(cls, pipeline: ChangePipeline) -> ChangePlan:
+    def of(cls, pipeline: Pipeline) -> ChangePlan:
         return cls(
             lake=pipeline.lake,
             tables=ChangeTables.of(pipeline),
-            files=pipeline.source,
-            envelope=pipeline.envelope,
+            files=pipeline.change_files,
+            envelope=pipeline.datastream,
             horizon_seconds=pipeline.merge.horizon.total_seconds(),
             max_file_bytes=int(pipeline.max_file_bytes),
             max_tables=pipeline.max_tables,

@@ -27,7 +27,7 @@ from headgate.cdc.key import TableKey, merged_columns
 from headgate.cdc.merge_plan import Engine
 from headgate.cdc.merge_table import LARGEST_FOLD
 from headgate.cdc.source_tables import SourceTables, find_source, known_sources
-from headgate.config import ChangePipeline
+from headgate.config import Pipeline
 from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, UsageError, shown
 
@@ -58,7 +58,7 @@ class Rewound:
 
 
 def rewind(
-    pipeline: ChangePipeline,
+    pipeline: Pipeline,
     table: str,
     until: str,
     into: str | None = None,
@@ -121,7 +121,7 @@ def _in_a_name(moment: datetime | None, position: str) -> str:
     return f"{moment:%Y%m%d_%H%M%S}" + (f"_{moment:%f}" if moment.microsecond else "")
 
 
-def _require_new(pipeline: ChangePipeline, sources: Sequence[SourceTables], name: str) -> None:
+def _require_new(pipeline: Pipeline, sources: Sequence[SourceTables], name: str) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(
             "bad-argument",
@@ -133,7 +133,7 @@ def _require_new(pipeline: ChangePipeline, sources: Sequence[SourceTables], name
         raise _already_exists(pipeline, name)
 
 
-def _already_exists(pipeline: ChangePipeline, name: str) -> UsageError:
+def _already_exists(pipeline: Pipeline, name: str) -> UsageError:
     return UsageError(
         "already-exists",
         f"there is a table {name} already, and a rewind only makes new ones",

@@ -20,7 +20,7 @@ from headgate.cdc.key import ORDER, TableKey, merged_columns
 from headgate.cdc.merge_plan import Engine
 from headgate.cdc.merge_table import LARGEST_FOLD
 from headgate.cdc.source_tables import SourceTables, find_source, known_sources
-from headgate.config import ChangePipeline
+from headgate.config import Pipeline
 from headgate.engine.session import pipeline_session
 from headgate.lake.delta_rs import size_of
 from headgate.lake.ledger import Ledger
@@ -201,7 +201,7 @@ class TableVerified:
 
 
 def verify(
-    pipeline: ChangePipeline,
+    pipeline: Pipeline,
     tables: Sequence[str] = (),
     *,
     spark: Callable[[], SparkSession] | None = None,
@@ -223,7 +223,7 @@ class _Means:
 
 
 def _verified(
-    pipeline: ChangePipeline, sources: Sequence[SourceTables], means: _Means
+    pipeline: Pipeline, sources: Sequence[SourceTables], means: _Means
 ) -> Iterator[TableVerified]:
     for source in sources:
         kinds = {ChangeTableKind.MERGED: source.merged, ChangeTableKind.HISTORY: source.history}
@@ -238,7 +238,7 @@ def _verified(
 
 
 def _verify(
-    pipeline: ChangePipeline, source: SourceTables, one: TableVerified, means: _Means
+    pipeline: Pipeline, source: SourceTables, one: TableVerified, means: _Means
 ) -> TableVerified:
     newest = ChangeLog.open(pipeline.lake, source.log)
     if newest is None:

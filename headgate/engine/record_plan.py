@@ -34,7 +34,7 @@ class StagingPlan(BatchPlan):
             lake=pipeline.lake,
             names=TableNames.of(pipeline),
             envelope=open_envelope(pipeline.envelope),
-            registry=pipeline.registry,
+            registry=pipeline.schema_registry,
             known_tables=known_tables,
             max_tables=pipeline.max_tables,
             max_record_bytes=int(pipeline.max_record_bytes),

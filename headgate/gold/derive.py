@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from headgate.config import AnyPipeline
+from headgate.config import Pipeline
 from headgate.engine.events import GoldDerived, GoldFailed, Listener
 from headgate.gold.commit import Committed
 from headgate.gold.declared import DeclaredQuery, DeclaredUnion, Landed, declared_gold
@@ -34,7 +34,7 @@ class GoldDeriver:
     """Derives what a pipeline declares."""
 
     spark: SparkSession
-    pipeline: AnyPipeline
+    pipeline: Pipeline
     app: str
     listener: Listener
     known: dict[str, Landed] = field(default_factory=dict)

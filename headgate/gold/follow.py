@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headgate.cdc.source_tables import known_sources
-from headgate.config import AnyPipeline, ChangePipeline
+from headgate.config import Pipeline
 from headgate.engine.events import Listener
 from headgate.engine.recovery import run_lock
 from headgate.engine.session import pipeline_session
@@ -25,7 +25,7 @@ class DerivedTables:
     """The derived tables of one pipeline; one that declares none costs nothing."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: AnyPipeline, ledger: Ledger, listener: Listener
+        self, spark: SparkSession, pipeline: Pipeline, ledger: Ledger, listener: Listener
     ) -> None:
         self._pipeline = pipeline
         self._ledger = ledger
@@ -64,9 +64,9 @@ class DerivedTables:
         self._deriver.known |= {one.table: one for one in all_landed(self._pipeline)}
 
 
-def all_landed(pipeline: AnyPipeline) -> list[Landed]:
+def all_landed(pipeline: Pipeline) -> list[Landed]:
     """All tables that others may be derived from, by the ledger."""
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         merged = [one.merged for one in known_sources(pipeline) if one.merged is not None]
         return landed(pipeline, [(table, None) for table in merged])
     rows = [
@@ -88,7 +88,7 @@ class Refreshed:
 
 
 def refresh(
-    pipeline: AnyPipeline,
+    pipeline: Pipeline,
     patterns: Sequence[str] = ("*",),
     listener: Listener = lambda _: None,
     began: Callable[[list[str]], None] = lambda _: None,

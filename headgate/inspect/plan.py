@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headgate.config import ChangePipeline, Confluent, Kafka, Mode, Pipeline, Rules
+from headgate.config import Confluent, Kafka, Mode, Pipeline, Rules
 from headgate.engine.land_table import Asked, fit_files
 from headgate.formats.decoder import FIRST_MESSAGE, Refusal
 from headgate.formats.decoders import Decoders
@@ -294,10 +294,10 @@ def _told_apart(
     return PlannedColumns(new, tuple(before), tuple(columns))
 
 
-def read_plan(pipeline: Pipeline | ChangePipeline) -> Plan:
+def read_plan(pipeline: Pipeline) -> Plan:
     """Change files bring their schemas along: there, only derived tables can be planned."""
     ledger = LedgerRows(pipeline)
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         return Plan(pipeline.name, (), (), (), plan_gold(pipeline, ledger))
     known = read_known_tables(ledger)
     with asked_registry(pipeline) as registry:

@@ -10,7 +10,7 @@ from time import perf_counter
 from headgate.cdc.merge import Told, merge_plan, merge_tables
 from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.cdc.plan import ChangePlan
-from headgate.config import ChangePipeline
+from headgate.config import Pipeline
 from headgate.engine.events import Listener, MergeFailed, TablesMerged, WithoutKey
 from headgate.lake.ledger import Entry, Kind, Ledger
 from headgate.quarantine.ledger import SettlingLedger
@@ -28,7 +28,7 @@ class Followed:
 
 
 def merge_replayed(
-    pipeline: ChangePipeline, plan: ChangePlan, ledger: SettlingLedger, listener: Listener
+    pipeline: Pipeline, plan: ChangePlan, ledger: SettlingLedger, listener: Listener
 ) -> Followed:
     """All logs that any replay landed in: one that was cut short may not have merged its own."""
     app = f"{Ledger(pipeline.lake, pipeline.ledger, pipeline.name).app}:merge"

@@ -17,7 +17,7 @@ from headgate.cdc.open import open_changes
 from headgate.cdc.plan import ChangePlan
 from headgate.cdc.source_tables import known_with_replays
 from headgate.cdc.stage import stage_changes
-from headgate.config import ChangePipeline
+from headgate.config import Pipeline
 from headgate.engine.batch import BatchLander, BatchOutcome, Extent
 from headgate.engine.events import BatchLanded, Ended, Event, FilesWait, Idle, Listener, Started
 from headgate.engine.failure import explain_failure
@@ -48,7 +48,7 @@ class ChangeRun:
     """One run of a change pipeline. All it remembers can be told from the lake."""
 
     def __init__(
-        self, pipeline: ChangePipeline, options: RunOptions, listener: Listener, stop: StopSignal
+        self, pipeline: Pipeline, options: RunOptions, listener: Listener, stop: StopSignal
     ) -> None:
         self.pipeline = pipeline
         self.options = options
@@ -97,9 +97,13 @@ class ChangeRun:
         waiting: set[LandedFile] = set()
         while not self.stop.asked:
             found = [
-                file for file in list_files(self.spark, self.pipeline.source) if self._is_new(file)
+                file
+                for file in list_files(self.spark, self.pipeline.change_files)
+                if self._is_new(file)
             ]
-            taken = batch_of([file for file in found if file not in waiting], self.pipeline.source)
+            taken = batch_of(
+                [file for file in found if file not in waiting], self.pipeline.change_files
+            )
             if taken:
                 waiting |= self._land(taken)
                 continue
@@ -127,7 +131,9 @@ class ChangeRun:
         """The one Spark job of a batch: files are opened, then each table's rows are written."""
         assert isinstance(plan, ChangePlan)
         cores = self.spark.sparkContext.defaultParallelism
-        records = records_of_files(self.spark, self.pipeline.source, files, min(len(files), cores))
+        records = records_of_files(
+            self.spark, self.pipeline.change_files, files, min(len(files), cores)
+        )
         opened = records.mapInArrow(partial(open_changes, plan), CHUNK_DDL)
         together = opened.repartition(cores, "table").sortWithinPartitions("table")
         job = together.mapInArrow(partial(stage_changes, plan), STAGED_DDL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from headgate.config import AnyPipeline, ChangePipeline, Kafka, Pipeline
+from headgate.config import Delta, Kafka, Pipeline
 from headgate.engine.batch import BatchLander, BatchOutcome, Extent, Stage
 from headgate.engine.events import BatchLanded, Ended, Event, Idle, Listener, Started
 from headgate.engine.failure import explain_failure
@@ -41,7 +41,7 @@ class _Stopping(Exception):
 
 
 def run_pipeline(
-    pipeline: AnyPipeline,
+    pipeline: Pipeline,
     options: RunOptions | None = None,
     listener: Listener = lambda _: None,
     stop: StopSignal | None = None,
@@ -49,9 +49,9 @@ def run_pipeline(
     """Run until the source is drained (`once`), or until a stop is asked for."""
     options, stop = options or RunOptions(), stop or StopSignal()
     with run_lock(pipeline.checkpoint, pipeline.name):
-        if isinstance(pipeline, ChangePipeline):
+        if pipeline.lands_changes:
             return ChangeRun(pipeline, options, listener, stop).run()
-        assert isinstance(pipeline, Pipeline)
+        assert not pipeline.lands_changes
         return _Run(pipeline, options, listener, stop).run()
 
 
@@ -156,6 +156,7 @@ class _Run:
         if not found.by_ledger:
             if isinstance(source, Kafka):
                 return stream_topics(spark, source)
+            assert isinstance(source, Delta)
             return stream_table(spark, source)
         progress = self.ledger.progress()
         ended = progress.ended_at if progress else None
@@ -163,6 +164,7 @@ class _Run:
             raise _cannot_replay("it has no place in the source")
         if isinstance(source, Kafka):
             return stream_topics(spark, source, ended)
+        assert isinstance(source, Delta)
         if ended.get("index", 0) >= 0:
             raise _cannot_replay("the last batch ended inside a version of the Delta table")
         return stream_table(spark, source, int(ended["reservoirVersion"]))

@@ -15,7 +15,7 @@ from headgate.cdc.known_source import KnownSource, known_by, known_logs
 from headgate.cdc.merge import merge_plan, merge_tables
 from headgate.cdc.merge_plan import TableMerged
 from headgate.cdc.plan import ChangePlan
-from headgate.config import ChangePipeline, Datastream, Files
+from headgate.config import Datastream, Files, Pipeline
 from headgate.engine.batch import BatchLander, BatchOutcome, Extent
 from headgate.engine.events import Event
 from headgate.engine.plan import BatchPlan
@@ -39,7 +39,7 @@ class ChangeLake:
     """Whether small tables are merged in memory, as is usual."""
 
     def __post_init__(self) -> None:
-        self.pipeline = ChangePipeline(
+        self.pipeline = Pipeline(
             name="shop",
             **{
                 "source": Files(path=str(self.folder / "landing")),

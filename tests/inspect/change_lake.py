@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from headgate.cdc.known_source import KnownSource
-from headgate.config import ChangePipeline, load_pipeline
+from headgate.config import load_pipeline
 from headgate.engine.batch import BatchOutcome
 from headgate.examples import find_example
 from headgate.lab.shop.datastream import write_changes
@@ -45,7 +45,7 @@ class ShopLake(ChangeLake):
         """Read the pipeline file, once it says something else."""
         self.file.write_text(self.file.read_text("utf-8").replace(was, becomes), "utf-8")
         pipeline = load_pipeline(self.file)
-        assert isinstance(pipeline, ChangePipeline)
+        assert pipeline.lands_changes
         self.pipeline = pipeline
         self.lake = Path(pipeline.lake)
         self.ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)

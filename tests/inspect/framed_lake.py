@@ -73,7 +73,7 @@ class FramedLake:
             lake=pipeline.lake,
             names=TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger),
             envelope=open_envelope(pipeline.envelope),
-            registry=pipeline.registry,
+            registry=pipeline.schema_registry,
             version=0,
             known_tables=frozenset(),
             max_tables=pipeline.max_tables,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headgate.config import Pipeline, load_stream_pipeline
+from headgate.config import Pipeline, load_pipeline
 from headgate.engine.batch import BatchLander, Extent
 from headgate.engine.plan import BatchPlan
 from headgate.engine.record_plan import StagingPlan
@@ -73,7 +73,7 @@ class SmallLake:
             lake=pipeline.lake,
             names=names,
             envelope=open_envelope(pipeline.envelope),
-            registry=pipeline.registry,
+            registry=pipeline.schema_registry,
             version=0,
             known_tables=frozenset(),
             max_tables=pipeline.max_tables,
@@ -83,7 +83,7 @@ class SmallLake:
 
     @property
     def pipeline(self) -> Pipeline:
-        return load_stream_pipeline(self.file)
+        return load_pipeline(self.file)
 
     def register(self, count: int, versions: Collection[int], first: int = 0) -> None:
         """Let games from the first on have these versions from now on."""

@@ -12,7 +12,7 @@ from headgate.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.cli.progress.tally import Tally
-    from headgate.config import AnyPipeline
+    from headgate.config import Pipeline
     from headgate.inspect.status import GoldTable, PendingTable
 
 _SHOWN = 5
@@ -86,14 +86,14 @@ def _milliseconds(trigger: str) -> int:
         raise UsageError("bad-argument", f"--trigger: {error.message}", error.hint) from None
 
 
-def _waiting(pipeline: AnyPipeline) -> tuple[PendingTable, ...]:
+def _waiting(pipeline: Pipeline) -> tuple[PendingTable, ...]:
     from headgate.inspect.ledger import LedgerRows
     from headgate.inspect.status import pending_tables
 
     return pending_tables(LedgerRows(pipeline))
 
 
-def _not_derived(pipeline: AnyPipeline) -> list[GoldTable]:
+def _not_derived(pipeline: Pipeline) -> list[GoldTable]:
     """Derived tables that could not follow what they are derived from."""
     from headgate.inspect.ledger import LedgerRows
     from headgate.inspect.status import read_derived
