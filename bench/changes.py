@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 from bench.measure import Cost, measured
 from headgate.config import Datastream, Files, Pipeline
 from headgate.engine.events import BatchLanded, Event, TablesMerged
+from headgate.engine.runner import RunOptions
 from headgate.lab.shop.datastream import FileOptions, write_changes
 from headgate.lab.shop.statement import Change, ChangeKind, Column
-from headgate.run.run_options import RunOptions
-from headgate.run.run_pipeline import run_pipeline
+from headgate.run import run_pipeline
 
 _COLUMNS = (
     Column("id", "bigint"),

@@ -43,7 +43,6 @@ def _pipeline_file() -> str:
         Security,
         Wrapper,
     )
-
     from headgate.config.pipeline import CHANGE_KEYS, RECORD_KEYS
 
     text = (

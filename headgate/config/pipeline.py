@@ -270,7 +270,7 @@ class Pipeline(Declared):
         foreign: dict[str | int, InvalidPipeline] = {
             key: InvalidPipeline("unknown-key", "has no use here", f"it is for {other}")
             for key in (RECORD_KEYS if changes else CHANGE_KEYS)
-            if key in written
+            if key in written and written[key] != cls.model_fields[key].default
         }
         refused = [refused_at(foreign)] if foreign else []
         if not changes and not _opens_changes(written) and "registry" not in written:

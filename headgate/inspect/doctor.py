@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSystem, FileType
 
 from headgate.config import Duration, Kafka, Pipeline, Secret, load_pipeline
-from headgate.engine.recovery import Checkpoint, CheckpointState, resume
 from headgate.errors import CheckpointError, HeadgateError, RegistryUnavailable, SetupError
 from headgate.inspect.check import find_mistakes
 from headgate.inspect.ledger import LedgerRows
@@ -32,6 +31,7 @@ from headgate.lab.services import find_database, read_services
 from headgate.lake.ledger import Ledger
 from headgate.registry.http import HttpRegistry
 from headgate.registry.open import open_registry
+from headgate.sources.checkpoint import Checkpoint, CheckpointState, resume
 from headgate.sources.kafka import topics_found
 
 

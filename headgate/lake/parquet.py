@@ -132,9 +132,14 @@ def write_parquet(
     )
 
 
+def read_staged(lake: str, file: StagedFile) -> pa.Table:
+    """Read the rows of a staged file."""
+    return pq.ParquetFile(Path(lake, file.table, file.path)).read()
+
+
 def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
     """The same rows under the table's names and types, in a file of its own."""
-    rows = pq.ParquetFile(Path(lake, file.table, file.path)).read()
+    rows = read_staged(lake, file)
     columns = [
         conformed(rows.column(one.source), one.type) if one.type else rows.column(one.source)
         for one in fitted.placed

@@ -16,7 +16,7 @@ from headgate.config import Pipeline
 from headgate.engine.events import Listener
 from headgate.engine.plan import BatchPlan
 from headgate.engine.record_plan import StagingPlan
-from headgate.engine.recovery import run_lock
+from headgate.engine.run_lock import run_lock
 from headgate.engine.session import spark_session
 from headgate.errors import CheckpointError, LandingError
 from headgate.lake.commit import Commit, Committer, TableState

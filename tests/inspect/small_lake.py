@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from headgate.config import Pipeline, load_pipeline
-from headgate.engine.batch import BatchLander, Extent
+from headgate.engine.batch import BatchLander
 from headgate.engine.plan import BatchPlan
 from headgate.engine.record_plan import StagingPlan
 from headgate.engine.stage import all_told, staged_files
@@ -23,6 +23,7 @@ from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.registry.folder import FolderRegistry
 from headgate.schema.origin import RECORD_COLUMNS
+from headgate.sources.batch import Extent
 
 PIPELINE = """\
 name: games

@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 from headgate.config import Delta, GoldQuery, Pipeline, Registry
 from headgate.engine.events import GoldDerived, GoldFailed
+from headgate.engine.runner import RunOptions
 from headgate.errors import LandingError
 from headgate.gold.follow import refresh
 from headgate.inspect.status import read_status
 from headgate.lab.destination import DeltaDestination
 from headgate.lab.games import GamesPlan
-from headgate.run.run_options import RunOptions
-from headgate.run.run_pipeline import run_pipeline
+from headgate.run import run_pipeline
 from tests.run.conftest import WRAPPER, Told, simulate
 
 PLAYERS = """

@@ -9,15 +9,15 @@ from pyspark.sql import SparkSession
 
 from headgate.config import Kafka, Registry
 from headgate.engine.events import BatchLanded, Ended, SchemaChanged
-from headgate.engine.stop_signal import StopSignal
+from headgate.engine.runner import RunOptions
 from headgate.errors import CheckpointError, RegistryUnavailable, SourceError
 from headgate.lab import Services
 from headgate.lab.destination import DeltaDestination, KafkaDestination
 from headgate.lab.games import Game, GamesPlan, RecordMaker, games, register_versions
 from headgate.registry.open import open_registry
-from headgate.run.run_options import RunOptions
-from headgate.run.run_pipeline import run_pipeline
+from headgate.run import run_pipeline
 from headgate.schema.changes import AddColumn, CreateTable
+from headgate.sources.stop_signal import StopSignal
 from tests.readers import by_deltalake, by_duckdb, by_spark, comparable
 from tests.run.conftest import Told, kafka_pipeline, places, simulate
 

@@ -60,9 +60,9 @@ def run(
     tally = Tally.of(declared, landed_tables(declared))
     view = choose_view(progress, tally, as_json)
     with quiet_spark(), view:
-        from headgate.engine.stop_signal import StopSignal
-        from headgate.run.run_options import RunOptions
-        from headgate.run.run_pipeline import run_pipeline
+        from headgate.engine.runner import RunOptions
+        from headgate.run import run_pipeline
+        from headgate.sources.stop_signal import StopSignal
 
         stop = StopSignal()
         tally.stop_asked = lambda: stop.asked
