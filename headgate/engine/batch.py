@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from time import perf_counter, time
 from typing import Any
 
@@ -27,6 +26,7 @@ from headgate.engine.plan import BatchPlan
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Committer, Mark
 from headgate.lake.ledger import Entry, Kind, Ledger, Pending
+from headgate.lake.parquet import delete_staged
 from headgate.lake.staged import (
     Checked,
     StagedBatch,
@@ -257,7 +257,7 @@ class BatchLander:
         files = stage(plan)
         while (again := plan.reconsidered(files)) is not None:
             for file in files:
-                Path(plan.lake, file.table, file.path).unlink()
+                delete_staged(plan.lake, file)
             plan = again
             files = stage(plan)
         return files

@@ -21,6 +21,7 @@ from headgate.gold.query import QueryDeriver
 from headgate.gold.source_table import DerivedTable, OutdatedTable, SourceRows, SourceTables
 from headgate.gold.union import UnionDeriver
 from headgate.lake.ledger import Entry, Kind
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.tables import OpenTables
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ class GoldDeriver:
         )
 
     def _derived(self, name: str) -> DerivedTable:
-        return DerivedTable(self.pipeline.lake, name, self._tables.newest(name))
+        lake = self.pipeline.lake
+        return DerivedTable(lake, name, Snapshot.newest(lake, name, self._tables))
 
     def _anew(self, query: DeclaredQuery, table: OutdatedTable) -> OutdatedTable:
         """A table with all rows of all its sources."""

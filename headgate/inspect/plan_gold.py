@@ -31,8 +31,8 @@ from headgate.inspect.planned import (
     UnknownColumn,
 )
 from headgate.inspect.schema import open_table
-from headgate.lake.delta_rs import size_of
 from headgate.lake.ledger import Ledger
+from headgate.lake.tables import size_of
 from headgate.sql.incremental import Incremental
 
 Declared = DeclaredQuery | DeclaredUnion

@@ -179,16 +179,16 @@ def _condition(snapshot: QuarantineSnapshot, wanted: QuarantineFilter) -> str:
     try:
         return snapshot.condition(wanted)
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise unreadable(snapshot.path, error) from error
+        raise unreadable(snapshot.table.url, error) from error
 
 
 def _query(snapshot: QuarantineSnapshot | None, sql: str) -> list[dict[str, Any]]:
     if snapshot is None:
         return []
     try:
-        return query_table(snapshot.table, snapshot.sql(sql))
+        return query_table(snapshot.table.delta, snapshot.sql(sql))
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise unreadable(snapshot.path, error) from error
+        raise unreadable(snapshot.table.url, error) from error
 
 
 def _record(pipeline: Pipeline, row: dict[str, Any]) -> QuarantinedRecord:

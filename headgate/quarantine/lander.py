@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from headgate.engine.batch import BatchLander
 from headgate.engine.events import BatchLanded, Event, Listener
@@ -19,6 +18,7 @@ from headgate.engine.quarantined import QuarantineState
 from headgate.errors import LandingError
 from headgate.lake.commit import Committer
 from headgate.lake.ledger import Kind
+from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.ledger import SettlingLedger, name_of_files
@@ -78,7 +78,7 @@ class SettlingLander:
                 "lake-unreadable",
                 "a replay was cut short, and the note of its records is gone",
                 hint="restore the folder `_staged` of the lake",
-                where=str(Path(self.plan.lake, "_staged")),
+                where=table_url(self.plan.lake, "_staged"),
             )
         self._lander.land_staged(staged)
         self._count()
@@ -88,7 +88,7 @@ class SettlingLander:
         """The quarantine with all its rows named; None where there is none."""
         if self._open_quarantine() is None:
             return None
-        name_rows(str(Path(self.plan.lake, self.plan.quarantine)))
+        name_rows(self.plan.lake, self.plan.quarantine)
         return self._open_quarantine()
 
     def land(
@@ -106,7 +106,7 @@ class SettlingLander:
 
         landed = self._lander.landed
         version = 0 if landed is None else landed + 1
-        taken_from = {"quarantine_version": snapshot.table.version()}
+        taken_from = {"quarantine_version": snapshot.table.version}
         self._lander.land(Extent(version, wanted.as_record(), taken_from), run)
         self._count()
 

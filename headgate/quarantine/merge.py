@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 
 from headgate.cdc.merge import Told, entry_of, merge_plan, merge_summary, merge_tables
@@ -13,6 +12,7 @@ from headgate.cdc.plan import ChangePlan
 from headgate.config import Pipeline
 from headgate.engine.events import Listener, MergeFailed, WithoutKey
 from headgate.lake.ledger import Kind, Ledger
+from headgate.lake.parquet import delete_file
 from headgate.quarantine.ledger import SettlingLedger
 
 _MOST_TRIES = 3
@@ -67,4 +67,4 @@ def _clear_away(told: Iterable[Told]) -> None:
     """What is too large for this process is folded again by the run that merges it."""
     for one in told:
         if isinstance(one, ForSpark) and one.folded is not None:
-            Path(one.folded).unlink(missing_ok=True)
+            delete_file(one.folded)

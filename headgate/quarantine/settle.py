@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -22,6 +21,7 @@ from headgate.errors import CheckpointError, LandingError
 from headgate.lake.commit import Commit, Committer, TableState
 from headgate.lake.commit_with import EitherCommitter
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.snapshot import table_url
 from headgate.lake.spark import SparkCommitter
 from headgate.quarantine.drop import Confirm, drop_quarantined
 from headgate.quarantine.filter import QuarantineFilter
@@ -74,10 +74,10 @@ def _plan(pipeline: Pipeline) -> BatchPlan:
 
 @contextmanager
 def _locked(pipeline: Pipeline) -> Iterator[None]:
-    path = Path(pipeline.lake, "_staged", name_of_files(pipeline.name))
+    path = table_url(pipeline.lake, f"_staged/{name_of_files(pipeline.name)}")
     with ExitStack() as stack:
         try:
-            stack.enter_context(run_lock(str(path), pipeline.name))
+            stack.enter_context(run_lock(path, pipeline.name))
         except CheckpointError as error:
             holder = error.message.partition(" already")[2]
             raise CheckpointError(
@@ -96,7 +96,7 @@ def _require_writable(pipeline: Pipeline) -> None:
             "quarantine-unwritable",
             "the quarantine table has features that Headgate cannot write",
             hint="drop the table's features that delta-rs does not support",
-            where=str(Path(pipeline.lake, pipeline.quarantine)),
+            where=table_url(pipeline.lake, pipeline.quarantine),
         )
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -19,8 +18,8 @@ from headgate.errors import CheckpointError, SourceError
 from headgate.lake.ledger import Ledger, Progress
 from headgate.lake.names import ChangeTables
 from headgate.lake.parquet import read_staged
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedBatch, StagedBatchNote
-from headgate.lake.tables import open_table
 from headgate.sources.batch import (
     CaughtUp,
     Extent,
@@ -158,11 +157,11 @@ class FileSource:
 
 def files_read(lake: str, batch: int | None = None) -> dict[str, tuple[int, int]]:
     """Return size and modification time of the files that were read, in one batch or ever."""
-    table = open_table(Path(lake, FILES_TABLE))
+    table = Snapshot.open(lake, FILES_TABLE)
     if table is None:
         return {}
     filters = None if batch is None else [("batch", "=", batch)]
-    rows = table.to_pyarrow_table(columns=["path", "size", "modified", "batch"], filters=filters)
+    rows = table.read(["path", "size", "modified", "batch"], filters)
     columns = (rows.sort_by("batch")[name].to_pylist() for name in ("path", "size", "modified"))
     return {path: (size, modified) for path, size, modified in zip(*columns, strict=True)}
 
