@@ -45,6 +45,7 @@ CODES: dict[str, str] = {
     "jars-missing": "Jars could not be fetched.",
     "jar-changed": "A fetched jar is not the one that was recorded.",
     "database-missing": "The MariaDB server is not installed.",
+    "extra-missing": "A command needs packages of an extra, such as `headgate[lab]`.",
     "port-in-use": "A port is taken by another program.",
     "service-failed": "A local service did not start or did not answer in time.",
     "services-stale": "Local services are recorded as running but do not answer.",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.lab import down
+from headgate.lab.services import down
 from tests.run.conftest import places
 
 ROOT = Path(__file__).parent.parent

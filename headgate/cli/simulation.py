@@ -36,7 +36,7 @@ class Target:
     def kafka(cls, servers: str | None, registry: str | None, topic: str, partitions: int) -> Self:
         """What was asked for; for the rest, the services that run here."""
         if servers is None or registry is None:
-            from headgate.lab import find
+            from headgate.lab.services import find
 
             services = find()
             if services is None:
@@ -93,7 +93,7 @@ def send(plan: GamesPlan, target: Target) -> Simulated:
     destination = target.open()
     sent = Simulated()
     try:
-        for sent in simulate_games(plan, target.open_registry(), destination, say=show):
+        for sent in simulate_games(plan, target.open_registry(), destination, report=show):
             show(_text(sent, plan.records))
     except KeyboardInterrupt:
         if plan.records is not None:
@@ -189,9 +189,9 @@ def write_shop(plan: ShopPlan, on_database: bool) -> SimulatedShop:
 
 def _steps(plan: ShopPlan, on_database: bool) -> Iterator[SimulatedShop]:
     if not on_database:
-        return simulate_shop(plan, say=show)
+        return simulate_shop(plan, report=show)
     from headgate.lab.services import DEFAULT_FOLDER
-    from headgate.lab.shop.on_database import run_on_database
+    from headgate.lab.shop.database import run_on_database
 
     return run_on_database(plan, DEFAULT_FOLDER, show)
 

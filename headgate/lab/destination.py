@@ -1,4 +1,4 @@
-"""Where simulated records go: a Kafka topic or a Delta table of the same shape."""
+"""Destinations of simulated records: a Kafka topic, or a Delta table with the same columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.schema.origin import RECORD_COLUMNS
 
 
 class Destination(Protocol):
-    """Takes records in order."""
+    """Receives records in order."""
 
     def send(self, values: pa.BinaryArray) -> None: ...
 
@@ -22,7 +22,7 @@ class Destination(Protocol):
 
 
 class KafkaDestination:
-    """A topic, made if there is none; records go to its partitions in long runs."""
+    """A topic, created if it is missing; each partition gets runs of consecutive records."""
 
     _RUN = 1_000
 
@@ -41,7 +41,7 @@ class KafkaDestination:
         except KafkaException as error:
             raise SourceError(
                 "source-missing",
-                f"no broker answers at {servers} ({error.args[0].str()})",
+                f"no broker responds at {servers} ({error.args[0].str()})",
                 hint="headgate up starts one on this machine",
             ) from None
         if topic in known:
@@ -80,14 +80,14 @@ class KafkaDestination:
     def flush(self) -> None:
         left = self._producer.flush(60) + self._failed
         if left:
-            raise SourceError("source-missing", f"the broker did not take {left} records")
+            raise SourceError("source-missing", f"the broker did not accept {left} records")
 
     def _delivered(self, error: object, _: object) -> None:
         self._failed += error is not None
 
 
 class DeltaDestination:
-    """A Delta table with the columns that Kafka's records have."""
+    """A Delta table with the columns of Kafka records."""
 
     def __init__(self, path: str, topic: str) -> None:
         self._path = path
@@ -113,4 +113,4 @@ class DeltaDestination:
         self._offset += count
 
     def flush(self) -> None:
-        """Every send is a commit of its own."""
+        """Do nothing: every `send` is a commit."""

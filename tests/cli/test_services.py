@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from headgate.cli.commands.services import _preferred
-from headgate.lab import find_database
 from headgate.lab.process import HOST, is_free
-from headgate.lab.services import Services, write_services
+from headgate.lab.services import Services, find_database, write_services
 from tests.cli.conftest import Headgate
 
 

@@ -68,7 +68,7 @@ def _ask() -> Example:
 
 
 def _running_services() -> tuple[str, str] | None:
-    from headgate.lab import find
+    from headgate.lab.services import find
 
     services = find()
     return (services.servers, services.registry) if services else None

@@ -11,7 +11,7 @@ from headgate.cli.output import print_next_steps
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from headgate.lab import Services
+    from headgate.lab.services import Services
 
 _Folder = Annotated[Path, typer.Option(help="Where the services keep their data.")]
 _DEFAULT_FOLDER = Path(".headgate")
@@ -72,13 +72,13 @@ def up(
 def _up_broker_and_registry(
     folder: Path, kafka_port: int | None, registry_port: int | None
 ) -> None:
-    from headgate import lab
+    from headgate.lab import services as lab
 
     services = lab.up(
         folder,
         _preferred(kafka_port, _USUAL_KAFKA_PORT, folder),
         _preferred(registry_port, _USUAL_REGISTRY_PORT, folder),
-        say=print,
+        report=print,
     )
     print("\nIn the pipeline file:\n")
     print("  source:")
@@ -89,9 +89,9 @@ def _up_broker_and_registry(
 
 
 def _up_database(folder: Path, port: int | None) -> None:
-    from headgate import lab
+    from headgate.lab import services as lab
 
-    database = lab.up_database(folder, _preferred_for_database(port, folder), say=print)
+    database = lab.up_database(folder, _preferred_for_database(port, folder), report=print)
     print(f"\nUser and password for MySQL's clients: {database.login_file}")
     stop = "headgate down"
     if folder != _DEFAULT_FOLDER:
@@ -110,7 +110,7 @@ def down(folder: _Folder = _DEFAULT_FOLDER) -> None:
 
     Next: headgate up starts the same again
     """
-    from headgate import lab
+    from headgate.lab import services as lab
 
     stopped = lab.down(folder)
     print(f"Stopped: {', '.join(stopped)}" if stopped else f"Nothing runs in {folder}")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headgate.lab.shop.model import BinaryLog, DatabaseModel
+from headgate.lab.shop.simulate import BinaryLog, DatabaseModel
 from headgate.lab.shop.statement import (
     AddColumn,
     AlterTable,

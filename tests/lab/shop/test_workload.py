@@ -7,7 +7,7 @@ from itertools import islice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.lab.shop.model import DatabaseModel
+from headgate.lab.shop.simulate import DatabaseModel
 from headgate.lab.shop.statement import (
     AddColumn,
     AlterTable,
@@ -126,6 +126,6 @@ def _amount(line: Row) -> Decimal:
 
 
 def test_many_statements_share_a_second() -> None:
-    clock = SourceClock(statements_a_second=3)
+    clock = SourceClock(statements_per_second=3)
     assert len({clock.at(number) for number in range(9)}) == 3
-    assert clock.at(0) == clock.began
+    assert clock.at(0) == clock.start
