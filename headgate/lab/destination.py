@@ -6,11 +6,13 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from headgate.errors import SourceError
 from headgate.schema.origin import RECORD_COLUMNS
+
+_ROW_GROUP = 50_000
 
 
 class Destination(Protocol):
@@ -109,7 +111,13 @@ class DeltaDestination:
             "key": pa.nulls(count, pa.binary()),
             "headers": pa.nulls(count, RECORD_COLUMNS.field("headers").type),
         }
-        write_deltalake(self._path, pa.table(rows, schema=RECORD_COLUMNS), mode="append")
+        write_deltalake(
+            self._path,
+            pa.table(rows, schema=RECORD_COLUMNS),
+            mode="append",
+            # Several row groups, so that Spark can read one commit with several tasks.
+            writer_properties=WriterProperties(max_row_group_size=_ROW_GROUP),
+        )
         self._offset += count
 
     def flush(self) -> None:
