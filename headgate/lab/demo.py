@@ -88,13 +88,14 @@ class DemoSize:
     versions: int = 5
     players: int = 1_000
     """Players per game."""
-    bad_share: float = 0.01
     first: int = 50_000
-    """Records of the batch that creates the tables; Spark compiles its plans meanwhile."""
+    """Records of the batch that creates the tables and warms up Spark and its Python workers."""
     large: int = 400_000
-    """Records of the batch that shows the throughput."""
+    """Records of the batch that shows the throughput; all of them are good."""
     changed: int = 50_000
     """Records of the batch in which schemas change."""
+    bad_share: float = 0.01
+    """Fraction of bad records in the first and the last batch."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,8 @@ class Demo:
         size = self._size
         known = games(size.games + self._earlier)
         versions = register_versions(self._registry, known, range(1, size.versions + 1))
-        self._land(versions, size.first)
+        # Two files, so that Spark reads them with two tasks and starts two Python workers.
+        self._land(versions, size.first, size.bad_share, commits=2)
         self._land(versions, size.large)
 
         newest = size.versions + self._earlier + 1
@@ -207,14 +209,21 @@ class Demo:
         for game in self._changing:
             self._note("source", f"{game.name} gets a new column {game.columns(newest)[-1]}")
         self._note("source", f"a new game appears: {new_game.name}")
-        self.result.latency = self._land(versions, size.changed)
+        self.result.latency = self._land(versions, size.changed, size.bad_share)
 
-    def _land(self, versions: Sequence[RegisteredVersion], count: int) -> Latency:
+    def _land(
+        self,
+        versions: Sequence[RegisteredVersion],
+        count: int,
+        bad_share: float = 0.0,
+        commits: int = 1,
+    ) -> Latency:
         """Send records and wait until all of them have landed."""
         seed = self._earlier * 1_000_000 + self.result.sent
-        maker = RecordMaker(versions, seed, self._size.bad_share, self._size.players)
-        values = maker.make(count).values
-        self._inbox.send(values)
+        values = RecordMaker(versions, seed, bad_share, self._size.players).make(count).values
+        for part in range(commits):
+            start, stop = count * part // commits, count * (part + 1) // commits
+            self._inbox.send(values[start:stop])
         sent_at = perf_counter()
         self.result.sent += count
         while True:

@@ -44,7 +44,7 @@ class KafkaDestination:
             raise SourceError(
                 "source-missing",
                 f"no broker responds at {servers} ({error.args[0].str()})",
-                hint="headgate up starts one on this machine",
+                hint="headgate up starts a local broker",
             ) from None
         if topic in known:
             self._partitions = len(known[topic].partitions)

@@ -28,9 +28,9 @@ def demo(
     \b
       headgate demo
 
-    500,000 records of fifty games, 1 % of them bad: a batch that creates the tables, a large batch
-    that shows the throughput, and a batch in which two games get a new column and a new game
-    appears.
+    Lands 500,000 records of fifty games in three batches: one that creates the tables, a large one
+    that shows the throughput, and one in which two games get a new column and a new game appears.
+    In the first and the last, 1 % of the records are bad and go to quarantine.
 
     Next: headgate tables .demo/games.yaml
     """
