@@ -239,7 +239,8 @@ def _changes(tally: Tally) -> str:
 def _landing_rate(tally: Tally) -> list[tuple[str, str]]:
     """The rate of staging and committing: what follows a commit is not landing."""
     overall = rate(tally.records, tally.landing_seconds)
-    facts = [("landing rate", f"{overall}: time to stage and commit, without derived tables")]
+    measured = "staging and commits, without deriving or merging"
+    facts = [("landing rate", f"{overall}: {measured}")]
     if tally.fastest is not None and tally.batches > 1:
         fastest = rate(tally.fastest.records, tally.fastest.landing_seconds)
         size = counted(tally.fastest.records, "record")
