@@ -36,7 +36,7 @@ def test_reference_pages_are_what_the_code_says() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
