@@ -15,6 +15,40 @@ from headgate.errors import SetupError
 from headgate.lab import require_lab
 from headgate.lab.process import HOST, DetachedProcess, is_listening, start_detached
 
+NAME = "database"
+_PROGRAM = "mariadbd"
+_LOGIN_TIMEOUT = 3.0
+# Where packages install servers; often not on PATH.
+_SERVER_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec")
+
+_SETTINGS = {
+    "bind-address": HOST,
+    # Relative to the data folder, because socket paths are limited to about 100 bytes.
+    "socket": "mariadb.sock",
+    "pid-file": "mariadb.pid",
+    "skip-name-resolve": "ON",
+    "local-infile": "OFF",
+    # Log whole rows, with the column names and types at the time of the change.
+    "log-bin": "mysql-bin",
+    "binlog-format": "ROW",
+    "binlog-row-image": "FULL",
+    "binlog-row-metadata": "FULL",
+    "server-id": "1",
+    "character-set-server": "utf8mb4",
+    "default-time-zone": "+00:00",
+    "explicit-defaults-for-timestamp": "ON",
+    # Safe against kill -9; a power failure may lose the last second.
+    "innodb-flush-log-at-trx-commit": "2",
+    "sync-binlog": "0",
+    "performance-schema": "OFF",
+    "max-connections": "50",
+    "table-open-cache": "400",
+    "innodb-log-file-size": "16M",
+    "innodb-buffer-pool-size": "32M",
+    "aria-pagecache-buffer-size": "8M",
+    "key-buffer-size": "1M",
+}
+
 USER = "shop"
 _GROUP = "client"
 _SYSTEM_TABLES = ("mysql_system_tables.sql", "mysql_system_tables_data.sql")
@@ -154,41 +188,6 @@ def _system_tables(server: Path) -> list[Path]:
         f"({' and '.join(_SYSTEM_TABLES)})",
         hint="reinstall the server: apt-get install --reinstall mariadb-server-core",
     )
-
-
-NAME = "database"
-_PROGRAM = "mariadbd"
-_LOGIN_TIMEOUT = 3.0
-# Where packages install servers; often not on PATH.
-_SERVER_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec")
-
-_SETTINGS = {
-    "bind-address": HOST,
-    # Relative to the data folder, because socket paths are limited to about 100 bytes.
-    "socket": "mariadb.sock",
-    "pid-file": "mariadb.pid",
-    "skip-name-resolve": "ON",
-    "local-infile": "OFF",
-    # Log whole rows, with the column names and types at the time of the change.
-    "log-bin": "mysql-bin",
-    "binlog-format": "ROW",
-    "binlog-row-image": "FULL",
-    "binlog-row-metadata": "FULL",
-    "server-id": "1",
-    "character-set-server": "utf8mb4",
-    "default-time-zone": "+00:00",
-    "explicit-defaults-for-timestamp": "ON",
-    # Safe against kill -9; a power failure may lose the last second.
-    "innodb-flush-log-at-trx-commit": "2",
-    "sync-binlog": "0",
-    "performance-schema": "OFF",
-    "max-connections": "50",
-    "table-open-cache": "400",
-    "innodb-log-file-size": "16M",
-    "innodb-buffer-pool-size": "32M",
-    "aria-pagecache-buffer-size": "8M",
-    "key-buffer-size": "1M",
-}
 
 
 @dataclass(frozen=True)

@@ -131,8 +131,7 @@ class RegisteredVersion:
 
 @dataclass
 class Made:
-    """Records in the order they are sent, with the number of good ones by game and of bad ones by
-    reason."""
+    """Records in the order they are sent; number of good ones by game, of bad ones by reason."""
 
     values: pa.BinaryArray
     by_game: Counter[str] = field(default_factory=Counter)

@@ -96,9 +96,9 @@ def test_log_tells_what_the_model_tells(shop: ShopDatabase, seed: int) -> None:
     model = DatabaseModel()
     expected, logged = [], []
     for number, statement in enumerate(islice(statements(seed), 400)):
-        told = model.apply(statement, NOW)
-        assert shop.run(statement) == len(told)
-        expected += told
+        changes = model.apply(statement, NOW)
+        assert shop.run(statement) == len(changes)
+        expected += changes
         if number % 150 == 0:
             logged += shop.new_changes()
     logged += shop.new_changes()

@@ -83,7 +83,7 @@ def test_orders_outgrow_an_int_only_when_their_columns_are_wide() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 30))
 def test_statements_can_be_run(seed: int, evolve_every: int) -> None:
-    """Keys that are inserted are new, and rows that are named are there."""
+    """Inserted keys are new; updated and deleted rows exist."""
     model = DatabaseModel()
     for number, each in enumerate(_some(600, seed, evolve_every)):
         if isinstance(each, Update | Delete):
