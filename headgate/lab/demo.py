@@ -135,7 +135,7 @@ class Demo:
         size: DemoSize | None = None,
     ) -> None:
         """Pass the pipeline's events to `listener`, and changes of the source to `note`."""
-        from headgate.engine.stop_signal import StopSignal
+        from headgate.sources.stop_signal import StopSignal
 
         self.result = DemoResult()
         self._folder = folder
@@ -162,8 +162,8 @@ class Demo:
 
     def run(self, pipeline: Pipeline) -> DemoResult:
         """Run the pipeline until every record has landed, or until Ctrl-C."""
-        from headgate.run.run_options import RunOptions
-        from headgate.run.run_pipeline import run_pipeline
+        from headgate.engine.runner import RunOptions
+        from headgate.run import run_pipeline
 
         # The stream needs an existing table; the first records are sent while Spark starts.
         self._inbox.send(pa.array([], pa.binary()))

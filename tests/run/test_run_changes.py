@@ -23,7 +23,7 @@ from headgate.cdc.rewind import rewind
 from headgate.cdc.verify import verify
 from headgate.config import Datastream, Duration, Files, Merge, Pipeline, Size, load_pipeline
 from headgate.engine.events import BatchLanded, FilesWait, Idle, TablesMerged
-from headgate.engine.stop_signal import StopSignal
+from headgate.engine.runner import RunOptions
 from headgate.lab.database import Database
 from headgate.lab.shop.binary_log import connect
 from headgate.lab.shop.database import ShopDatabase, read_tables
