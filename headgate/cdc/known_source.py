@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from headgate.envelopes.datastream.opened import SourceTable
+from headgate.envelopes.datastream.changes import SourceTable
 from headgate.lake.ledger import Kind, Ledger
 from headgate.lake.staged import StagedFile
 

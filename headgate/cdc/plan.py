@@ -16,8 +16,7 @@ from headgate.config import ChangePipeline, Datastream, Files
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan, TableShape
 from headgate.engine.quarantined import QUARANTINE
-from headgate.envelopes.datastream.columns import LOG_COLUMNS
-from headgate.envelopes.datastream.opened import SourceTable
+from headgate.envelopes.datastream.changes import LOG_COLUMNS, SourceTable
 from headgate.errors import CheckpointError
 from headgate.lake.names import ChangeTables, pattern_name
 from headgate.lake.staged import StagedFile

@@ -28,7 +28,7 @@ from headgate.reasons import Reason
 from headgate.registry.folder import KINDS, read_schema_file
 from headgate.registry.registry import Catalogue, RefusedSchema, UnknownSchema
 from headgate.schema.changes import DropColumn, RenameColumn, SchemaChange, WidenType
-from headgate.schema.field_facts import apart_from
+from headgate.schema.field_metadata import kept_apart_from
 from headgate.schema.fit import fit
 from headgate.schema.origin import ORIGIN_COLUMNS
 
@@ -212,7 +212,7 @@ def _gone(before: pa.Schema, after: pa.Schema, renamed: Collection[str]) -> Iter
     for column in before:
         if column.name in types:
             yield from _gone_inside(column.type, types[column.name], column.name)
-        elif column.name not in renamed and apart_from(column) is None:
+        elif column.name not in renamed and kept_apart_from(column) is None:
             yield column.name
 
 

@@ -33,7 +33,7 @@ from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.lake.tables import open_table
 from headgate.quarantine.ledger import name_in_ledger
 from headgate.run.run_options import RunOptions
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import SchemaHistory
 from headgate.sources.files import LandedFile, batch_of, list_files, records_of_files
 from headgate.sources.kafka import text
 

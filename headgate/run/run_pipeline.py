@@ -24,7 +24,7 @@ from headgate.lake.staged import StagedBatch, StagedBatchNote, StagedFile
 from headgate.quarantine.ledger import name_in_ledger
 from headgate.run.run_changes import ChangeRun
 from headgate.run.run_options import RunOptions
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import SchemaHistory
 from headgate.sources.delta import stream_table
 from headgate.sources.kafka import Behind, records_between, require_topics, stream_topics, text
 

@@ -24,7 +24,7 @@ from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger import Entry, Kind, Ledger
 from headgate.lake.staged import StagedBatchNote, StagedFile
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import SchemaHistory
 
 
 @dataclass

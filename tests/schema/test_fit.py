@@ -18,8 +18,8 @@ from headgate.schema.changes import (
     SchemaChange,
     WidenType,
 )
-from headgate.schema.field_facts import apart_from, number_of, with_facts
-from headgate.schema.fit import Placed, fit, type_name, type_word, widens
+from headgate.schema.field_metadata import field_number, kept_apart_from, with_field_metadata
+from headgate.schema.fit import ColumnMapping, fit, type_name, type_suffix, widens
 from headgate.schema.names import column_twin
 
 EMPTY = pa.schema([])
@@ -36,14 +36,14 @@ def test_new_table_takes_the_columns_of_the_file() -> None:
     fitted = fit(file, EMPTY)
     assert fitted.schema == file
     assert fitted.changes == (AddColumn("a", "int"), AddColumn("b", "struct<x:int>"))
-    assert fitted.file_fits_as_it_is
+    assert fitted.is_identity
 
 
 def test_new_column_comes_last() -> None:
     fitted = fit(schema(b=pa.string(), a=pa.int32()), schema(a=pa.int32()))
     assert fitted.schema == schema(a=pa.int32(), b=pa.string())
     assert fitted.changes == (AddColumn("b", "string"),)
-    assert fitted.file_fits_as_it_is
+    assert fitted.is_identity
 
 
 def test_column_that_the_file_lacks_stays() -> None:
@@ -85,7 +85,7 @@ def test_field_inside_is_added_inside(
     fitted = fit(schema(p=file), schema(p=before))
     assert fitted.schema.field("p").type == after
     assert fitted.changes == (AddNestedField(path, "int"),)
-    assert fitted.file_fits_as_it_is
+    assert fitted.is_identity
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_smaller_type_is_cast_up_to_the_tables(file: pa.DataType, table: pa.Data
     fitted = fit(schema(a=file), schema(a=table))
     assert fitted.schema == schema(a=table)
     assert {type(change) for change in fitted.changes} == {NarrowType}
-    assert fitted.placed == (Placed("a", "a", table),)
-    assert not fitted.file_fits_as_it_is
+    assert fitted.mappings == (ColumnMapping("a", "a", table),)
+    assert not fitted.is_identity
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,14 @@ def test_smaller_type_is_cast_up_to_the_tables(file: pa.DataType, table: pa.Data
         (pa.string(), pa.binary(), "a__binary"),
         (pa.timestamp("us", "UTC"), pa.timestamp("us"), "a__timestamp_ntz"),
         (POINT, pa.int32(), "a__int"),
-        (pa.int32(), pa.decimal128(9, 0), f"a__{type_word(pa.decimal128(9, 0))}"),
-        (pa.int32(), POINT, f"a__{type_word(POINT)}"),
-        (POINT, pa.struct([("X", pa.int32())]), f"a__{type_word(pa.struct([('X', pa.int32())]))}"),
-        (pa.list_(pa.int32()), pa.list_(pa.string()), f"a__{type_word(pa.list_(pa.string()))}"),
+        (pa.int32(), pa.decimal128(9, 0), f"a__{type_suffix(pa.decimal128(9, 0))}"),
+        (pa.int32(), POINT, f"a__{type_suffix(POINT)}"),
+        (
+            POINT,
+            pa.struct([("X", pa.int32())]),
+            f"a__{type_suffix(pa.struct([('X', pa.int32())]))}",
+        ),
+        (pa.list_(pa.int32()), pa.list_(pa.string()), f"a__{type_suffix(pa.list_(pa.string()))}"),
     ],
     ids=str,
 )
@@ -132,9 +136,9 @@ def test_type_that_the_column_cannot_hold_is_kept_apart(
     fitted = fit(schema(a=file), schema(a=table))
     assert fitted.schema == pa.schema([("a", table), (into, file)])
     assert fitted.changes == (RetypeColumn("a", type_name(table), type_name(file), into),)
-    assert fitted.placed == (Placed("a", into),)
+    assert fitted.mappings == (ColumnMapping("a", into),)
     again = fit(schema(a=file), fitted.schema)
-    assert (again.schema, again.changes, again.placed) == (fitted.schema, (), fitted.placed)
+    assert (again.schema, again.changes, again.mappings) == (fitted.schema, (), fitted.mappings)
 
 
 def test_case_twin_of_a_column_gets_a_name_of_its_own() -> None:
@@ -143,21 +147,21 @@ def test_case_twin_of_a_column_gets_a_name_of_its_own() -> None:
     assert fitted.schema == pa.schema([("userId", pa.int32()), (twin, pa.int32())])
     assert fitted.changes == (CaseTwin("userid", twin),)
     again = fit(schema(userid=pa.int32()), fitted.schema)
-    assert (again.changes, again.placed) == ((), (Placed("userid", twin),))
+    assert (again.changes, again.mappings) == ((), (ColumnMapping("userid", twin),))
 
 
 def test_twins_of_one_file_are_both_placed() -> None:
     fitted = fit(schema(a=pa.int32(), A=pa.string()), schema(A=pa.string()))
-    assert [one.target for one in fitted.placed] == [column_twin("a"), "A"]
+    assert [one.target for one in fitted.mappings] == [column_twin("a"), "A"]
 
 
 def test_made_up_names_do_not_run_into_names_of_fields() -> None:
     table = schema(a=pa.int32(), a__string=pa.int32())
     fitted = fit(schema(a=pa.string()), table)
-    assert fitted.placed == (Placed("a", column_twin("a__string")),)
+    assert fitted.mappings == (ColumnMapping("a", column_twin("a__string")),)
 
     both = fit(schema(a=pa.string(), a__string=pa.string()), schema(a=pa.int32()))
-    assert [one.target for one in both.placed] == ["a__string", column_twin("a__string")]
+    assert [one.target for one in both.mappings] == ["a__string", column_twin("a__string")]
 
 
 def test_types_are_called_as_in_delta() -> None:
@@ -166,8 +170,8 @@ def test_types_are_called_as_in_delta() -> None:
     )
     assert type_name(kind) == "struct<a:array<long>,b:map<string,decimal(20,0)>>"
     assert type_name(pa.timestamp("us", "UTC")) == "timestamp"
-    assert type_word(kind).startswith("struct_")
-    assert type_word(kind).isidentifier()
+    assert type_suffix(kind).startswith("struct_")
+    assert type_suffix(kind).isidentifier()
 
 
 def test_changes_say_what_became_of_them() -> None:
@@ -231,35 +235,35 @@ def test_every_column_has_a_place_and_the_table_only_grows(sequence: list[pa.Sch
         assert all(holds(after.field(one.name).type, one.type) for one in table)
         assert len({name.lower() for name in after.names}) == len(after)
 
-        assert [one.source for one in fitted.placed] == file.names
-        targets = [one.target for one in fitted.placed]
+        assert [one.source for one in fitted.mappings] == file.names
+        targets = [one.target for one in fitted.mappings]
         assert len(set(targets)) == len(targets)
         assert all(
             _takes(after.field(one.target).type, file.field(one.source).type, one)
-            for one in fitted.placed
+            for one in fitted.mappings
         )
         asked = [change for change in fitted.changes if change.decided_by]
         assert (after != table) == bool(asked)
 
         again = fit(file, after)
         assert not [change for change in again.changes if change.decided_by]
-        assert (again.schema, again.placed) == (after, fitted.placed)
+        assert (again.schema, again.mappings) == (after, fitted.mappings)
         table = after
 
 
-def _takes(column: pa.DataType, field: pa.DataType, placed: Placed) -> bool:
-    return holds(column, field) and (placed.type is None or placed.type.equals(column))
+def _takes(column: pa.DataType, field: pa.DataType, mapping: ColumnMapping) -> bool:
+    return holds(column, field) and (mapping.type is None or mapping.type.equals(column))
 
 
 def numbered(name: str, number: int, required: bool = False) -> pa.Field:
-    return with_facts(pa.field(name, pa.int32()), number, required)
+    return with_field_metadata(pa.field(name, pa.int32()), number, required)
 
 
 def test_larger_type_of_the_same_kind_widens_the_column() -> None:
     fitted = fit(schema(a=pa.int64(), b=POINT), schema(a=pa.int32(), b=POINT))
     assert fitted.schema == schema(a=pa.int64(), b=POINT)
     assert fitted.changes == (WidenType("a", "int", "long"),)
-    assert fitted.file_fits_as_it_is
+    assert fitted.is_identity
 
 
 def test_type_inside_is_widened_inside() -> None:
@@ -271,7 +275,7 @@ def test_column_that_may_not_be_widened_gets_a_companion() -> None:
     fitted = fit(schema(a=pa.int64()), schema(a=pa.int32()), may_widen=False)
     assert fitted.changes == (RetypeColumn("a", "int", "long", "a__long"),)
     # Later on it might be widened; but the values have their place.
-    assert fit(schema(a=pa.int64()), fitted.schema).placed == (Placed("a", "a__long"),)
+    assert fit(schema(a=pa.int64()), fitted.schema).mappings == (ColumnMapping("a", "a__long"),)
 
 
 def test_field_with_the_number_of_a_column_is_that_column_renamed() -> None:
@@ -298,14 +302,14 @@ def test_required_field_that_may_now_be_absent_is_told() -> None:
 def test_columns_remember_their_fields() -> None:
     fitted = fit(pa.schema([numbered("a", 7, required=True)]), EMPTY)
     again = fit(schema(a=pa.string()), fitted.schema).schema
-    assert number_of(again.field("a")) == 7
-    assert apart_from(again.field("a__string")) == "a"
+    assert field_number(again.field("a")) == 7
+    assert kept_apart_from(again.field("a__string")) == "a"
 
 
 def test_struct_kept_apart_grows_in_its_place() -> None:
     first = fit(schema(a=POINT), schema(a=pa.int32()))
     second = fit(schema(a=POINT_Y), first.schema)
-    assert [one.target for one in second.placed] == [one.target for one in first.placed]
+    assert [one.target for one in second.mappings] == [one.target for one in first.mappings]
     assert {type(change) for change in second.changes} == {AddNestedField}
 
 
@@ -329,8 +333,8 @@ def test_contract_about_columns_keeps_new_ones_out(mode: Mode) -> None:
         AddColumn: STRICT[mode],
     }
     assert fitted.schema == schema(a=pa.int64(), p=POINT)
-    assert fitted.placed == (Placed("a", "a"), Placed("p", "p", POINT))
-    assert len(fitted.withheld) == 3
+    assert fitted.mappings == (ColumnMapping("a", "a"), ColumnMapping("p", "p", POINT))
+    assert len(fitted.blocked) == 3
 
 
 @pytest.mark.parametrize("mode", STRICT, ids=str)
@@ -351,7 +355,7 @@ def test_contract_about_types_keeps_new_ones_out(mode: Mode) -> None:
 def test_contract_is_kept_where_the_table_has_a_place_already() -> None:
     grown = fit(schema(a=pa.string()), schema(a=pa.int32())).schema
     fitted = fit(schema(a=pa.string()), grown, Rules(types=Mode.FREEZE))
-    assert (fitted.changes, fitted.placed) == ((), (Placed("a", "a__string"),))
+    assert (fitted.changes, fitted.mappings) == ((), (ColumnMapping("a", "a__string"),))
 
 
 @given(st.lists(files, min_size=1, max_size=4), st.sampled_from(list(STRICT)))
@@ -362,7 +366,7 @@ def test_frozen_table_never_changes(sequence: list[pa.Schema], mode: Mode) -> No
     for file in rest:
         fitted = fit(file, table, Rules(columns=mode, types=mode))
         assert fitted.schema == table
-        assert all(change.decided_by is None for change in fitted.changes) or fitted.withheld
+        assert all(change.decided_by is None for change in fitted.changes) or fitted.blocked
 
 
 def test_change_is_a_value() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.schema.names import LONGEST_ROUTE, derived_name, is_nameable, safe_name
+from headgate.schema.names import MAX_ROUTE_LENGTH, derived_name, is_nameable, safe_name
 
 _SAFE = re.compile(r"[a-z0-9][a-z0-9_]*")
 _LONGEST = 63
@@ -92,6 +92,6 @@ def test_route_without_a_letter_or_without_end_is_not_nameable(route: str | None
     assert not is_nameable(route)
 
 
-@pytest.mark.parametrize("route", ["chess", "../a", "チェス", "7", "x" * LONGEST_ROUTE])
+@pytest.mark.parametrize("route", ["chess", "../a", "チェス", "7", "x" * MAX_ROUTE_LENGTH])
 def test_route_with_a_letter_or_digit_is_nameable(route: str) -> None:
     assert is_nameable(route)

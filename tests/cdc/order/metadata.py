@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.envelopes.datastream.columns import METADATA
+from headgate.envelopes.datastream.changes import METADATA
 
 MYSQL = "mysql-cdc-binlog"
 ORACLE = "oracle-cdc-logminer"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.cdc.order.order_changes import lineages, order
-from headgate.envelopes.datastream.columns import METADATA
+from headgate.envelopes.datastream.changes import METADATA
 from tests.cdc.order.metadata import Told, backfill, metadata, mysql, oracle, postgresql
 
 SERVERS = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", "9f2b1c00-0000-11ee-8c99-0242ac120002")

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.cdc.order.order_changes import lineages, order
-from headgate.envelopes.datastream.columns import METADATA
+from headgate.envelopes.datastream.changes import METADATA
 from headgate.errors import UsageError
 from tests.cdc.order.metadata import (
     MYSQL,

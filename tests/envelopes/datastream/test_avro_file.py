@@ -6,11 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headgate.envelopes.datastream.columns import METADATA
+from headgate.envelopes.datastream.changes import METADATA, SourceTable
 from headgate.envelopes.datastream.file import open_file
-from headgate.envelopes.datastream.opened import SourceTable
 from headgate.reasons import Reason
-from headgate.schema.field_facts import has_facts, is_required
+from headgate.schema.field_metadata import has_field_metadata, is_required
 from tests.envelopes.datastream.writing import (
     AT,
     COMPRESSED,
@@ -148,7 +147,7 @@ def test_unknown_codec_is_told() -> None:
     opened = open_file(header(schema(), "zlib9"))
     assert opened.unreadable is None
     content = header(schema(), "zlib9") + block(payload_bytes(schema(), change()), 1)
-    assert open_file(content).unreadable == "its codec 'zlib9' is unknown"
+    assert open_file(content).unreadable == "unknown codec 'zlib9'"
 
 
 def test_changes_of_several_tables_are_told_apart_in_order() -> None:
@@ -175,12 +174,12 @@ def test_change_without_table_or_row_is_rejected_and_the_others_stay() -> None:
     assert kept.payload["id"].to_pylist() == [1, 4]
     assert kept.positions.tolist() == [0, 3]
     assert [(one.position, one.reason, one.detail) for one in opened.rejected] == [
-        (1, Reason.CHANGE_UNREADABLE, "it names no table"),
-        (2, Reason.CHANGE_UNREADABLE, "it has no payload"),
+        (1, Reason.CHANGE_UNREADABLE, "the record names no table"),
+        (2, Reason.CHANGE_UNREADABLE, "the record has no payload"),
     ]
     assert [one.source for one in opened.rejected] == [None, SourceTable("shop", None, "users")]
     again = open_file(opened.rejected[1].raw)
-    assert [one.detail for one in again.rejected] == ["it has no payload"]
+    assert [one.detail for one in again.rejected] == ["the record has no payload"]
 
 
 def test_value_that_does_not_fit_its_schema_rejects_its_change_alone() -> None:
@@ -203,10 +202,10 @@ def test_value_that_does_not_fit_its_schema_rejects_its_change_alone() -> None:
     [
         (record("x", payload=record("payload", id="int")), "no `source_metadata`"),
         (record("x", source_metadata=record("s", table="string")), "no `payload`"),
-        (schema({"type": "string"}), "no `payload` that is a record"),
+        (schema({"type": "string"}), "no `payload` record"),
         ("string", "no `source_metadata`"),
-        ({"type": "moon"}, "its schema cannot be used"),
-        ({"type": "record", "name": "x", "fields": 3}, "its schema cannot be used"),
+        ({"type": "moon"}, "cannot use the schema"),
+        ({"type": "record", "name": "x", "fields": 3}, "cannot use the schema"),
     ],
 )
 def test_file_that_is_none_of_changes_is_unreadable(said: Any, why: str) -> None:
@@ -221,7 +220,10 @@ def test_file_without_records_has_no_changes() -> None:
 def test_columns_know_whether_their_field_is_always_there() -> None:
     said = schema({"id": "long", "name": nullable("string")})
     found = only(avro(said, [change({"id": 1, "name": None})])).payload.schema
-    assert [(has_facts(one), is_required(one)) for one in found] == [(True, True), (True, False)]
+    assert [(has_field_metadata(one), is_required(one)) for one in found] == [
+        (True, True),
+        (True, False),
+    ]
 
 
 def test_columns_of_the_log_keep_their_names() -> None:

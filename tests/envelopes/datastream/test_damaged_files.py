@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.envelopes.datastream import container as decompress
-from headgate.envelopes.datastream.file import one_record, open_file
+from headgate.envelopes.datastream import container
+from headgate.envelopes.datastream.file import open_file
 from tests.envelopes.datastream.writing import (
     COMPRESSED,
     SYNC,
@@ -21,6 +21,7 @@ from tests.envelopes.datastream.writing import (
     block,
     change,
     count,
+    extract,
     header,
     json_change,
     lines,
@@ -83,7 +84,7 @@ def test_gzip_file_is_opened_and_one_cut_anywhere_is_unfinished(inside: bytes) -
     assert count(open_file(content)) == count(open_file(inside)) > 0
     for end in range(1, len(content)):
         assert open_file(content[:end]).unfinished
-    assert one_record(content, 1) == one_record(inside, 1)
+    assert extract(content, 1) == extract(inside, 1)
 
 
 def test_gzip_file_may_have_several_parts() -> None:
@@ -102,7 +103,7 @@ def test_damaged_avro_files_are_opened_somehow() -> None:
         opened = open_file(bytes(spoiled))
         outcomes.add((opened.unreadable is not None, opened.unfinished))
         assert not ((opened.unreadable or opened.unfinished) and count(opened))
-        one_record(bytes(spoiled), 1)
+        extract(bytes(spoiled), 1)
     assert outcomes == {(True, False), (False, False), (False, True)}
 
 
@@ -111,8 +112,8 @@ def test_damaged_avro_files_are_opened_somehow() -> None:
 def test_no_bytes_break_it(noise: bytes, before: bytes) -> None:
     opened = open_file(before + noise)
     assert opened.unreadable is None or opened.changes == []
-    one_record(before + noise, 0)
-    one_record(before + noise, 5)
+    extract(before + noise, 0)
+    extract(before + noise, 5)
 
 
 def test_damaged_block_makes_the_whole_file_unreadable() -> None:
@@ -151,14 +152,14 @@ def test_wrong_checksum_of_snappy_is_found() -> None:
 
 @pytest.mark.parametrize("codec", ["deflate", "zstandard", "bzip2", "xz", "snappy"])
 def test_bomb_is_not_let_off(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.envelopes.datastream.avro.LARGEST_FILE", 1 << 20)
+    monkeypatch.setattr("headgate.envelopes.datastream.avro.MAX_FILE_SIZE", 1 << 20)
     content = COMPRESSED[codec][1](bytes(1 << 22))
     opened = open_file(header(schema(), codec) + block(content, 1))
     assert "more than" in str(opened.unreadable)
 
 
 def test_bomb_of_gzip_is_not_let_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decompress, "LARGEST_FILE", 1 << 20)
+    monkeypatch.setattr(container, "MAX_FILE_SIZE", 1 << 20)
     assert "more than 1 MB" in str(open_file(gzip.compress(b" " * (1 << 21))).unreadable)
 
 
@@ -177,10 +178,10 @@ def test_records_without_bytes_cannot_last_for_ever() -> None:
 def test_records_that_are_no_changes_are_not_kept_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headgate.envelopes.datastream.avro._MOST_REJECTED", 100_000)
+    monkeypatch.setattr("headgate.envelopes.datastream.avro._MAX_REJECTED_SIZE", 100_000)
     said = schema(source={"table": nullable("string")}, top=TOP)
     changes = [change(source={"table": None})] * 200
-    assert "too many of its records" in str(open_file(avro(said, changes)).unreadable)
+    assert "too many records" in str(open_file(avro(said, changes)).unreadable)
 
 
 @pytest.mark.parametrize("content", [b"", b" \n\n", b"\xef\xbb\xbf", b"[]", b" [ ] \n"])
@@ -191,11 +192,11 @@ def test_empty_file_has_no_changes(content: bytes) -> None:
 
 def test_content_may_be_a_buffer() -> None:
     assert count(open_file(pa.py_buffer(SMALL))) == 3
-    assert one_record(pa.py_buffer(SMALL), 2) == one_record(SMALL, 2)
+    assert extract(pa.py_buffer(SMALL), 2) == extract(SMALL, 2)
 
 
 def test_header_must_have_a_schema_and_an_end() -> None:
     no_schema = b"Obj\x01" + long_bytes(0) + SYNC
-    assert open_file(no_schema).unreadable == "its header has no schema"
+    assert open_file(no_schema).unreadable == "the header has no schema"
     assert open_file(b"Obj\x01" + long_bytes(1 << 50) + b"\x00" * 64).unreadable
     assert open_file(b"Obj\x01" + long_bytes(1) + long_bytes(1 << 40)).unreadable

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.envelopes.datastream.columns import METADATA
+from headgate.envelopes.datastream.changes import METADATA, SourceTable
 from headgate.envelopes.datastream.file import open_file
-from headgate.envelopes.datastream.opened import SourceTable
 from headgate.reasons import Reason
-from headgate.schema.field_facts import has_facts
+from headgate.schema.field_metadata import has_field_metadata
 from tests.envelopes.datastream.writing import (
     AT,
     MILLIS,
@@ -95,7 +94,7 @@ def test_column_that_is_always_null_is_left_out() -> None:
 
 
 def test_type_is_found_over_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.envelopes.datastream.json_file._MANY_RECORDS", 2)
+    monkeypatch.setattr("headgate.envelopes.datastream.json_file._CHUNK_RECORDS", 2)
     whole = [{"n": 1, "t": 1}, {"n": 2, "t": True}, {"n": 0.5, "t": "x"}, {"late": True}, {"n": 3}]
     found = only(lines(*map(json_change, whole))).payload
     assert found.to_pylist() == [
@@ -105,7 +104,7 @@ def test_type_is_found_over_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> N
         {"n": None, "t": None, "late": True},
         {"n": 3.0, "t": None, "late": None},
     ]
-    assert all(map(has_facts, found.schema))
+    assert all(map(has_field_metadata, found.schema))
 
 
 def test_tables_are_told_apart_in_order() -> None:
@@ -119,25 +118,25 @@ def test_tables_are_told_apart_in_order() -> None:
 @pytest.mark.parametrize(
     ("line", "detail"),
     [
-        (b"[1,", "it is no JSON"),
-        (b'{"a":1}}', "it is no JSON"),
-        (b'{"a":\xff}', "it is no JSON"),
-        (b'{"a":"\x01"}', "it is no JSON"),
-        (b"12", "it is no object"),
-        (b'"text"', "it is no object"),
-        (b'{"a":1,"b":{"c":1,"c":2}}', "it has a key twice"),
-        (b'{"a":"\\ud83d"}', "it has half a character"),
-        (b'{"\\uDC00":1}', "it has half a character"),
-        (b'{"a":NaN}', "NaN is no number of JSON"),
+        (b"[1,", "not JSON"),
+        (b'{"a":1}}', "not JSON"),
+        (b'{"a":\xff}', "not JSON"),
+        (b'{"a":"\x01"}', "not JSON"),
+        (b"12", "not a JSON object"),
+        (b'"text"', "not a JSON object"),
+        (b'{"a":1,"b":{"c":1,"c":2}}', "an object has a key twice"),
+        (b'{"a":"\\ud83d"}', "a string has a lone surrogate"),
+        (b'{"\\uDC00":1}', "a string has a lone surrogate"),
+        (b'{"a":NaN}', "NaN is not a JSON number"),
         (b'{"a":' + b"9" * 5_000 + b"}", "4300 digits"),
-        (b'{"a":' + b"[" * 150 + b"]" * 150 + b"}", "it nests deeper than 100"),
+        (b'{"a":' + b"[" * 150 + b"]" * 150 + b"}", "nests deeper than 100"),
         (b'{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}", ""),
-        (b'{"a":1}', "it names no table"),
-        (b'{"source_metadata":{"table":""},"payload":{}}', "it names no table"),
-        (b'{"source_metadata":{"table":[]},"payload":{}}', "it names no table"),
-        (b'{"source_metadata":{"table":"t"}}', "it has no payload"),
-        (b'{"source_metadata":{"table":"t"},"payload":null}', "it has no payload"),
-        (b'{"source_metadata":{"table":"t"},"payload":[1]}', "it has no payload"),
+        (b'{"a":1}', "the record names no table"),
+        (b'{"source_metadata":{"table":""},"payload":{}}', "the record names no table"),
+        (b'{"source_metadata":{"table":[]},"payload":{}}', "the record names no table"),
+        (b'{"source_metadata":{"table":"t"}}', "the record has no payload"),
+        (b'{"source_metadata":{"table":"t"},"payload":null}', "the record has no payload"),
+        (b'{"source_metadata":{"table":"t"},"payload":[1]}', "the record has no payload"),
     ],
 )
 def test_line_that_is_no_change_is_rejected_with_its_bytes(line: bytes, detail: str) -> None:

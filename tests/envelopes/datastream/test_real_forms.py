@@ -322,7 +322,7 @@ def test_events_without_a_table_are_none_of_a_database() -> None:
     document = {"database": "shop", "collection": "carts", "change_type": "CREATE"}
     one = json_change({"_id": '"5"', "data": "{}"}, read_method="cdc")
     opened = open_file(lines(one | {"source_metadata": document}))
-    assert [rejected.detail for rejected in opened.rejected] == ["it names no table"]
+    assert [rejected.detail for rejected in opened.rejected] == ["the record names no table"]
     kinds = {"object_name": "string", "domain": "string"}
     said = schema(source=kinds, top={**TOP, "read_timestamp": MOMENT})
     event = change(read_method="salesforce-cdc")

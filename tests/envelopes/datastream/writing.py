@@ -14,8 +14,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from headgate.envelopes.datastream.file import open_file
-from headgate.envelopes.datastream.opened import Changes, OpenedFile
+from headgate.envelopes.datastream.changes import Changes, OpenedFile
+from headgate.envelopes.datastream.file import extract_records, open_file
 
 AT = datetime(2024, 5, 10, 5, 36, 59, 578000, tzinfo=UTC)
 MILLIS = 1_715_319_419_578
@@ -203,3 +203,8 @@ def told(content: bytes) -> dict[str, Any]:
 
 def count(opened: OpenedFile) -> int:
     return sum(len(one.positions) for one in opened.changes)
+
+
+def extract(content: bytes | pa.Buffer, position: int) -> bytes | None:
+    """The file with only the record at that position; None if there is no such record."""
+    return dict(extract_records(content, [position])).get(position)

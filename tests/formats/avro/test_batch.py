@@ -17,7 +17,7 @@ from tests.formats.avro.writing import decoded, parsed, record
 
 
 def by_the_letter(decoder: AvroDecoder, whole: list[bytes]) -> pa.Array:
-    return pa.array([decoder.exact.read(one) for one in whole], decoder.read_type)
+    return pa.array([decoder.reference.decode(payload) for payload in whole], decoder.decoded_type)
 
 
 def at_once(decoder: AvroDecoder, whole: list[bytes]) -> pa.Array | None:
@@ -85,7 +85,7 @@ def test_record_is_decoded_alike_whatever_its_neighbours_are(data: st.DataObject
     good = data.draw(st.lists(payloads(schema), min_size=1, max_size=3))
     bad = data.draw(st.lists(st.sampled_from(good).flatmap(spoiled), max_size=3))
     mixed = pa.array([*good * 150, *bad, *good * 150, *bad], pa.binary())
-    decoder = replace(decoder, few_bytes=0)
+    decoder = replace(decoder, min_batch_size=0)
     found, expected = decoder.decode(mixed), replace(decoder, batches=None).decode(mixed)
     assert found.bad == expected.bad
     for one, other in zip(found.columns.columns, expected.columns.columns, strict=True):

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from headgate.formats.avro.blocks import BlockReader, RecordEnds, payloads_of
+from headgate.formats.avro.batch_reader import BlockReader
+from headgate.formats.avro.blocks import RecordBoundaries, split_block
 from headgate.formats.avro.columns import root_record
-from headgate.formats.avro.read_bytes import WrongBytes
+from headgate.formats.avro.encoding import MalformedAvro
 from headgate.formats.avro.schema import AvroSchema, parse_schema
 from headgate.registry.registry import RefusedSchema
 from tests.formats.avro.strategies import payloads, schemas, spoiled
@@ -36,8 +37,8 @@ def test_records_of_a_block_are_found_again(data: st.DataObject) -> None:
     schema = some_schema(said)
     whole = data.draw(st.lists(payloads(said), min_size=1, max_size=4))
     block = b"".join(whole)
-    ends, _ = RecordEnds(schema).find(block, len(whole), MOST)
-    assert payloads_of(block, ends).to_pylist() == whole
+    ends, _ = RecordBoundaries(schema).find(block, len(whole), MOST)
+    assert split_block(block, ends).to_pylist() == whole
     reader = BlockReader.of(root_record(schema))
     found = None if reader is None else reader.read([block[:3], block[3:]], len(whole))
     if found is not None:
@@ -57,12 +58,12 @@ def test_block_with_wrong_bytes_is_not_read_otherwise_than_by_the_letter(
     reader = BlockReader.of(root_record(schema))
     found = None if reader is None else reader.read([block], 2)
     try:
-        ends, _ = RecordEnds(schema).find(block, 2, MOST)
-    except WrongBytes:
+        ends, _ = RecordBoundaries(schema).find(block, 2, MOST)
+    except MalformedAvro:
         assert found is None
         return
     if found is not None:
-        parts: list[bytes] = payloads_of(block, ends).to_pylist()
+        parts: list[bytes] = split_block(block, ends).to_pylist()
         assert told(found) == told(by_the_letter(parsed(said), parts))
 
 
@@ -78,8 +79,8 @@ def test_block_of_another_count_is_not_read(count: int) -> None:
     assert reader is not None
     assert reader.read([BLOCK], count) is None
     assert len(reader.read([BLOCK], 3) or []) == 3
-    with pytest.raises(WrongBytes):
-        RecordEnds(schema).find(BLOCK, count, MOST)
+    with pytest.raises(MalformedAvro):
+        RecordBoundaries(schema).find(BLOCK, count, MOST)
 
 
 def test_records_are_told_apart_whatever_their_values_mean() -> None:
@@ -92,15 +93,15 @@ def test_records_are_told_apart_whatever_their_values_mean() -> None:
     )
     odd = b"\x02\xff" + b"\x07" + long_bytes(9) + b"\x04\x02a\x00\x02a\x00\x00" + b"\x00"
     schema = parse_schema(text_of(said))
-    assert RecordEnds(schema).find(odd * 2, 2, MOST)[0] == [len(odd), 2 * len(odd)]
-    decoded = parsed(said).decode(payloads_of(odd * 2, [len(odd), 2 * len(odd)]))
+    assert RecordBoundaries(schema).find(odd * 2, 2, MOST)[0] == [len(odd), 2 * len(odd)]
+    decoded = parsed(said).decode(split_block(odd * 2, [len(odd), 2 * len(odd)]))
     assert list(decoded.bad) == [0, 1]
 
 
 def test_values_in_arrays_are_counted() -> None:
-    ends = RecordEnds(parse_schema(text_of(SAID)))
+    ends = RecordBoundaries(parse_schema(text_of(SAID)))
     assert ends.find(BLOCK, 3, MOST)[1] == 3
-    with pytest.raises(WrongBytes, match="more than 2 values"):
+    with pytest.raises(MalformedAvro, match="more than 2 values"):
         ends.find(BLOCK, 3, 2)
 
 
@@ -110,5 +111,5 @@ def test_endless_type_has_no_reader_of_blocks_but_ends() -> None:
     assert BlockReader.of(root_record(schema)) is None
     row = {"id": 1, "below": [{"id": 2, "below": []}]}
     one = written(said, row)
-    assert RecordEnds(schema).find(one * 2, 2, MOST)[0] == [len(one), 2 * len(one)]
-    assert isinstance(payloads_of(one, [len(one)]), pa.BinaryArray)
+    assert RecordBoundaries(schema).find(one * 2, 2, MOST)[0] == [len(one), 2 * len(one)]
+    assert isinstance(split_block(one, [len(one)]), pa.BinaryArray)
