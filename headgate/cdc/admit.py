@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.cdc.key import ROW_ID, key_columns
-from headgate.cdc.order.order_changes import lineages, order
+from headgate.cdc.order.orders import lineages, order
 from headgate.cdc.plan import ChangePlan
 from headgate.config import Mode
 from headgate.engine.expectations import Expectations

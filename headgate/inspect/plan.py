@@ -204,7 +204,7 @@ def _by_record(
         if index == 0 or table in known:
             found.append((table, Candidate(version, (index,))))
         text = decoders.text(version.schema_id)
-        if isinstance(text, Refusal) or text.kind != "PROTOBUF":
+        if isinstance(text, Refusal) or text.schema_type != "PROTOBUF":
             break
     return found
 
@@ -308,7 +308,7 @@ def read_plan(pipeline: Pipeline | ChangePipeline) -> Plan:
         return Plan(pipeline.name, (), (), (), plan_gold(pipeline, ledger))
     known = read_known_tables(ledger)
     with asked_registry(pipeline) as registry:
-        newest = registry.all_newest()
+        newest = registry.latest_versions()
         met = sorted({key for table in known.values() for key in table.met})
         subjects_of = side_by_side(registry.subjects_of, met)
         decoders = Decoders(registry)

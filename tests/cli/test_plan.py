@@ -145,7 +145,7 @@ def test_a_registry_that_is_down_is_an_error_with_a_hint(
     printed = headgate("plan", "down.yaml")
     assert (printed.code, printed.out) == (1, "")
     assert "[registry-unavailable]" in printed.err
-    assert "hint: mend the registry and run again" in printed.err
+    assert "hint: fix the registry and run again" in printed.err
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,11 @@ def playing_the_folder(registry: FolderRegistry) -> Answers:
     subjects = registry.subjects()
     answers: Answers = {"/subjects": Answer(body=subjects)}
     for subject in subjects:
-        newest = registry.newest(subject)
+        newest = registry.latest(subject)
         for number in range(1, newest.version + 1):
             found = registry.version(subject, number)
             text = registry.fetch(found.schema_id)
-            schema = {"schema": text.text, "schemaType": text.kind}
+            schema = {"schema": text.text, "schemaType": text.schema_type}
             version = {"subject": subject, "version": number}
             answer = Answer(body={**schema, **version, "id": found.schema_id})
             answers[f"/subjects/{subject}/versions/{number}"] = answer

@@ -117,13 +117,13 @@ def test_too_many_imports_are_refused(tmp_path: Path) -> None:
 
 def test_subjects_are_in_the_names_of_files(tmp_path: Path) -> None:
     registry = FolderRegistry(tmp_path)
-    assert (registry.subjects(), registry.all_newest()) == ([], [])
+    assert (registry.subjects(), registry.latest_versions()) == ([], [])
     for name in ("3.proto", "7.orders.v1.avsc", "12.orders.v1.avsc", "9.event-value.proto"):
         (tmp_path / name).write_text("")
     assert registry.subjects() == ["event-value", "orders.v1"]
-    assert registry.newest("orders.v1") == SubjectVersion("orders.v1", 2, 12)
+    assert registry.latest("orders.v1") == SubjectVersion("orders.v1", 2, 12)
     assert registry.version("orders.v1", 1) == SubjectVersion("orders.v1", 1, 7)
-    assert [str(one) for one in registry.all_newest()] == ["event-value@1", "orders.v1@2"]
+    assert [str(one) for one in registry.latest_versions()] == ["event-value@1", "orders.v1@2"]
     assert [registry.subjects_of(key) for key in (3, 7, 12, 99)] == [
         [],
         ["orders.v1"],
@@ -135,22 +135,22 @@ def test_subjects_are_in_the_names_of_files(tmp_path: Path) -> None:
 def test_subject_is_found_by_the_name_under_which_it_was_registered(tmp_path: Path) -> None:
     registry = FolderRegistry(tmp_path)
     number = registry.register("shop.v1/Order", ORDER)
-    assert registry.newest("shop.v1/Order") == SubjectVersion("shop.v1/Order", 1, number)
+    assert registry.latest("shop.v1/Order") == SubjectVersion("shop.v1/Order", 1, number)
 
 
 def test_newest_version_is_one_that_comes_later(tmp_path: Path) -> None:
     registry = FolderRegistry(tmp_path)
     registry.register("event-value", EVENT)
-    assert registry.newest("event-value").version == 1
+    assert registry.latest("event-value").version == 1
     FolderRegistry(tmp_path).register("event-value", SchemaText("PROTOBUF", "other"))
-    assert registry.newest("event-value") == SubjectVersion("event-value", 2, 2)
+    assert registry.latest("event-value") == SubjectVersion("event-value", 2, 2)
 
 
 def test_subject_and_version_that_are_not_there_are_unknown(tmp_path: Path) -> None:
     registry = FolderRegistry(tmp_path)
     registry.register("event-value", EVENT)
     with pytest.raises(UnknownSchema, match="no subject order-value"):
-        registry.newest("order-value")
+        registry.latest("order-value")
     for number in (0, 2, -1):
         with pytest.raises(UnknownSchema, match=f"no version {number}"):
             registry.version("event-value", number)

@@ -146,7 +146,7 @@ NONSENSE = {
 @pytest.mark.parametrize("answer", NONSENSE.values(), ids=NONSENSE.keys())
 def test_registry_that_answers_nonsense_is_unavailable(answer: Answer) -> None:
     with playing_registry({SCHEMA_7: answer}) as playing:
-        with pytest.raises(RegistryUnavailable, match="no usable answer for schema 7") as caught:
+        with pytest.raises(RegistryUnavailable, match="no valid response for schema 7") as caught:
             registry(playing.url).fetch(7)
         assert len(playing.asked) > 2
     assert caught.value.code == "registry-unavailable"
@@ -253,8 +253,8 @@ def test_newest_version_is_asked_for_each_time() -> None:
     )
     with playing_registry({f"{CHESS}/latest": [first, second]}) as playing:
         mine = registry(playing.url)
-        assert mine.newest("chess-value") == SubjectVersion("chess-value", 1, 11)
-        assert mine.newest("chess-value") == SubjectVersion("chess-value", 2, 12)
+        assert mine.latest("chess-value") == SubjectVersion("chess-value", 1, 11)
+        assert mine.latest("chess-value") == SubjectVersion("chess-value", 2, 12)
 
 
 def test_version_is_asked_by_its_number() -> None:
@@ -279,7 +279,7 @@ def test_newest_of_all_leaves_out_a_subject_that_is_gone_meanwhile() -> None:
         f"{CHESS}/latest": version("chess-value", "a"),
     }
     with playing_registry(answers) as playing:
-        assert registry(playing.url).all_newest() == [SubjectVersion("chess-value", 1, 1)]
+        assert registry(playing.url).latest_versions() == [SubjectVersion("chess-value", 1, 1)]
 
 
 def test_newest_of_many_are_asked_side_by_side() -> None:
@@ -295,12 +295,12 @@ def test_newest_of_many_are_asked_side_by_side() -> None:
         f"/subjects/{one}/versions/latest": partial(answer, one) for one in subjects
     }
     with playing_registry({"/subjects": Answer(body=subjects), **answers}) as playing:
-        assert len(registry(playing.url, patience=60).all_newest()) == 16
+        assert len(registry(playing.url, patience=60).latest_versions()) == 16
 
 
 QUESTIONS: dict[str, tuple[str, Callable[[HttpRegistry], object]]] = {
     "subjects": ("/subjects", lambda one: one.subjects()),
-    "newest": (f"{CHESS}/latest", lambda one: one.newest("chess-value")),
+    "newest": (f"{CHESS}/latest", lambda one: one.latest("chess-value")),
     "version": (f"{CHESS}/1", lambda one: one.version("chess-value", 1)),
     "subjects_of": ("/schemas/ids/7/versions", lambda one: one.subjects_of(7)),
 }

@@ -24,7 +24,7 @@ from headgate.formats.avro.encoding import (
     read_long,
     read_varint,
 )
-from headgate.registry.registry import LARGEST_SCHEMA
+from headgate.registry.registry import MAX_SCHEMA_SIZE
 
 GZIP_MAGIC = b"\x1f\x8b"
 _CODEC_KEY = b"avro.codec"
@@ -95,8 +95,8 @@ def _read_header(cursor: Cursor) -> dict[bytes, bytes]:
         if total > _MAX_HEADER_ENTRIES:
             raise UnreadableFile(f"more than {_MAX_HEADER_ENTRIES} entries in the header")
         for _ in range(count):
-            key = _take(cursor, _length(cursor, LARGEST_SCHEMA))
-            entries[key] = _take(cursor, _length(cursor, LARGEST_SCHEMA))
+            key = _take(cursor, _length(cursor, MAX_SCHEMA_SIZE))
+            entries[key] = _take(cursor, _length(cursor, MAX_SCHEMA_SIZE))
     return entries
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from headgate.cdc.order.order_changes import order
+from headgate.cdc.order.orders import order
 from tests.cdc.changes import Case, Change, Rows, tables
 
 Rank = tuple[int | str, ...]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.cdc.order.order_changes import lineages, order
+from headgate.cdc.order.orders import lineages, order
 from headgate.envelopes.datastream.changes import METADATA
 from headgate.errors import UsageError
 from tests.cdc.order.metadata import (
@@ -64,8 +64,8 @@ UNKNOWN: list[tuple[Told, str]] = [
     (mysql(LOG, 4, gtid=HUGE), "GTID"),
     (mysql(LOG, 4, gtid="7-1-5"), "the lineage gtid:7 is not in the list"),
     (mysql(None, None, gtid="0-1-5"), "log file"),
-    (mysql(LOG, 4, change_type=None), "kind of change"),
-    (mysql(LOG, 4, change_type="TRUNCATE"), "kind of change"),
+    (mysql(LOG, 4, change_type=None), "change type"),
+    (mysql(LOG, 4, change_type="TRUNCATE"), "change type"),
     (mysql(LOG, 4, uuid="a.b"), "uuid"),
     (mysql(LOG, 4, uuid="ü"), "uuid"),
     (mysql(LOG, 4, uuid=HUGE), "uuid"),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.cdc.order.order_changes import lineages, order
+from headgate.cdc.order.orders import lineages, order
 from headgate.envelopes.datastream.changes import METADATA
 from tests.cdc.order.metadata import Told, backfill, metadata, mysql, oracle, postgresql
 

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from headgate.cdc.order.order_changes import order
-from headgate.cdc.order.position_order import position_order
+from headgate.cdc.order.orders import order
+from headgate.cdc.order.positions import position_order
 from headgate.errors import UsageError
 from tests.cdc.order.metadata import Told, metadata, mysql, oracle, postgresql, sqlserver
 
@@ -71,7 +71,7 @@ def test_text_that_is_no_position_is_refused(typed: str) -> None:
 
 @pytest.mark.parametrize("typed", ["mysql-bin.1:4", "scn:1", "0/1", "0-1-5", f"{SERVER}:1"])
 def test_position_of_a_lineage_without_changes_is_refused(typed: str) -> None:
-    with pytest.raises(UsageError, match="Known are: log:binlog") as refused:
+    with pytest.raises(UsageError, match="Known lineages: log:binlog") as refused:
         position_order(typed, ["log:binlog"])
     assert refused.value.code == "bad-argument"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.cdc.order.order_changes import lineages, order
+from headgate.cdc.order.orders import lineages, order
 from tests.cdc.order.metadata import Told, backfill, metadata, mysql, oracle, postgresql, sqlserver
 
 KNOWN = ["log:mysql-bin", "gtid:0", "oracle", "postgresql", "sqlserver"]
