@@ -37,20 +37,20 @@ def read_schema_file(path: Path) -> SchemaText:
     return SchemaText(schema_type, text, tuple(references.items()))
 
 
-def _collect_imports(folder: Path, text: str, found: dict[str, str]) -> None:
+def _collect_imports(folder: Path, text: str, imports: dict[str, str]) -> None:
     for name in _IMPORT.findall(text):
-        if name in found or name.startswith("google/protobuf/"):
+        if name in imports or name.startswith("google/protobuf/"):
             continue
         path = (folder / name).resolve()
         if not path.is_relative_to(folder.resolve()) or not path.is_file():
             raise RefusedSchema(f'import "{name}" is not in the schema folder')
-        if len(found) >= MAX_REFERENCES:
+        if len(imports) >= MAX_REFERENCES:
             raise RefusedSchema(f"more than {MAX_REFERENCES} imports")
-        found[name] = ""
+        imports[name] = ""  # Breaks cycles.
         imported = path.read_text("utf-8", "replace")
-        _collect_imports(folder, imported, found)
-        del found[name]
-        found[name] = imported
+        _collect_imports(folder, imported, imports)
+        del imports[name]  # To insert it again after its own imports.
+        imports[name] = imported
 
 
 class FolderRegistry:

@@ -12,7 +12,7 @@ from headgate.errors import RegistryUnavailable
 from headgate.inspect import Plan, TablePlan, read_plan
 from headgate.registry.registry import SubjectVersion
 from tests.inspect.framed_lake import FramedLake, proto
-from tests.registry.playing_registry import Answer, playing_registry, playing_the_folder
+from tests.registry.fake_registry import Response, fake_registry, folder_responses
 
 FIRST = b"\0"
 """The first message of a schema, with nothing in it."""
@@ -292,10 +292,10 @@ def test_a_registry_over_http_gives_the_same_plan(tmp_path: Path) -> None:
     lake.register("payments-value", proto("A { int32 n = 1; }"))
     lake.register("refunds-value", proto("nonsense"))
     from_folder = read_plan(lake.pipeline)
-    with playing_registry(playing_the_folder(lake.registry)) as playing:
-        lake.declared = {"registry": playing.url}
+    with fake_registry(folder_responses(lake.registry)) as fake:
+        lake.declared = {"registry": fake.url}
         assert read_plan(lake.pipeline) == from_folder
-        assert sorted(playing.asked) == sorted(set(playing.asked))
+        assert sorted(fake.requests) == sorted(set(fake.requests))
 
 
 def test_a_schema_under_many_subjects_is_that_of_the_subject_called_like_the_table(
@@ -303,11 +303,11 @@ def test_a_schema_under_many_subjects_is_that_of_the_subject_called_like_the_tab
 ) -> None:
     lake = orders(tmp_path, "int32 n = 1;")
     lake.register("special", proto("Order { int32 n = 1; int32 special = 2; }"))
-    answers = playing_the_folder(lake.registry)
+    answers = folder_responses(lake.registry)
     both = [{"subject": "special", "version": 1}, {"subject": "orders-value", "version": 1}]
-    answers["/schemas/ids/1/versions"] = Answer(body=both)
-    with playing_registry(answers) as playing:
-        lake.declared = {"registry": playing.url}
+    answers["/schemas/ids/1/versions"] = Response(body=both)
+    with fake_registry(answers) as fake:
+        lake.declared = {"registry": fake.url}
         plan = read_plan(lake.pipeline)
     assert planned(plan) == {}
     assert plan.without_table == (SubjectVersion("special", 1, 2),)
@@ -315,9 +315,9 @@ def test_a_schema_under_many_subjects_is_that_of_the_subject_called_like_the_tab
 
 def test_a_registry_that_is_down_is_the_known_error(tmp_path: Path) -> None:
     lake = orders(tmp_path, "int32 n = 1;")
-    down = Answer(500, {"error_code": 50001, "message": "store"})
-    with playing_registry({"/subjects": down}) as playing:
-        lake.declared = {"registry": {"url": playing.url, "timeout": "1ms"}}
+    down = Response(500, {"error_code": 50001, "message": "store"})
+    with fake_registry({"/subjects": down}) as fake:
+        lake.declared = {"registry": {"url": fake.url, "timeout": "1ms"}}
         with pytest.raises(RegistryUnavailable) as caught:
             read_plan(lake.pipeline)
     assert caught.value.code == "registry-unavailable"

@@ -8,7 +8,7 @@ from headgate.errors import HeadgateError
 from headgate.inspect import SchemaDiff, read_schema_diff
 from tests.inspect.framed_lake import FramedLake, proto
 from tests.inspect.small_lake import SmallLake
-from tests.registry.playing_registry import playing_registry, playing_the_folder
+from tests.registry.fake_registry import fake_registry, folder_responses
 
 ONE_COLUMN_MORE = [("+ col_chess_game_2 string", "applied")]
 
@@ -129,8 +129,8 @@ def test_a_table_comes_before_a_subject_of_the_same_name(tmp_path: Path) -> None
 
 def test_a_registry_over_http_is_asked_the_same(tmp_path: Path) -> None:
     lake = _orders(tmp_path)
-    with playing_registry(playing_the_folder(lake.registry)) as playing:
-        lake.declared = {"registry": playing.url}
+    with fake_registry(folder_responses(lake.registry)) as fake:
+        lake.declared = {"registry": fake.url}
         diff = read_schema_diff("orders-value@1", "orders-value", lake.pipeline)
         assert told(diff) == [("+ name string", "applied")]
         assert told(read_schema_diff("1", "2", lake.pipeline)) == told(diff)

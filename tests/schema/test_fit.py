@@ -79,7 +79,7 @@ def test_column_that_the_file_lacks_stays() -> None:
     ],
     ids=["struct", "list", "map", "nested lists"],
 )
-def test_field_inside_is_added_inside(
+def test_nested_field_is_added_to_its_struct(
     before: pa.DataType, file: pa.DataType, after: pa.DataType, path: str
 ) -> None:
     fitted = fit(schema(p=file), schema(p=before))
@@ -102,7 +102,7 @@ def test_field_inside_is_added_inside(
     ],
     ids=str,
 )
-def test_smaller_type_is_cast_up_to_the_tables(file: pa.DataType, table: pa.DataType) -> None:
+def test_narrower_type_is_widened_to_the_tables(file: pa.DataType, table: pa.DataType) -> None:
     fitted = fit(schema(a=file), schema(a=table))
     assert fitted.schema == schema(a=table)
     assert {type(change) for change in fitted.changes} == {NarrowType}
@@ -141,7 +141,7 @@ def test_type_that_the_column_cannot_hold_is_kept_apart(
     assert (again.schema, again.changes, again.mappings) == (fitted.schema, (), fitted.mappings)
 
 
-def test_case_twin_of_a_column_gets_a_name_of_its_own() -> None:
+def test_case_twin_of_a_column_gets_a_unique_name() -> None:
     twin = column_twin("userid")
     fitted = fit(schema(userid=pa.int32()), schema(userId=pa.int32()))
     assert fitted.schema == pa.schema([("userId", pa.int32()), (twin, pa.int32())])
@@ -150,12 +150,12 @@ def test_case_twin_of_a_column_gets_a_name_of_its_own() -> None:
     assert (again.changes, again.mappings) == ((), (ColumnMapping("userid", twin),))
 
 
-def test_twins_of_one_file_are_both_placed() -> None:
+def test_twins_in_one_file_are_both_mapped() -> None:
     fitted = fit(schema(a=pa.int32(), A=pa.string()), schema(A=pa.string()))
     assert [one.target for one in fitted.mappings] == [column_twin("a"), "A"]
 
 
-def test_made_up_names_do_not_run_into_names_of_fields() -> None:
+def test_generated_names_do_not_collide_with_fields() -> None:
     table = schema(a=pa.int32(), a__string=pa.int32())
     fitted = fit(schema(a=pa.string()), table)
     assert fitted.mappings == (ColumnMapping("a", column_twin("a__string")),)
@@ -164,7 +164,7 @@ def test_made_up_names_do_not_run_into_names_of_fields() -> None:
     assert [one.target for one in both.mappings] == ["a__string", column_twin("a__string")]
 
 
-def test_types_are_called_as_in_delta() -> None:
+def test_types_have_their_spark_names() -> None:
     kind = pa.struct(
         [("a", pa.list_(pa.int64())), ("b", pa.map_(pa.string(), pa.decimal128(20, 0)))]
     )
@@ -174,7 +174,7 @@ def test_types_are_called_as_in_delta() -> None:
     assert type_suffix(kind).isidentifier()
 
 
-def test_changes_say_what_became_of_them() -> None:
+def test_change_has_an_outcome() -> None:
     retype = RetypeColumn("a", "int", "string", "a__string")
     assert str(retype) == "a is int, string goes to a__string"
     assert retype.as_record() == {
@@ -189,7 +189,7 @@ def test_changes_say_what_became_of_them() -> None:
 
 
 LEAVES = [pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.decimal128(20, 0)]
-kinds = st.recursive(
+types = st.recursive(
     st.sampled_from(LEAVES),
     lambda inside: (
         inside.map(pa.list_)
@@ -201,7 +201,7 @@ kinds = st.recursive(
     max_leaves=3,
 )
 NAMES = ["a", "A", "b", "a__string", "a__long", column_twin("a"), column_twin("A")]
-files = st.dictionaries(st.sampled_from(NAMES), kinds, max_size=4).map(
+files = st.dictionaries(st.sampled_from(NAMES), types, max_size=4).map(
     lambda columns: pa.schema(list(columns.items()))
 )
 
@@ -225,7 +225,7 @@ def holds(larger: pa.DataType, smaller: pa.DataType) -> bool:
 @example([schema(a=pa.int32(), a__string=pa.int32()), schema(a=pa.string())])
 @example([schema(a=pa.int32()), schema(a=pa.string(), a__string=pa.string())])
 @example([pa.schema([("a", pa.int32()), (column_twin("A"), pa.string()), ("A", pa.int32())])])
-def test_every_column_has_a_place_and_the_table_only_grows(sequence: list[pa.Schema]) -> None:
+def test_every_column_is_mapped_and_no_column_is_lost(sequence: list[pa.Schema]) -> None:
     table = EMPTY
     for file in sequence:
         fitted = fit(file, table)
@@ -259,14 +259,14 @@ def numbered(name: str, number: int, required: bool = False) -> pa.Field:
     return with_field_metadata(pa.field(name, pa.int32()), number, required)
 
 
-def test_larger_type_of_the_same_kind_widens_the_column() -> None:
+def test_wider_type_widens_the_column() -> None:
     fitted = fit(schema(a=pa.int64(), b=POINT), schema(a=pa.int32(), b=POINT))
     assert fitted.schema == schema(a=pa.int64(), b=POINT)
     assert fitted.changes == (WidenType("a", "int", "long"),)
     assert fitted.is_identity
 
 
-def test_type_inside_is_widened_inside() -> None:
+def test_nested_type_is_widened() -> None:
     fitted = fit(schema(p=pa.list_(pa.struct([("x", pa.int64())]))), schema(p=pa.list_(POINT)))
     assert fitted.changes == (WidenType("p.element.x", "int", "long"),)
 
@@ -293,20 +293,20 @@ def test_field_beside_the_column_of_its_number_is_new() -> None:
     assert fitted.changes == (AddColumn("score", "int"),)
 
 
-def test_required_field_that_may_now_be_absent_is_told() -> None:
+def test_field_that_is_no_longer_required_is_reported() -> None:
     table = pa.schema([numbered("points", 1, required=True)])
     assert fit(pa.schema([numbered("points", 1)]), table).changes == (MakeOptional("points"),)
     assert fit(pa.schema([numbered("points", 1, required=True)]), table).changes == ()
 
 
-def test_columns_remember_their_fields() -> None:
+def test_columns_have_field_metadata() -> None:
     fitted = fit(pa.schema([numbered("a", 7, required=True)]), EMPTY)
     again = fit(schema(a=pa.string()), fitted.schema).schema
     assert field_number(again.field("a")) == 7
     assert kept_apart_from(again.field("a__string")) == "a"
 
 
-def test_struct_kept_apart_grows_in_its_place() -> None:
+def test_struct_kept_apart_gets_new_fields() -> None:
     first = fit(schema(a=POINT), schema(a=pa.int32()))
     second = fit(schema(a=POINT_Y), first.schema)
     assert [one.target for one in second.mappings] == [one.target for one in first.mappings]
@@ -321,12 +321,12 @@ STRICT = {
 
 
 @pytest.mark.parametrize("mode", STRICT, ids=str)
-def test_contract_about_columns_keeps_new_ones_out(mode: Mode) -> None:
+def test_contract_blocks_new_columns(mode: Mode) -> None:
     table = schema(a=pa.int32(), p=POINT)
     file = schema(a=pa.int64(), p=POINT_Y, A=pa.int32(), new=pa.string())
     fitted = fit(file, table, Rules(columns=mode))
-    told = {type(change): change.outcome for change in fitted.changes}
-    assert told == {
+    outcomes = {type(change): change.outcome for change in fitted.changes}
+    assert outcomes == {
         WidenType: Outcome.APPLIED,
         AddNestedField: STRICT[mode],
         CaseTwin: STRICT[mode],
@@ -338,13 +338,13 @@ def test_contract_about_columns_keeps_new_ones_out(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", STRICT, ids=str)
-def test_contract_about_types_keeps_new_ones_out(mode: Mode) -> None:
+def test_contract_blocks_new_types(mode: Mode) -> None:
     table = schema(a=pa.int32(), b=pa.int32(), p=POINT)
     file = schema(a=pa.int64(), b=pa.string(), p=pa.struct([("x", pa.string())]), c=pa.int32())
     fitted = fit(file, table, Rules(types=mode))
     assert fitted.schema == schema(a=pa.int32(), b=pa.int32(), p=POINT, c=pa.int32())
-    told = {change.column: change.outcome for change in fitted.changes}
-    assert told == {
+    outcomes = {change.column: change.outcome for change in fitted.changes}
+    assert outcomes == {
         "a": STRICT[mode],
         "b": STRICT[mode],
         "p.x": STRICT[mode],
@@ -352,7 +352,7 @@ def test_contract_about_types_keeps_new_ones_out(mode: Mode) -> None:
     }
 
 
-def test_contract_is_kept_where_the_table_has_a_place_already() -> None:
+def test_contract_does_not_block_columns_that_the_table_has() -> None:
     grown = fit(schema(a=pa.string()), schema(a=pa.int32())).schema
     fitted = fit(schema(a=pa.string()), grown, Rules(types=Mode.FREEZE))
     assert (fitted.changes, fitted.mappings) == ((), (ColumnMapping("a", "a__string"),))

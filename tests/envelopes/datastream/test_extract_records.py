@@ -31,7 +31,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("form", FILES)
-def test_record_alone_is_the_record_in_its_file(form: str) -> None:
+def test_extracted_record_equals_the_record_in_its_file(form: str) -> None:
     whole = only(FILES[form])
     for at, position in enumerate(whole.positions.tolist()):
         alone = extract(FILES[form], position)
@@ -44,12 +44,12 @@ def test_record_alone_is_the_record_in_its_file(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FILES)
-def test_there_is_no_record_beyond_the_last(form: str) -> None:
+def test_position_beyond_the_last_record_has_none(form: str) -> None:
     assert extract(FILES[form], len(only(FILES[form]).positions)) is None
     assert extract(FILES[form], -1) is None
 
 
-def test_there_is_none_in_what_cannot_be_read() -> None:
+def test_unreadable_file_has_no_records() -> None:
     assert extract(b"", 0) is None
     assert extract(b"Obj\x01\x00", 0) is None
     assert extract(FILES["avro"][:-3], 0) is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.formats.avro.writing import long_bytes, string_bytes
 
 _DECIMALS = [(4, 2), (38, 10), (50, 3)]
-_LEAVES: list[Any] = [
+_PRIMITIVES: list[Any] = [
     *["null", "boolean", "int", "long", "float", "double", "bytes", "string"],
     {"type": "enum", "symbols": ["RED", "GREEN", "BLUE"]},
     *({"type": "fixed", "size": size} for size in (0, 1, 5)),
@@ -35,7 +35,7 @@ def _records(inside: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.lists(inside, max_size=4).map(lambda kinds: {"type": "record", "fields": kinds})
 
 
-def _grown(inside: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _nested(inside: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
         inside.map(lambda items: {"type": "array", "items": items}),
         inside.map(lambda values: {"type": "map", "values": values}),
@@ -45,7 +45,7 @@ def _grown(inside: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-kinds = st.recursive(st.sampled_from(_LEAVES), _grown, max_leaves=8)
+kinds = st.recursive(st.sampled_from(_PRIMITIVES), _nested, max_leaves=8)
 schemas = st.lists(kinds, min_size=1, max_size=4).map(
     lambda made: _named({"type": "record", "fields": made}, count())
 )
@@ -123,7 +123,7 @@ def _blocks(items: list[bytes], apart: bool) -> bytes:
 
 
 @st.composite
-def spoiled(draw: st.DrawFn, whole: bytes) -> bytes:
+def corrupted(draw: st.DrawFn, whole: bytes) -> bytes:
     """A payload after something happened to it."""
     at = draw(st.integers(0, len(whole)))
     some = draw(st.sampled_from([b"", b"\0", b"\1", b"\2", b"\3", b"\x80", b"\xff"]))

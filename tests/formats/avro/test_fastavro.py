@@ -13,7 +13,7 @@ import fastavro
 import pyarrow as pa
 
 from headgate.formats.avro import AvroDecoder
-from tests.formats.avro.chance import EVERYTHING, NAMED, TREE, Chance
+from tests.formats.avro.random_values import EVERYTHING, NAMED, TREE, RandomValues
 from tests.formats.avro.writing import parsed
 
 MESSAGES = 10_000
@@ -83,7 +83,7 @@ def branch(kind: list[Any], value: Any) -> Any:
 
 def both(schema: Any, seed: int, messages: int) -> tuple[AvroDecoder, pa.Array, list[Any]]:
     """A decoder, payloads of fastavro's writer, and what fastavro's reader says of them."""
-    chance, writer = Chance(seed), fastavro.parse_schema(schema)
+    chance, writer = RandomValues(seed), fastavro.parse_schema(schema)
     payloads, expected = [], []
     for _ in range(messages):
         stream = io.BytesIO()
@@ -95,7 +95,7 @@ def both(schema: Any, seed: int, messages: int) -> tuple[AvroDecoder, pa.Array, 
     return parsed(schema), pa.array(payloads, pa.binary()), expected
 
 
-def test_everything_is_as_fastavro_reads_it() -> None:
+def test_every_type_agrees_with_fastavro() -> None:
     decoder, payloads, expected = both(EVERYTHING, 1, MESSAGES)
     assert decoder.batches is not None
     assert decoder.batches.read(payloads) is not None
@@ -106,7 +106,7 @@ def test_everything_is_as_fastavro_reads_it() -> None:
         assert found == stored(EVERYTHING, wanted)
 
 
-def test_trees_are_as_fastavro_reads_them() -> None:
+def test_recursive_records_agree_with_fastavro() -> None:
     decoder, payloads, expected = both(TREE, 2, 1_000)
     result = decoder.decode(payloads)
     assert result.bad == {}
