@@ -20,7 +20,7 @@ TIMEOUT = 5.0
 
 
 def no_delay(_: float) -> None:
-    """Ask again at once."""
+    """Retry immediately."""
 
 
 def registry(
@@ -283,7 +283,7 @@ def test_latest_versions_leave_out_a_subject_deleted_meanwhile() -> None:
 
 
 def test_latest_versions_are_fetched_in_parallel() -> None:
-    """None of eight is answered before all are requests; the others come after."""
+    """Respond to the first eight requests only after all of them arrived."""
     together = threading.Barrier(8, timeout=20)
 
     def response(subject: str) -> Response:

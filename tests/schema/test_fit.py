@@ -207,7 +207,7 @@ files = st.dictionaries(st.sampled_from(NAMES), types, max_size=4).map(
 
 
 def holds(larger: pa.DataType, smaller: pa.DataType) -> bool:
-    """Whether a column of the larger type can still be read as one of the smaller."""
+    """Whether a column of one type can hold all values of another."""
     if pa.types.is_struct(smaller):
         return pa.types.is_struct(larger) and all(
             larger.get_field_index(one.name) >= 0 and holds(larger.field(one.name).type, one.type)
@@ -274,7 +274,7 @@ def test_nested_type_is_widened() -> None:
 def test_column_that_may_not_be_widened_gets_a_companion() -> None:
     fitted = fit(schema(a=pa.int64()), schema(a=pa.int32()), may_widen=False)
     assert fitted.changes == (RetypeColumn("a", "int", "long", "a__long"),)
-    # Later on it might be widened; but the values have their place.
+    # Even if the column may be widened later, the values stay in their own column.
     assert fit(schema(a=pa.int64()), fitted.schema).mappings == (ColumnMapping("a", "a__long"),)
 
 

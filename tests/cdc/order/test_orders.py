@@ -1,4 +1,4 @@
-"""Texts compare as tuples do that are made here, without the code under test."""
+"""Orders compare like tuples that are built here, independently of the code under test."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ by_lsn = st.builds(_written, hexes, hexes, change_types, uuids)
 
 
 def _assert_alike(pairs: list[Pair], known: list[str]) -> None:
-    """Sorting by text sorts the tuples, and texts are equal only if tuples are."""
+    """Check that sorting by order sorts the tuples, and that equal orders have equal tuples."""
     orders = order(metadata([fields for _, fields in pairs]), known)
     assert orders.unknown == {}
     texts = orders.texts.to_pylist()

@@ -1,4 +1,4 @@
-"""The types that real files have, also those that Avro does not know."""
+"""The types in real files, including Datastream's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the bytes are, a file is opened: wholly, not yet, or not at all."""
+"""Any bytes are a readable, an unfinished or an unreadable file; opening never raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lands in quarantine can be opened again."""
+"""A quarantined record can be opened again."""
 
 from __future__ import annotations
 

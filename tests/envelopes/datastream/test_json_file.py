@@ -30,7 +30,7 @@ TEXT, WHOLE, FRACTION = pa.string(), pa.int64(), pa.float64()
 
 
 def column(*values: str) -> pa.Array:
-    """The column of values, each as it is written in JSON."""
+    """Return the column for values given as JSON."""
     texts = [json.dumps(json_change({"c": "?"})).replace('"?"', value) for value in values]
     found = only("\n".join(texts).encode()).payload
     return found["c"] if found.num_columns else None
@@ -309,7 +309,7 @@ def test_values_are_unchanged(payloads: list[dict[str, Any]]) -> None:
 
 
 def same(now: Any, was: Any) -> bool:
-    """Whether a value in a column of text is the JSON of what it was."""
+    """Whether a value in a string column is the JSON of the original."""
     return isinstance(now, str) and json.loads(now) == was
 
 

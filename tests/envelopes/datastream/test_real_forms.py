@@ -1,4 +1,4 @@
-"""The forms that files of different sources and ages have, with rows of our own."""
+"""The layouts of files from different databases and releases of Datastream."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ ZONED = record(
 
 
 def source(**values: Any) -> dict[str, Any]:
-    """Metadata of a source that is not MySQL: nothing else is values."""
+    """Return the metadata of a source other than MySQL; all other fields are null."""
     return {**dict.fromkeys(change()["source_metadata"]), **values}
 
 
 def oracle(**values: Any) -> dict[str, Any]:
-    writer_schema: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "schema": "WINE",
         "table": "CASKS",
         "database": "CELLAR",
         **values,
     }
-    return source(**dict.fromkeys(set(ORACLE) - set(writer_schema)), **writer_schema)
+    return source(**dict.fromkeys(set(ORACLE) - set(metadata)), **metadata)
 
 
 def on_field(name: str, kind: Any, meaning: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def on_field(name: str, kind: Any, meaning: str) -> dict[str, Any]:
 
 
 def early_oracle(**meanings: str) -> dict[str, Any]:
-    """As files of the first year were: no kind of change, and meanings put on fields."""
+    """Return a schema of early files: without a change type, and with logical types on fields."""
     payload = record("payload", CASK_ID="float", GRAPE=nullable(VARCHAR), FILLED=nullable(ZONED))
     payload["fields"] += [on_field(name, "long", meaning) for name, meaning in meanings.items()]
     whole = record("WINE_CASKS", stream_name="string", read_method="string", object="string")
@@ -145,7 +145,7 @@ def test_logical_type_on_a_field_that_fits_some_values_counts() -> None:
 
 
 def mined(**values: Any) -> bytes:
-    """A change that LogMiner found: the sort keys come last, and the key is not values."""
+    """Return a LogMiner change: the sort keys are the last field, and there is no primary key."""
     payload = {
         "CASK_ID": nullable("long"),
         "GRAPE": nullable(logical("string", "varchar", length=20)),
@@ -285,7 +285,7 @@ def test_sql_server_file_has_another_name_for_the_key() -> None:
         "is_deleted": nullable("boolean"),
         "replication_index": nullable({"type": "array", "items": "string"}),
     }
-    writer_schema = source(
+    metadata = source(
         schema="dbo",
         table="vats",
         database="winery",
@@ -294,9 +294,7 @@ def test_sql_server_file_has_another_name_for_the_key() -> None:
         change_type="INSERT",
         replication_index=["id"],
     )
-    content = avro(
-        schema(source=types), [change(source=writer_schema, read_method="sqlserver-cdc")]
-    )
+    content = avro(schema(source=types), [change(source=metadata, read_method="sqlserver-cdc")])
     assert first_metadata(content)["_primary_keys"] == ["id"]
     assert first_metadata(content)["_lsn"] == "00000025:00000728:0003"
 
@@ -319,14 +317,14 @@ def test_json_timestamps_have_many_forms(text: str) -> None:
 @pytest.mark.parametrize(("scn", "ssn"), [(1_706_664, 0), ("1706664", "0")])
 def test_json_numbers_may_be_strings(scn: Any, ssn: Any) -> None:
     place = {"scn": scn, "ssn": ssn, "rs_id": "", "tx_id": None, "log_file": "", "row_id": "AAA"}
-    writer_schema = {
+    metadata = {
         "schema": "HR",
         "table": "JOBS",
         "database": "XE",
         "primary_keys": None,
         **place,
     }
-    one = json_change(read_method="oracle-backfill") | {"source_metadata": writer_schema}
+    one = json_change(read_method="oracle-backfill") | {"source_metadata": metadata}
     found = first_metadata(lines(one))
     assert (found["_scn"], found["_ssn"], found["_rs_id"]) == (1_706_664, 0, "")
     assert (found["_change_type"], found["_is_deleted"]) == ("INSERT", False)

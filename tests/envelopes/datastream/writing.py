@@ -1,4 +1,4 @@
-"""Change files as Datastream writes them, made for tests."""
+"""Helpers that write change files as Datastream does."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def schema(
 
 
 def change(payload: Any = None, source: Any = None, **top: Any) -> dict[str, Any]:
-    """A change of MySQL, as Avro has it."""
+    """Return a MySQL change for an Avro file."""
     values = {
         "table": "users",
         "database": "shop",
@@ -175,7 +175,7 @@ def compressed_avro(form: str, writer_schema: Any, changes: Sequence[Any]) -> by
 
 
 def json_change(payload: Any = None, source: Any = None, **top: Any) -> dict[str, Any]:
-    """A change of MySQL, as JSON has it."""
+    """Return a MySQL change for a JSON file."""
     values = change(payload, source)
     timestamp = "2024-05-10T05:36:59.578Z"
     return {**values, "read_timestamp": timestamp, "source_timestamp": timestamp, **top}
@@ -186,7 +186,7 @@ def lines(*changes: Any) -> bytes:
 
 
 def only(content: bytes) -> Changes:
-    """The changes of a file that has nothing else, of one table."""
+    """Return the changes of a file with changes of one table and nothing else."""
     opened = open_file(content)
     assert (opened.unreadable, opened.unfinished, opened.rejected) == (None, False, [])
     (changes,) = opened.changes
@@ -200,7 +200,7 @@ def rows(content: bytes) -> list[dict[str, Any]]:
 
 
 def first_metadata(content: bytes) -> dict[str, Any]:
-    """The metadata of the first change that is not null."""
+    """Return the metadata of the first change, without nulls."""
     first = only(content).metadata.slice(0, 1).to_pylist()[0]
     return {name: value for name, value in first.items() if value is not None}
 
@@ -210,5 +210,5 @@ def count(opened: OpenedFile) -> int:
 
 
 def extract(content: bytes | pa.Buffer, position: int) -> bytes | None:
-    """The file with only the record at that position; None if there is no such record."""
+    """Return a file with only the record at a position; None if it does not exist."""
     return dict(extract_records(content, [position])).get(position)

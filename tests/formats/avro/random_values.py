@@ -1,4 +1,4 @@
-"""Avro schemas that have every type, and values for them by chance."""
+"""Avro schemas with every type, and random values for them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ NAMED = {one["name"]: one for one in (ITEM, COLOR, CODE, EMPTY, TREE)}
 
 
 class RandomValues:
-    """Values as fastavro's writer takes them."""
+    """Random values in the form that fastavro's writer accepts."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)

@@ -1,4 +1,4 @@
-"""Any Avro schema, and payloads of it byte for byte, also in forms that no writer here writes."""
+"""Strategies for Avro schemas and their payloads, including unusual valid encodings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ kinds = st.recursive(st.sampled_from(_PRIMITIVES), _nested, max_leaves=8)
 schemas = st.lists(kinds, min_size=1, max_size=4).map(
     lambda made: _named({"type": "record", "fields": made}, count())
 )
-"""Records; some are refused, for a union in a union or an array of nothing."""
+"""Records; some are refused, for nested unions or arrays of zero-size items."""
 
 
 def _named(kind: Any, numbers: count[int]) -> Any:
@@ -72,7 +72,7 @@ def _named(kind: Any, numbers: count[int]) -> Any:
 
 
 def payloads(kind: Any) -> st.SearchStrategy[bytes]:
-    """Bytes of values of the type."""
+    """Return a strategy for encoded values of a type."""
     if isinstance(kind, list):
         return st.one_of([payloads(one).map(long_bytes(at).__add__) for at, one in enumerate(kind)])
     word = kind if isinstance(kind, str) else kind["type"]
@@ -116,7 +116,7 @@ def _decimal(number: int, kind: dict[str, Any]) -> bytes:
 
 
 def _blocks(items: list[bytes], apart: bool) -> bytes:
-    """In one block, or each in its own that says how long it is."""
+    """Encode items in one block, or each in a block of its own with its size."""
     if apart:
         return b"".join(long_bytes(-1) + long_bytes(len(one)) + one for one in items) + b"\0"
     return (long_bytes(len(items)) if items else b"") + b"".join(items) + b"\0"
@@ -124,7 +124,7 @@ def _blocks(items: list[bytes], apart: bool) -> bytes:
 
 @st.composite
 def corrupted(draw: st.DrawFn, whole: bytes) -> bytes:
-    """A payload after something happened to it."""
+    """Corrupt a payload."""
     at = draw(st.integers(0, len(whole)))
     some = draw(st.sampled_from([b"", b"\0", b"\1", b"\2", b"\3", b"\x80", b"\xff"]))
     return whole[:at] + some + whole[at + draw(st.sampled_from([0, 1, 2])) :]

@@ -1,4 +1,4 @@
-"""The reader of whole batches: fast, and never of another opinion than the letter."""
+"""The batch reader agrees with the reference decoder or declines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def batch_values(decoder: AvroDecoder, whole: list[bytes]) -> pa.Array | None:
 
 
 def comparable(values: pa.Array) -> list[Any]:
-    """Comparable also for NaN, and for moments that Python's calendar does not have."""
+    """Return values that compare equal even for NaN and timestamps beyond Python's range."""
     return [_comparable(value) for value in values]
 
 

@@ -1,4 +1,4 @@
-"""The blocks of a file: read at once, and never of another opinion than the letter."""
+"""Blocks of a file: the block reader agrees with the reference decoder or declines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every type, against what fastavro reads from the same bytes."""
+"""Every type, compared with what fastavro reads from the same bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESSAGES = 10_000
 
 
 def stored(kind: Any, value: Any) -> Any:
-    """What fastavro read, as it is in a column."""
+    """Convert what fastavro read to the value in a column."""
     if isinstance(kind, str) and kind in NAMED:
         return stored(NAMED[kind], value)
     if isinstance(kind, list):
@@ -82,7 +82,7 @@ def branch(kind: list[Any], value: Any) -> Any:
 
 
 def both(schema: Any, seed: int, messages: int) -> tuple[AvroDecoder, pa.Array, list[Any]]:
-    """A decoder, payloads of fastavro's writer, and what fastavro's reader says of them."""
+    """Return a decoder, payloads written by fastavro, and their values read by fastavro."""
     chance, writer = RandomValues(seed), fastavro.parse_schema(schema)
     payloads, expected = [], []
     for _ in range(messages):
@@ -122,7 +122,7 @@ def test_recursive_records_agree_with_fastavro() -> None:
 
 
 def in_text(value: Any) -> Any:
-    """What fastavro read of a tree, as it is in JSON."""
+    """Convert a tree that fastavro read to its JSON value."""
     match value:
         case dict():
             return {
