@@ -182,8 +182,8 @@ def test_diff_of_files_needs_no_pipeline(headgate: Headgate) -> None:
     assert printed.out == (
         "from file old.proto\n"
         "to   file ./new.proto\n\n"
-        "     CHANGE                    OUTCOME\n"
-        "  ~  n grows from int to long  applied\n"
+        "     CHANGE                     OUTCOME\n"
+        "  ~  n widens from int to long  applied\n"
     )
 
 

@@ -41,7 +41,7 @@ def test_columns_go_by_many_names(
 
 def test_the_way_back_drops_what_was_added(lake: SmallLake) -> None:
     diff = read_schema_diff("9", "2", lake.pipeline)
-    assert told(diff) == [("col_chess_game_2 is no longer sent, and stays", "applied")]
+    assert told(diff) == [("col_chess_game_2 is no longer sent; it stays", "applied")]
     assert diff.changes[0].breaking
 
 
@@ -59,9 +59,9 @@ def test_files_need_no_pipeline(tmp_path: Path) -> None:
     (tmp_path / "new.proto").write_text(new)
     diff = read_schema_diff(str(tmp_path / "old.proto"), str(tmp_path / "new.proto"))
     assert told(diff) == [
-        ("n grows from int to long", "applied"),
-        ("o is called name from now on", "kept apart"),
-        ("p is no longer sent, and stays", "applied"),
+        ("n widens from int to long", "applied"),
+        ("o is now called name", "kept apart"),
+        ("p is no longer sent; it stays", "applied"),
     ]
     assert str(diff.first) == f"file {tmp_path}/old.proto"
 

@@ -123,7 +123,7 @@ class _JsonFile:
 
     def opened(self) -> OpenedFile:
         if self._first_error and not self._has_json:
-            raise UnreadableFile(f"neither Avro nor JSON: {self._first_error}")
+            raise UnreadableFile(f"not Avro and {self._first_error}")
         self._flush()
         changes = [
             Changes(

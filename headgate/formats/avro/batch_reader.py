@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -42,8 +42,8 @@ _MAX_BATCH_CELLS = 1 << 27
 """Limit on cells in arrays and maps: a hostile count can turn every byte into many."""
 
 
-class BatchReader:
-    """Reads many payloads of one schema."""
+class _Reader:
+    guarded: ClassVar[bool]
 
     def __init__(self, record: Record, schema: PhysicalType) -> None:
         self._record = record
@@ -51,10 +51,24 @@ class BatchReader:
         self._cells_per_byte = cells_per_byte(record)
 
     @classmethod
-    def of(cls, record: Record) -> BatchReader | None:
+    def of(cls, record: Record) -> Self | None:
         """Return the reader of a record; None if its records cannot be read in batches."""
-        schema = physical_schema(record, guarded=True)
+        schema = physical_schema(record, guarded=cls.guarded)
         return None if schema is None else cls(record, schema)
+
+    def _to_columns(self, physical: pa.Array | None) -> pa.StructArray | None:
+        if physical is None:
+            return None
+        try:
+            return to_column(self._record, physical)
+        except (UnsafeBatch, pa.ArrowException):
+            return None
+
+
+class BatchReader(_Reader):
+    """Reads many payloads of one schema."""
+
+    guarded = True
 
     def read(self, payloads: pa.BinaryArray) -> pa.StructArray | None:
         """Return the records; None if any of them might be malformed."""
@@ -65,37 +79,19 @@ class BatchReader:
             return None
         if longest * self._cells_per_byte > MAX_ITEM_CELLS:
             return None
-        return _converted(self._record, self._container.read_guarded(payloads))
+        return self._to_columns(self._container.read_guarded(payloads))
 
 
-class BlockReader:
+class BlockReader(_Reader):
     """Reads the records of many blocks, which have nothing between them."""
 
-    def __init__(self, record: Record, schema: PhysicalType) -> None:
-        self._record = record
-        self._container = _ContainerReader(schema)
-        self._cells_per_byte = cells_per_byte(record)
-
-    @classmethod
-    def of(cls, record: Record) -> BlockReader | None:
-        """Return the reader of a record; None if its records cannot be read in batches."""
-        schema = physical_schema(record, guarded=False)
-        return None if schema is None else cls(record, schema)
+    guarded = False
 
     def read(self, blocks: Sequence[bytes], count: int) -> pa.StructArray | None:
         """Return the `count` records; None if any of them might be malformed."""
         if not count or sum(map(len, blocks)) * self._cells_per_byte > _MAX_BATCH_CELLS:
             return None
-        return _converted(self._record, self._container.read_blocks(blocks, count))
-
-
-def _converted(record: Record, physical: pa.Array | None) -> pa.StructArray | None:
-    if physical is None:
-        return None
-    try:
-        return to_column(record, physical)
-    except (UnsafeBatch, pa.ArrowException):
-        return None
+        return self._to_columns(self._container.read_blocks(blocks, count))
 
 
 class _ContainerReader:
