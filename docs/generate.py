@@ -303,11 +303,13 @@ def _evolution() -> str:
 
 
 def _types() -> str:
-    from headgate.formats.avro.outcomes import AVRO_OUTCOMES
+    import yaml
+
     from headgate.formats.protobuf.column_types import COLUMN_TYPES
 
     protobuf = [(one.protobuf, one.column, one.note) for one in COLUMN_TYPES]
-    avro = [(one.avro, one.column, one.note) for one in AVRO_OUTCOMES]
+    avro_types = yaml.safe_load((Path(__file__).parent / "types" / "avro.yaml").read_text())
+    avro = [(row["type"], row["column"], row.get("note", "")) for row in avro_types]
     text = (
         "# Types\n\nWhich column a field of each type becomes; the tests hold both tables true. No"
         " value changes, and what Delta has no type for goes into one that holds it whole.\n"
@@ -354,11 +356,11 @@ def _avro_type(kind: Any) -> str:
 
 def _outcome_under(mode: str, kinds: list[str], carries: bool) -> str:
     from headgate.config import Mode, Rules
-    from headgate.schema.changes import kinds_of_change
+    from headgate.schema.changes import change_types
     from headgate.schema.fit import outcome_of
 
     rules = Rules(tables=Mode(mode), columns=Mode(mode), types=Mode(mode))
-    known = {kind.__name__: kind for kind in kinds_of_change()}
+    known = {kind.__name__: kind for kind in change_types()}
     outcomes = [str(outcome_of(known[kind], rules)) for kind in kinds]
     worst = max(dict.fromkeys(outcomes), key=_GRAVITY.index)
     return f"{worst}; this one lands" if worst == "quarantined" and not carries else worst

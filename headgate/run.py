@@ -18,7 +18,7 @@ from headgate.engine.runner import Runner, RunOptions
 from headgate.gold.follow import GoldFollowUp
 from headgate.lake.ledger import Ledger, Pending, schema_rows
 from headgate.quarantine.ledger import name_in_ledger
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import SchemaHistory
 from headgate.sources.files import FileSource
 from headgate.sources.stop_signal import StopSignal
 from headgate.sources.stream import StreamSource

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.envelopes.datastream.opened import SourceTable
+from headgate.envelopes.datastream.changes import SourceTable
 from headgate.lake.ledger import Kind, Ledger
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile

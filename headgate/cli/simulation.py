@@ -19,7 +19,7 @@ from headgate.lab.shop.simulate import ShopPlan, SimulatedShop, simulate_shop
 
 if TYPE_CHECKING:
     from headgate.lab.destination import Destination
-    from headgate.registry.registry import Registry
+    from headgate.registry.registry import SchemaRegistry
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Target:
             return DeltaDestination(str(self.inbox), self.topic)
         return KafkaDestination(self.servers, self.topic, self.partitions)
 
-    def open_registry(self) -> Registry:
+    def open_registry(self) -> SchemaRegistry:
         from headgate.config import Registry as Declared
         from headgate.registry.open import open_registry
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from time import perf_counter, time
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
@@ -36,8 +36,7 @@ from headgate.lake.staged import (
     added_up,
     rules_added_up,
 )
-from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange, SchemaHistory
 from headgate.sources.batch import Extent
 
 
@@ -114,7 +113,7 @@ class BatchOutcome:
         return [
             one
             for one in self.withheld
-            if not history.of_table(one.table).met.issuperset(one.schema_ids or (-1,))
+            if not history.of_table(one.table).schema_ids.issuperset(one.schema_ids or (-1,))
         ]
 
     def _left_out(self, table: TableLanded) -> dict[str, Any]:
@@ -245,14 +244,7 @@ class BatchLander:
     def _stage(self, version: int, stage: Stage) -> list[StagedFile]:
         waiting = {one.file.table for one in self.pending}
         known = frozenset((self.known_tables | waiting) - self._own_tables)
-        plan = replace(
-            self.plan,
-            version=version,
-            known_tables=known,
-            met=self.history.met,
-            began=time() * 1000,
-        )
-        plan = plan.with_pending(one.file for one in (*self.pending, *self.pending_elsewhere()))
+        plan = replace(self.plan, version=version, known_tables=known, met=self.history.schema_ids)
         plan = plan.with_shapes({**self._shapes, **self._strict_shapes(known)})
         files = stage(plan)
         while (again := plan.reconsidered(files)) is not None:
@@ -326,7 +318,7 @@ class BatchLander:
         self.known_tables |= {one.table for one in outcome.landed} - self._own_tables
         for entry in entries:
             if entry.kind is Kind.SCHEMA and entry.table is not None:
-                self.history.take(entry.table, entry.detail)
+                self.history.add(entry.table, entry.detail)
         for one in outcome.landed:
             if one.refitted or one.table in self._shapes:
                 self._shapes[one.table] = one.schema

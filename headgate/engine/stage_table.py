@@ -19,8 +19,8 @@ from headgate.lake.staged import Checked, StagedFile, Withheld, written
 from headgate.reasons import Reason
 from headgate.registry.registry import SchemaKey
 from headgate.schema.changes import CreateTable, Outcome, SchemaChange
-from headgate.schema.conform import conform, rows_with
-from headgate.schema.fit import Fit, decided, fit
+from headgate.schema.conform import conform, rows_with_value
+from headgate.schema.fit import Fit, fit, with_outcome
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Admitted:
 def admit(columns: pa.RecordBatch, fitted: Fit) -> Admitted:
     """A row is kept out for what it carries; a refused schema keeps all of its rows out."""
     kept_out: dict[int, SchemaChange] = {}
-    carrying = [(change, _carrying(columns, change)) for change in fitted.withheld]
+    carrying = [(change, _carrying(columns, change)) for change in fitted.blocked]
     for change, rows in carrying:
         if change.outcome is not Outcome.DISCARDED:
             for row in np.flatnonzero(rows):
@@ -54,20 +54,20 @@ def _carrying(columns: pa.RecordBatch, change: SchemaChange) -> np.ndarray:
     if change.outcome is Outcome.REFUSED:
         return np.ones(len(columns), bool)
     column, *path = change.column.split(".")
-    return rows_with(columns.column(column), path)
+    return rows_with_value(columns.column(column), path)
 
 
 def _placed(columns: pa.RecordBatch, fitted: Fit) -> pa.RecordBatch:
-    if fitted.file_fits_as_it_is and len(fitted.placed) == columns.num_columns:
+    if fitted.is_identity and len(fitted.mappings) == columns.num_columns:
         return columns
-    if not fitted.placed:
+    if not fitted.mappings:
         return only_length(len(columns))
-    arrays = [columns.column(one.source) for one in fitted.placed]
+    arrays = [columns.column(one.source) for one in fitted.mappings]
     conformed = [
         array if one.type is None else conform(array, one.type)
-        for array, one in zip(arrays, fitted.placed, strict=True)
+        for array, one in zip(arrays, fitted.mappings, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(conformed, [one.target for one in fitted.placed])
+    return pa.RecordBatch.from_arrays(conformed, [one.target for one in fitted.mappings])
 
 
 _FEW = 20_000
@@ -287,7 +287,7 @@ def without_table(
     rejected: list[Rejected] = []
     for group, origin in groups:
         columns = len(_decoder(decoders, group).schema)
-        change = decided(CreateTable(table, columns), rules)
+        change = with_outcome(CreateTable(table, columns), rules)
         withheld.append(_withheld(table, group.message[0], change, len(origin.rows)))
         rejected += reject(group, origin, Reason.CONTRACT_TABLES, f"for table {table}")
     return rejected

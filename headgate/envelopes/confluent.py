@@ -102,7 +102,7 @@ class ConfluentEnvelope:
     ) -> None:
         """Take the prefix off the records of one schema; protobuf's says which message it is."""
         text = decoders.text(key)
-        is_protobuf = not isinstance(text, Refusal) and text.kind == "PROTOBUF"
+        is_protobuf = not isinstance(text, Refusal) and text.schema_type == "PROTOBUF"
         prefix = _PREFIX[_BY_ID if isinstance(key, int) else _BY_GUID]
         mine = values.take(pa.array(rows))
         if header is not None:

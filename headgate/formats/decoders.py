@@ -11,10 +11,10 @@ from headgate.formats.decoder import FIRST_MESSAGE, Decoder, Refusal
 from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
 from headgate.reasons import Reason
 from headgate.registry.registry import (
-    LARGEST_SCHEMA,
+    MAX_SCHEMA_SIZE,
     RefusedSchema,
-    Registry,
     SchemaKey,
+    SchemaRegistry,
     SchemaText,
     UnknownSchema,
 )
@@ -26,7 +26,7 @@ _SIDE_BY_SIDE = 8
 class Decoders:
     """Decoders by schema id, made on first use and kept."""
 
-    def __init__(self, registry: Registry, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, registry: SchemaRegistry, clock: Callable[[], float] = monotonic) -> None:
         self._registry = registry
         self._clock = clock
         self._texts: dict[SchemaKey, SchemaText | Refusal] = {}
@@ -72,19 +72,19 @@ class Decoders:
             return Refusal(Reason.SCHEMA_UNKNOWN, error.message)
         except RefusedSchema as error:
             return Refusal(Reason.SCHEMA_REFUSED, str(error))
-        if len(text.text) + sum(len(one) for _, one in text.references) > LARGEST_SCHEMA:
-            return Refusal(Reason.SCHEMA_REFUSED, f"schema {key} is larger than {LARGEST_SCHEMA}")
+        if len(text.text) + sum(len(one) for _, one in text.references) > MAX_SCHEMA_SIZE:
+            return Refusal(Reason.SCHEMA_REFUSED, f"schema {key} is larger than {MAX_SCHEMA_SIZE}")
         return text
 
 
 def _make(text: SchemaText, message: tuple[int, ...]) -> Decoder | Refusal:
     try:
-        if text.kind == "PROTOBUF":
+        if text.schema_type == "PROTOBUF":
             return ProtobufDecoder.compile(text, message)
-        if text.kind == "AVRO":
+        if text.schema_type == "AVRO":
             return AvroDecoder.parse(text)
     except NoSuchMessage as error:
         return Refusal(Reason.MESSAGE_INDEX_WRONG, str(error))
     except RefusedSchema as error:
         return Refusal(Reason.SCHEMA_REFUSED, str(error))
-    return Refusal(Reason.SCHEMA_KIND_UNSUPPORTED, f"{text.kind} schemas are not decoded")
+    return Refusal(Reason.SCHEMA_KIND_UNSUPPORTED, f"{text.schema_type} schemas are not decoded")

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from headgate.config import Duration, Pipeline
 from headgate.registry.open import open_registry
-from headgate.registry.registry import Catalogue
+from headgate.registry.registry import SchemaCatalog
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
@@ -19,7 +19,7 @@ _SIDE_BY_SIDE = 8
 
 
 @contextmanager
-def asked_registry(pipeline: Pipeline) -> Iterator[Catalogue]:
+def asked_registry(pipeline: Pipeline) -> Iterator[SchemaCatalog]:
     """The registry, let go of at the end."""
     patience = min(pipeline.schema_registry.timeout, _PATIENCE)
     registry = open_registry(pipeline.schema_registry.model_copy(update={"timeout": patience}))

@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from headgate.config import Pipeline
 from headgate.errors import LandingError
 from headgate.quarantine.ledger import name_in_ledger
-from headgate.schema.changes import change_of
+from headgate.schema.changes import change_from_record
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -124,6 +124,6 @@ def _recorded_change(row: Mapping[str, Any]) -> RecordedChange:
         change=kind,
         column=column,
         outcome=str(detail["outcome"]),
-        text=str(change_of(detail) or f"{kind} {column}"),
+        text=str(change_from_record(detail) or f"{kind} {column}"),
         schema_ids=tuple(detail.get("schema_ids", ())),
     )

@@ -26,9 +26,16 @@ from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedFile, written
 from headgate.lake.tables import size_of
 from headgate.registry.registry import SubjectVersion
-from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange, WidenType
-from headgate.schema.fit import decided, fit
-from headgate.schema.history import SchemaHistory, TableHistory
+from headgate.schema.changes import (
+    CreateTable,
+    Outcome,
+    SameColumns,
+    SchemaChange,
+    SchemaHistory,
+    TableHistory,
+    WidenType,
+)
+from headgate.schema.fit import fit, with_outcome
 from headgate.schema.names import is_nameable
 from headgate.schema.origin import ORIGIN
 
@@ -52,7 +59,7 @@ class KnownTable:
 
     @property
     def met(self) -> set[int]:
-        return self.history.met
+        return self.history.schema_ids
 
     def asked_in_vain(self, schema_id: int) -> bool:
         """Whether a contract kept anything of that schema out of the table."""
@@ -81,7 +88,7 @@ def read_known_tables(ledger: LedgerRows) -> dict[str, KnownTable]:
     histories = SchemaHistory.of(told).tables
     for row in landed:
         history = histories.setdefault(row["table"], TableHistory())
-        history.met.update(json.loads(row["detail"])["schema_ids"])
+        history.schema_ids.update(json.loads(row["detail"])["schema_ids"])
     withheld: dict[str, set[tuple[int, str, str, str]]] = defaultdict(set)
     for row in told:
         detail = json.loads(row["detail"])
@@ -197,7 +204,7 @@ def _by_record(
         if index == 0 or table in known:
             found.append((table, Candidate(version, (index,))))
         text = decoders.text(version.schema_id)
-        if isinstance(text, Refusal) or text.kind != "PROTOBUF":
+        if isinstance(text, Refusal) or text.schema_type != "PROTOBUF":
             break
     return found
 
@@ -248,12 +255,12 @@ def plan_table(
     if columns is None and rules.tables is not Mode.EVOLVE:
         return _told_apart(known, _without_table(known.table, schemas, rules))
     history = known.history if columns is not None else TableHistory()
-    new = {key: schemas[key] for key in sorted(schemas.keys() - history.met)}
+    new = {key: schemas[key] for key in sorted(schemas.keys() - history.schema_ids)}
     shape = columns if columns is not None else schemas[min(schemas)]
     withheld = [
         Asked(change, (key,))
         for key, schema in new.items()
-        for change in fit(schema, shape, rules).withheld
+        for change in fit(schema, shape, rules).blocked
     ]
     refused = {one.schema_ids[0] for one in withheld if one.change.outcome is Outcome.REFUSED}
     landing = {key: schema for key, schema in new.items() if key not in refused}
@@ -270,7 +277,7 @@ def plan_table(
 
 def _without_table(table: str, schemas: Mapping[int, pa.Schema], rules: Rules) -> list[Asked]:
     return [
-        Asked(decided(CreateTable(table, len(schema)), rules), (key,))
+        Asked(with_outcome(CreateTable(table, len(schema)), rules), (key,))
         for key, schema in sorted(schemas.items())
     ]
 
@@ -301,7 +308,7 @@ def read_plan(pipeline: Pipeline) -> Plan:
         return Plan(pipeline.name, (), (), (), plan_gold(pipeline, ledger))
     known = read_known_tables(ledger)
     with asked_registry(pipeline) as registry:
-        newest = registry.all_newest()
+        newest = registry.latest_versions()
         met = sorted({key for table in known.values() for key in table.met})
         subjects_of = side_by_side(registry.subjects_of, met)
         decoders = Decoders(registry)

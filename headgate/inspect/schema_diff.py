@@ -26,10 +26,10 @@ from headgate.inspect.schema import find_table, nearest_table, open_table
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.tables import size_of
 from headgate.reasons import Reason
-from headgate.registry.folder import KINDS, read_schema_file
-from headgate.registry.registry import Catalogue, RefusedSchema, UnknownSchema
+from headgate.registry.folder import SCHEMA_TYPES, read_schema_file
+from headgate.registry.registry import RefusedSchema, SchemaCatalog, UnknownSchema
 from headgate.schema.changes import DropColumn, RenameColumn, SchemaChange, WidenType
-from headgate.schema.field_facts import apart_from
+from headgate.schema.field_metadata import kept_apart_from
 from headgate.schema.fit import fit
 from headgate.schema.origin import ORIGIN_COLUMNS
 
@@ -66,7 +66,7 @@ class NamedSchema:
 def is_schema_file(name: str) -> bool:
     """Whether a name is that of a file: one that is there, or one with a path."""
     path = Path(name)
-    return path.suffix in KINDS and (path.is_file() or "/" in name)
+    return path.suffix in SCHEMA_TYPES and (path.is_file() or "/" in name)
 
 
 def find_schema(name: str, pipeline: Pipeline | None) -> NamedSchema:
@@ -99,7 +99,7 @@ def _in_file(name: str) -> NamedSchema:
         text = read_schema_file(Path(name))
         decoder: Decoder = (
             ProtobufDecoder.compile(text, FIRST_MESSAGE)
-            if text.kind == "PROTOBUF"
+            if text.schema_type == "PROTOBUF"
             else AvroDecoder.parse(text)
         )
     except OSError as error:
@@ -127,14 +127,14 @@ def _of_table(pipeline: Pipeline, table: str, version: int | None) -> NamedSchem
 
 
 def _of_subject(
-    registry: Catalogue,
+    registry: SchemaCatalog,
     pipeline: Pipeline,
     name: str,
     version: int | None,
     tables: Collection[str],
 ) -> NamedSchema:
     try:
-        newest = registry.newest(name)
+        newest = registry.latest(name)
     except UnknownSchema:
         meant = nearest(name, registry.subjects()) or nearest_table(pipeline, name, tables)
         raise LandingError(
@@ -148,7 +148,7 @@ def _of_subject(
     return NamedSchema(name, Named.SUBJECT, columns, found.version, found.schema_id)
 
 
-def _registered(registry: Catalogue, schema_id: int, called: str) -> pa.Schema:
+def _registered(registry: SchemaCatalog, schema_id: int, called: str) -> pa.Schema:
     decoder = Decoders(registry).decoder(schema_id)
     if isinstance(decoder, Refusal):
         unknown = decoder.reason is Reason.SCHEMA_UNKNOWN
@@ -213,7 +213,7 @@ def _gone(before: pa.Schema, after: pa.Schema, renamed: Collection[str]) -> Iter
     for column in before:
         if column.name in types:
             yield from _gone_inside(column.type, types[column.name], column.name)
-        elif column.name not in renamed and apart_from(column) is None:
+        elif column.name not in renamed and kept_apart_from(column) is None:
             yield column.name
 
 

@@ -15,7 +15,7 @@ from headgate.envelopes.wrapper import WrapperEnvelope
 from headgate.formats.protobuf import ProtobufDecoder
 from headgate.lab.destination import Destination
 from headgate.reasons import Reason
-from headgate.registry.registry import Registry, SchemaText
+from headgate.registry.registry import SchemaRegistry, SchemaText
 
 _THIRTY = """
 chess go checkers backgammon reversi mancala shogi xiangqi ludo senet
@@ -139,7 +139,7 @@ class Made:
 
 
 def register_versions(
-    registry: Registry, games: Sequence[Game], versions: Sequence[int]
+    registry: SchemaRegistry, games: Sequence[Game], versions: Sequence[int]
 ) -> list[RegisteredVersion]:
     """Register every version of every game, the older versions of a game first."""
     from concurrent.futures import ThreadPoolExecutor
@@ -288,7 +288,7 @@ class Simulated:
 
 def simulate_games(
     plan: GamesPlan,
-    registry: Registry,
+    registry: SchemaRegistry,
     destination: Destination,
     report: Callable[[str], None] = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headgate.engine.plan import BatchPlan
 from headgate.lake.ledger import Entry, Kind, Ledger, Pending, schema_rows
 from headgate.quarantine.outcome import Settlement, SettlementNote, settle
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import SchemaHistory
 
 
 def name_in_ledger(pipeline: str) -> str:

@@ -1,15 +1,15 @@
-"""The registry that a pipeline declares, opened."""
+"""Opening the registry that a pipeline declares."""
 
 from __future__ import annotations
 
 from headgate.config import Registry, Secret
 from headgate.registry.folder import FolderRegistry
 from headgate.registry.http import HttpRegistry, HttpRegistrySettings
-from headgate.registry.registry import Catalogue
+from headgate.registry.registry import SchemaCatalog
 
 
-def open_registry(declared: Registry) -> Catalogue:
-    """Reads secrets here, on the machine that asks; a plan carries only where they are."""
+def open_registry(declared: Registry) -> SchemaCatalog:
+    """Open a registry, resolving secrets on this machine: a plan only has references to them."""
     if declared.url is None:
         assert declared.folder is not None
         return FolderRegistry(declared.folder)
@@ -29,7 +29,7 @@ def _client_settings(declared: Registry) -> dict[str, str]:
     if declared.token:
         settings["bearer.auth.credentials.source"] = "STATIC_TOKEN"
         settings["bearer.auth.token"] = declared.token.resolve()
-        # Only Confluent's cloud looks at these, but the client insists on them.
+        # Only Confluent Cloud uses this, but the client requires it.
         settings["bearer.auth.logical.cluster"] = "-"
     for key, path in (
         ("ssl.ca.location", declared.ca),

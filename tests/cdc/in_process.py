@@ -25,7 +25,7 @@ from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger import Kind, Ledger
 from headgate.lake.staged import StagedBatchNote, StagedFile
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import SchemaHistory
 from headgate.sources.batch import Extent
 
 

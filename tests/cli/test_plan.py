@@ -145,7 +145,7 @@ def test_a_registry_that_is_down_is_an_error_with_a_hint(
     printed = headgate("plan", "down.yaml")
     assert (printed.code, printed.out) == (1, "")
     assert "[registry-unavailable]" in printed.err
-    assert "hint: mend the registry and run again" in printed.err
+    assert "hint: fix the registry and run again" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ def test_diff_of_files_needs_no_pipeline(headgate: Headgate) -> None:
     assert printed.out == (
         "from file old.proto\n"
         "to   file ./new.proto\n\n"
-        "     CHANGE                    OUTCOME\n"
-        "  ~  n grows from int to long  applied\n"
+        "     CHANGE                     OUTCOME\n"
+        "  ~  n widens from int to long  applied\n"
     )
 
 

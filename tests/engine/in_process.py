@@ -25,7 +25,7 @@ from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.registry.folder import FolderRegistry
 from headgate.registry.registry import SchemaText
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import SchemaHistory
 from headgate.schema.origin import RECORD_COLUMNS
 from headgate.sources.batch import Extent
 

@@ -11,7 +11,7 @@ from headgate.formats.decoder import Refusal
 from headgate.formats.decoders import Decoders
 from headgate.reasons import Reason
 from headgate.registry.registry import (
-    LARGEST_SCHEMA,
+    MAX_SCHEMA_SIZE,
     RefusedSchema,
     SchemaKey,
     SchemaText,
@@ -124,8 +124,8 @@ def test_id_that_stays_unknown_is_asked_for_once_a_pause() -> None:
         (SchemaText("AVRO", '"nothing"'), Reason.SCHEMA_REFUSED),
         (SchemaText("JSON", "{}"), Reason.SCHEMA_KIND_UNSUPPORTED),
         (SchemaText("PROTOBUF", 'syntax = "proto3";'), Reason.MESSAGE_INDEX_WRONG),
-        (SchemaText("PROTOBUF", " " * (LARGEST_SCHEMA + 1)), Reason.SCHEMA_REFUSED),
-        (SchemaText("AVRO", "", (("a", " " * (LARGEST_SCHEMA + 1)),)), Reason.SCHEMA_REFUSED),
+        (SchemaText("PROTOBUF", " " * (MAX_SCHEMA_SIZE + 1)), Reason.SCHEMA_REFUSED),
+        (SchemaText("AVRO", "", (("a", " " * (MAX_SCHEMA_SIZE + 1)),)), Reason.SCHEMA_REFUSED),
         (RefusedSchema("references go deeper than 16"), Reason.SCHEMA_REFUSED),
     ],
     ids=lambda value: str(value)[:40],

@@ -8,7 +8,7 @@ from headgate.errors import HeadgateError
 from headgate.inspect import SchemaDiff, read_schema_diff
 from tests.inspect.framed_lake import FramedLake, proto
 from tests.inspect.small_lake import SmallLake
-from tests.registry.playing_registry import playing_registry, playing_the_folder
+from tests.registry.fake_registry import fake_registry, folder_responses
 
 ONE_COLUMN_MORE = [("+ col_chess_game_2 string", "applied")]
 
@@ -41,7 +41,7 @@ def test_columns_go_by_many_names(
 
 def test_the_way_back_drops_what_was_added(lake: SmallLake) -> None:
     diff = read_schema_diff("9", "2", lake.pipeline)
-    assert told(diff) == [("col_chess_game_2 is no longer sent, and stays", "applied")]
+    assert told(diff) == [("col_chess_game_2 is no longer sent; it stays", "applied")]
     assert diff.changes[0].breaking
 
 
@@ -59,9 +59,9 @@ def test_files_need_no_pipeline(tmp_path: Path) -> None:
     (tmp_path / "new.proto").write_text(new)
     diff = read_schema_diff(str(tmp_path / "old.proto"), str(tmp_path / "new.proto"))
     assert told(diff) == [
-        ("n grows from int to long", "applied"),
-        ("o is called name from now on", "kept apart"),
-        ("p is no longer sent, and stays", "applied"),
+        ("n widens from int to long", "applied"),
+        ("o is now called name", "kept apart"),
+        ("p is no longer sent; it stays", "applied"),
     ]
     assert str(diff.first) == f"file {tmp_path}/old.proto"
 
@@ -129,8 +129,8 @@ def test_a_table_comes_before_a_subject_of_the_same_name(tmp_path: Path) -> None
 
 def test_a_registry_over_http_is_asked_the_same(tmp_path: Path) -> None:
     lake = _orders(tmp_path)
-    with playing_registry(playing_the_folder(lake.registry)) as playing:
-        lake.declared = {"registry": playing.url}
+    with fake_registry(folder_responses(lake.registry)) as fake:
+        lake.declared = {"registry": fake.url}
         diff = read_schema_diff("orders-value@1", "orders-value", lake.pipeline)
         assert told(diff) == [("+ name string", "applied")]
         assert told(read_schema_diff("1", "2", lake.pipeline)) == told(diff)

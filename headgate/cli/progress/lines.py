@@ -73,7 +73,7 @@ class Lines:
         self._was_idle = isinstance(event, Idle)
 
     def _is_made(self, event: SchemaChanged) -> bool:
-        return isinstance(event.change, CreateTable) and not event.change.withheld
+        return isinstance(event.change, CreateTable) and not event.change.is_blocked
 
     def _say_new_tables(self, batch: int) -> None:
         new, self._new_tables = self._new_tables, []
@@ -94,7 +94,7 @@ def _text(event: Event) -> str | None:
             return f"batch {event.batch}: landed before, skipped"
         case SchemaChanged():
             ids = f" (schema {', '.join(map(str, event.schema_ids))})" if event.schema_ids else ""
-            return f"batch {event.batch}: {event.table}: {event.change.told}{ids}"
+            return f"batch {event.batch}: {event.table}: {event.change.summary}{ids}"
         case ExpectationsBroken():
             return f"batch {event.batch}: {_broken(event)}"
         case TableWaits():

@@ -143,7 +143,7 @@ class Tally:
 
     def is_new_table(self, event: SchemaChanged) -> bool:
         """Whether a route was seen for the first time."""
-        is_made = isinstance(event.change, CreateTable) and not event.change.withheld
+        is_made = isinstance(event.change, CreateTable) and not event.change.is_blocked
         return is_made and event.table not in self.own_tables
 
     def _take_change(self, event: SchemaChanged) -> None:
@@ -151,7 +151,7 @@ class Tally:
             self.tables.add(event.table)
             self._new.append(event)
         elif event.table not in self.own_tables:
-            self.withheld += event.change.withheld
+            self.withheld += event.change.is_blocked
             self._note_change(event)
 
     def _take_batch(self, event: BatchLanded) -> None:
@@ -180,7 +180,7 @@ class Tally:
             self._note_change(event)
 
     def _note_change(self, event: SchemaChanged) -> None:
-        self.note(event.table, event.change.told)
+        self.note(event.table, event.change.summary)
         self.schema_changes.append(self.recent[-1])
 
 

@@ -25,7 +25,7 @@ from headgate.formats.protobuf.wire import (
     tag_size,
     zigzag,
 )
-from headgate.schema.field_facts import with_facts
+from headgate.schema.field_metadata import with_field_metadata
 
 _MANY = 4_000
 """Of so many messages a column is best counted by itself: a table would leave the cache."""
@@ -175,7 +175,9 @@ class Message:
     @property
     def columns(self) -> list[pa.Field]:
         return [
-            with_facts(pa.field(one.column, one.type), one.number, one.number in self.required)
+            with_field_metadata(
+                pa.field(one.column, one.type), one.number, one.number in self.required
+            )
             for one in self.fields
         ]
 

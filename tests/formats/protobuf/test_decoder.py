@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
 from headgate.registry.registry import RefusedSchema, SchemaText
-from headgate.schema.field_facts import is_required, number_of
+from headgate.schema.field_metadata import field_number, is_required
 
 HEAD = 'syntax = "proto3";\n'
 
@@ -148,14 +148,14 @@ def test_columns_come_in_the_order_of_their_numbers_and_say_them() -> None:
     ).schema
     nested = [schema.field("n").type, schema.field("many").type.value_type]
     nested.append(schema.field("by").type.item_type)
-    assert [(one.name, number_of(one)) for one in schema] == [
+    assert [(one.name, field_number(one)) for one in schema] == [
         ("b", 2),
         ("many", 5),
         ("by", 6),
         ("n", 7),
     ]
     for kind in nested:
-        assert [(one.name, number_of(one)) for one in kind] == [("c", 8), ("d", 9)]
+        assert [(one.name, field_number(one)) for one in kind] == [("c", 8), ("d", 9)]
 
 
 def test_only_required_fields_are_said_to_be() -> None:

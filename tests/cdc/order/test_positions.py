@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from headgate.cdc.order.order_changes import order
-from headgate.cdc.order.position_order import position_order
+from headgate.cdc.order.orders import order
+from headgate.cdc.order.positions import position_order
 from headgate.errors import UsageError
-from tests.cdc.order.metadata import Told, metadata, mysql, oracle, postgresql, sqlserver
+from tests.cdc.order.metadata import Fields, metadata, mysql, oracle, postgresql, sqlserver
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 KNOWN = ["log:mysql-bin", f"gtid:{SERVER}", "gtid:0", "oracle", "postgresql", "sqlserver"]
@@ -33,8 +33,8 @@ KNOWN = ["log:mysql-bin", f"gtid:{SERVER}", "gtid:0", "oracle", "postgresql", "s
         ),
     ],
 )
-def test_position_takes_in_all_changes_at_it_and_none_after(
-    typed: str, last: Told, following: Told
+def test_position_includes_all_changes_at_it_and_none_after(
+    typed: str, last: Fields, following: Fields
 ) -> None:
     last |= {"change_type": "DELETE", "uuid": "z" * 64}
     following |= {"change_type": "UPDATE-DELETE", "uuid": ""}
@@ -62,7 +62,7 @@ def test_position_takes_in_all_changes_at_it_and_none_after(
         f"{'x' * 1_000}.1:4",
     ],
 )
-def test_text_that_is_no_position_is_refused(typed: str) -> None:
+def test_text_that_is_not_a_position_is_refused(typed: str) -> None:
     with pytest.raises(UsageError) as refused:
         position_order(typed, KNOWN)
     assert refused.value.code == "bad-argument"
@@ -71,7 +71,7 @@ def test_text_that_is_no_position_is_refused(typed: str) -> None:
 
 @pytest.mark.parametrize("typed", ["mysql-bin.1:4", "scn:1", "0/1", "0-1-5", f"{SERVER}:1"])
 def test_position_of_a_lineage_without_changes_is_refused(typed: str) -> None:
-    with pytest.raises(UsageError, match="Known are: log:binlog") as refused:
+    with pytest.raises(UsageError, match="Known lineages: log:binlog") as refused:
         position_order(typed, ["log:binlog"])
     assert refused.value.code == "bad-argument"
 
@@ -79,8 +79,8 @@ def test_position_of_a_lineage_without_changes_is_refused(typed: str) -> None:
 def test_positions_divide_the_orders_of_random_changes() -> None:
     random = Random(3)
     places = [(random.randrange(2), random.choice((9, 10, 999_999))) for _ in range(200)]
-    told = metadata([mysql(f"mysql-bin.{file}", position) for file, position in places])
-    texts = order(told, KNOWN).texts.to_pylist()
+    fields = metadata([mysql(f"mysql-bin.{file}", position) for file, position in places])
+    texts = order(fields, KNOWN).texts.to_pylist()
     for file, position in set(places):
         limit = position_order(f"mysql-bin.{file:06}:{position}", KNOWN)
         for place, text in zip(places, texts, strict=True):

@@ -1,4 +1,4 @@
-"""What lands in quarantine can be opened again."""
+"""A quarantined record can be opened again."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from headgate.envelopes.datastream.file import one_record, open_file
+from headgate.envelopes.datastream.file import open_file
 from tests.envelopes.datastream.writing import (
     TOP,
     avro,
     change,
+    extract,
     json_change,
     lines,
     nullable,
@@ -30,33 +31,33 @@ FILES = {
 
 
 @pytest.mark.parametrize("form", FILES)
-def test_record_alone_is_the_record_in_its_file(form: str) -> None:
+def test_extracted_record_equals_the_record_in_its_file(form: str) -> None:
     whole = only(FILES[form])
     for at, position in enumerate(whole.positions.tolist()):
-        alone = one_record(FILES[form], position)
+        alone = extract(FILES[form], position)
         assert alone is not None
         found = only(alone)
         assert found.metadata == whole.metadata.slice(at, 1)
         assert found.payload == whole.payload.slice(at, 1)
         assert found.source == whole.source
-        assert one_record(alone, 0) == alone
+        assert extract(alone, 0) == alone
 
 
 @pytest.mark.parametrize("form", FILES)
-def test_there_is_no_record_beyond_the_last(form: str) -> None:
-    assert one_record(FILES[form], len(only(FILES[form]).positions)) is None
-    assert one_record(FILES[form], -1) is None
+def test_position_beyond_the_last_record_has_none(form: str) -> None:
+    assert extract(FILES[form], len(only(FILES[form]).positions)) is None
+    assert extract(FILES[form], -1) is None
 
 
-def test_there_is_none_in_what_cannot_be_read() -> None:
-    assert one_record(b"", 0) is None
-    assert one_record(b"Obj\x01\x00", 0) is None
-    assert one_record(FILES["avro"][:-3], 0) is None
+def test_unreadable_file_has_no_records() -> None:
+    assert extract(b"", 0) is None
+    assert extract(b"Obj\x01\x00", 0) is None
+    assert extract(FILES["avro"][:-3], 0) is None
 
 
 @pytest.mark.parametrize("line", [b"7", b'{"a":1,"a":2}', b'{"source_metadata":{"table":"t"}}'])
 def test_rejected_line_is_rejected_again(line: bytes) -> None:
     (rejected,) = open_file(lines(json_change()) + line).rejected
-    assert one_record(lines(json_change()) + line, 1) == rejected.raw
+    assert extract(lines(json_change()) + line, 1) == rejected.raw
     (again,) = open_file(rejected.raw).rejected
     assert again.detail == rejected.detail

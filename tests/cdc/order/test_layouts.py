@@ -4,11 +4,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.cdc.order.order_changes import lineages, order
-from tests.cdc.order.metadata import Told, backfill, metadata, mysql, oracle, postgresql, sqlserver
+from headgate.cdc.order.orders import lineages, order
+from tests.cdc.order.metadata import (
+    Fields,
+    backfill,
+    metadata,
+    mysql,
+    oracle,
+    postgresql,
+    sqlserver,
+)
 
 KNOWN = ["log:mysql-bin", "gtid:0", "oracle", "postgresql", "sqlserver"]
-PLACED = {
+POSITIONS = {
     "log:mysql-bin": mysql("mysql-bin.000014", 4711),
     "gtid:0": mysql("mysql-bin.000014", 4711, gtid="0-1-5"),
     "oracle": oracle(123456, " 0x000135.0001e5e4.0010 ", 7, log_file="/u01/o1_mf_1_212.arc"),
@@ -17,28 +25,28 @@ PLACED = {
 }
 
 
-@pytest.mark.parametrize("lineage", PLACED)
+@pytest.mark.parametrize("lineage", POSITIONS)
 @pytest.mark.parametrize("method", ["cdc", "CDC"])
-def test_position_tells_the_source_where_the_read_method_does_not(
+def test_position_identifies_the_database_for_a_generic_read_method(
     lineage: str, method: str
 ) -> None:
-    told = PLACED[lineage]
-    plain = metadata([told | {"read_method": method}])
-    assert lineages(plain).to_pylist() == [lineage]
-    assert order(plain, KNOWN) == order(metadata([told]), KNOWN)
+    fields = POSITIONS[lineage]
+    generic = metadata([fields | {"read_method": method}])
+    assert lineages(generic).to_pylist() == [lineage]
+    assert order(generic, KNOWN) == order(metadata([fields]), KNOWN)
 
 
-def test_sources_may_be_mixed_with_rows_that_name_theirs() -> None:
-    told = list(PLACED.values())
-    plain = [one | {"read_method": "cdc"} for one in told]
-    other: list[Told] = [{"read_method": "x"}, {"read_method": None}, backfill(1)]
-    orders = order(metadata([*told, *other, *plain]), KNOWN)
+def test_generic_and_specific_read_methods_may_be_mixed() -> None:
+    fields = list(POSITIONS.values())
+    generic = [one | {"read_method": "cdc"} for one in fields]
+    other: list[Fields] = [{"read_method": "x"}, {"read_method": None}, backfill(1)]
+    orders = order(metadata([*fields, *other, *generic]), KNOWN)
     texts = orders.texts.to_pylist()
-    assert texts[: len(told)] == texts[-len(told) :]
-    assert sorted(orders.unknown) == [len(told), len(told) + 1]
+    assert texts[: len(fields)] == texts[-len(fields) :]
+    assert sorted(orders.unknown) == [len(fields), len(fields) + 1]
 
 
-def test_backfill_of_no_named_source_is_one() -> None:
+def test_backfill_without_a_database_name_is_a_backfill() -> None:
     named = backfill(7)
     assert order(metadata([named | {"read_method": "backfill"}]), []) == order(
         metadata([named]), []
@@ -54,13 +62,11 @@ places = st.tuples(
 
 @given(st.lists(places, max_size=12), st.sampled_from([":", ""]))
 @settings(deadline=None)
-def test_sql_server_order_is_that_of_the_lsn_as_numbers(
-    found: list[tuple[int, int, int]], between: str
-) -> None:
-    told = [
+def test_sql_server_changes_sort_by_lsn(found: list[tuple[int, int, int]], between: str) -> None:
+    fields = [
         sqlserver(between.join((f"{file:08x}", f"{block:08X}", f"{place:04x}")))
         for file, block, place in found
     ]
-    texts = order(metadata(told), KNOWN).texts.to_pylist()
+    texts = order(metadata(fields), KNOWN).texts.to_pylist()
     by_text = sorted(range(len(found)), key=lambda row: texts[row])
     assert [found[row] for row in by_text] == sorted(found)

@@ -1,4 +1,4 @@
-"""Avro schemas that have every type, and values for them by chance."""
+"""Avro schemas with every type, and random values for them."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ TREE = record(
 NAMED = {one["name"]: one for one in (ITEM, COLOR, CODE, EMPTY, TREE)}
 
 
-class Chance:
-    """Values as fastavro's writer takes them."""
+class RandomValues:
+    """Random values in the form that fastavro's writer accepts."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -118,24 +118,24 @@ class Chance:
             value = self.value(branch, depth + 1)
             return (named, value) if named in NAMED and len(kind) > 2 else value
         if isinstance(kind, str):
-            return self.plain(kind)
+            return self.primitive(kind)
         match kind["type"]:
             case "record":
                 return {one["name"]: self.value(one["type"], depth + 1) for one in kind["fields"]}
             case "array":
-                return [self.value(kind["items"], depth + 1) for _ in self.some(depth)]
+                return [self.value(kind["items"], depth + 1) for _ in self.length(depth)]
             case "map":
-                values = [self.value(kind["values"], depth + 1) for _ in self.some(depth)]
-                return {self.plain("string"): one for one in values}
+                values = [self.value(kind["values"], depth + 1) for _ in self.length(depth)]
+                return {self.primitive("string"): one for one in values}
             case "enum":
                 return self.random.choice(kind["symbols"])
             case _:
-                return self.meaning(kind)
+                return self.logical(kind)
 
-    def some(self, depth: int) -> range:
+    def length(self, depth: int) -> range:
         return range(self.random.choice((0, 1, 3)) if depth < 4 else 0)
 
-    def plain(self, kind: str) -> Any:
+    def primitive(self, kind: str) -> Any:
         random = self.random
         match kind:
             case "boolean":
@@ -155,7 +155,7 @@ class Chance:
             case _:
                 return None
 
-    def meaning(self, kind: dict[str, Any]) -> Any:
+    def logical(self, kind: dict[str, Any]) -> Any:
         random, name = self.random, kind.get("logicalType", "")
         if name == "decimal":
             digits = random.randrange(10 ** random.randint(1, kind["precision"]))
@@ -165,7 +165,7 @@ class Chance:
         if name == "uuid":
             return UUID(bytes=random.randbytes(16))
         if not name.endswith(("date", "-millis", "-micros")):
-            return self.plain(kind["type"])
+            return self.primitive(kind["type"])
         seconds, small = random.randint(-(10**10), 10**10), random.randrange(1_000)
         micros = small * 1_000 if name.endswith("millis") else small
         moment = datetime(1970, 1, 1) + timedelta(seconds=seconds, microseconds=micros)
