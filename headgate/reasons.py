@@ -21,6 +21,14 @@ class Reason(StrEnum):
     ENVELOPE_UNDECODABLE = "envelope_undecodable", "The envelope cannot be opened."
     MAGIC_BYTE_WRONG = "magic_byte_wrong", "The first byte is none of Confluent's framing."
     MESSAGE_INDEX_WRONG = "message_index_wrong", "The message index is absurd or not in the schema."
+    MESSAGE_AMBIGUOUS = (
+        "message_ambiguous",
+        "The schema has several messages, and nothing says which of them the payload is.",
+    )
+    MESSAGE_UNKNOWN = (
+        "message_unknown",
+        "The schema has no message of the name in `payload_message`, or no message at all.",
+    )
     ROUTE_MISSING = "route_missing", "The envelope names no route."
     ROUTE_UNUSABLE = "route_unusable", "The route is empty, endless or nothing but punctuation."
     SCHEMA_ID_MISSING = "schema_id_missing", "The envelope names no schema id."
@@ -29,6 +37,7 @@ class Reason(StrEnum):
     SCHEMA_REFUSED = "schema_refused", "The schema cannot be compiled or is too large."
     SCHEMA_KIND_UNSUPPORTED = "schema_kind_unsupported", "The schema is neither Protobuf nor Avro."
     PAYLOAD_UNDECODABLE = "payload_undecodable", "The payload does not fit its own schema."
+    UNKNOWN_FIELDS = "unknown_fields", "The payload has fields that its own schema does not have."
     TOO_MANY_TABLES = "too_many_tables", "A further table would pass `max_tables`."
     CONTRACT_TABLES = "contract_tables", "The contract makes no table for the route."
     CONTRACT_COLUMNS = "contract_columns", "The contract keeps a new column out of the table."
@@ -48,6 +57,12 @@ _REMEDIES = {
     Reason.TOO_LARGE: "raise `max_record_bytes` or, of a file, `max_file_bytes`, then replay",
     Reason.SCHEMA_UNKNOWN: "register the schema under this id, then replay",
     Reason.SCHEMA_REFUSED: "mend the schema in the registry, then replay",
+    Reason.MESSAGE_AMBIGUOUS: "name the message in `envelope.wrapper.payload_message`, then replay",
+    Reason.MESSAGE_UNKNOWN: "correct `envelope.wrapper.payload_message`, then replay",
+    Reason.UNKNOWN_FIELDS: (
+        "correct `payload_message`, or set `contract.unknown_fields` to `keep` or `ignore`,"
+        " then replay"
+    ),
     Reason.TOO_MANY_TABLES: "raise `max_tables`, then replay",
     Reason.CONTRACT_TABLES: "let `contract` make the table, then replay",
     Reason.CONTRACT_COLUMNS: "let `contract` add the column, then replay",

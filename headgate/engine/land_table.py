@@ -27,6 +27,7 @@ from headgate.schema.changes import (
 from headgate.schema.field_facts import apart_from
 from headgate.schema.fit import FOLLOW, Fit, fit
 from headgate.schema.history import TableHistory
+from headgate.schema.origin import UNKNOWN_FIELDS
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _dropped(
     changes: Sequence[SchemaChange],
 ) -> list[SchemaChange]:
     """Columns that were the message's own and are no longer in it; each is told of once."""
-    there = {*newest.names, *first_columns.names, *history.dropped}
+    there = {*newest.names, *first_columns.names, UNKNOWN_FIELDS.name, *history.dropped}
     there |= {change.was for change in changes if isinstance(change, RenameColumn)}
     return [
         DropColumn(column.name)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.envelopes.opened import Group, MessageKey, Opened, Rejected, split_by
-from headgate.formats.decoder import FIRST_MESSAGE, Refusal
+from headgate.formats.decoder import FIRST_MESSAGE, ROOT_MESSAGE, MessageChoice, Refusal
 from headgate.formats.decoders import Decoders
 from headgate.reasons import Reason
 from headgate.registry.registry import SchemaKey
@@ -107,7 +107,7 @@ class ConfluentEnvelope:
         mine = values.take(pa.array(rows))
         if header is not None:
             try:
-                message = read_message_index(header, prefix)[0] if is_protobuf else FIRST_MESSAGE
+                message = _message_in_header(header, prefix) if is_protobuf else FIRST_MESSAGE
             except BadIndex as error:
                 opened.rejected.extend(
                     Rejected(int(row), Reason.MESSAGE_INDEX_WRONG, str(error), schema_key=key)
@@ -216,6 +216,11 @@ def _header_ids(headers: pa.ChunkedArray) -> dict[int, bytes]:
         if value is not None:
             found[int(rows[position])] = value
     return found
+
+
+def _message_in_header(header: bytes, prefix: int) -> MessageChoice:
+    """A header may end with the schema id: then the schema itself must leave no choice."""
+    return read_message_index(header, prefix)[0] if len(header) > prefix else ROOT_MESSAGE
 
 
 def _first_bytes(value: pa.BinaryScalar) -> str:

@@ -15,7 +15,12 @@ def open_envelope(declared: Confluent | Wrapper) -> Envelope:
         return ConfluentEnvelope(declared.route)
     proto = Path(declared.proto).read_text("utf-8") if declared.proto else None
     wrapper = WrapperEnvelope(
-        declared.message, declared.route, declared.schema_id, declared.payload, proto
+        declared.message,
+        declared.route,
+        declared.schema_id,
+        declared.payload,
+        proto,
+        declared.payload_messages,
     )
     # On the driver, so that a wrong .proto is an error of the pipeline and not of a batch.
     wrapper.check()

@@ -13,12 +13,13 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from headgate.formats.decoder import MessageChoice
 from headgate.formats.decoders import Decoders
 from headgate.reasons import Reason
 from headgate.registry.registry import SchemaKey
 
-MessageKey = tuple[SchemaKey, tuple[int, ...]]
-"""A schema and the place of a message in it."""
+MessageKey = tuple[SchemaKey, MessageChoice]
+"""A schema, and which of its messages is meant."""
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 
 import numpy as np
 import pyarrow as pa
 
+from headgate.config.envelopes import PayloadMessages
 from headgate.envelopes.opened import Group, Opened, Rejected, split_by, take_each
 from headgate.errors import PipelineFileError
-from headgate.formats.decoder import FIRST_MESSAGE
 from headgate.formats.decoders import Decoders
 from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
 from headgate.formats.protobuf.descriptors import compile_proto
@@ -52,6 +52,7 @@ class WrapperEnvelope:
     schema_id: str
     payload: str
     proto: str | None = None
+    payload_messages: PayloadMessages = field(default_factory=PayloadMessages)
 
     def check(self) -> None:
         """Raise now what would fail in every executor."""
@@ -126,7 +127,7 @@ class WrapperEnvelope:
             known_id = schema_id if schema_id >= 0 else None
             reason = _reason(route, known_id, missing)
             if route is not None and reason is None:
-                message = (schema_id, FIRST_MESSAGE)
+                message = (schema_id, self.payload_messages.for_route(route))
                 opened.groups.append(Group(route, message, rows_here, (payload,)))
             else:
                 opened.rejected.extend(

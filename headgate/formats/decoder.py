@@ -1,4 +1,4 @@
-"""What turns the payloads of one schema into columns."""
+"""Decoding the payloads of one schema into columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import pyarrow as pa
 
 from headgate.reasons import Reason
 
+MessageChoice = tuple[int, ...] | str | None
+"""Which message of a protobuf schema a payload is: the indexes that lead to it, its name, or None
+for the root message, the only one of the file that no other message contains."""
+
 FIRST_MESSAGE = (0,)
+ROOT_MESSAGE = None
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
 from headgate.formats.avro import AvroDecoder
-from headgate.formats.decoder import FIRST_MESSAGE, Decoder, Refusal
-from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
+from headgate.formats.decoder import ROOT_MESSAGE, Decoder, MessageChoice, Refusal
+from headgate.formats.protobuf import AmbiguousMessage, NoSuchMessage, ProtobufDecoder
 from headgate.reasons import Reason
 from headgate.registry.registry import (
     LARGEST_SCHEMA,
@@ -30,7 +30,7 @@ class Decoders:
         self._registry = registry
         self._clock = clock
         self._texts: dict[SchemaKey, SchemaText | Refusal] = {}
-        self._decoders: dict[tuple[SchemaKey, tuple[int, ...]], Decoder | Refusal] = {}
+        self._decoders: dict[tuple[SchemaKey, MessageChoice], Decoder | Refusal] = {}
         self._unknown_since: dict[SchemaKey, float] = {}
 
     def fetch(self, keys: Iterable[SchemaKey]) -> None:
@@ -46,9 +46,7 @@ class Decoders:
         self.fetch([key])
         return self._texts[key]
 
-    def decoder(
-        self, key: SchemaKey, message: tuple[int, ...] = FIRST_MESSAGE
-    ) -> Decoder | Refusal:
+    def decoder(self, key: SchemaKey, message: MessageChoice = ROOT_MESSAGE) -> Decoder | Refusal:
         made = self._decoders.get((key, message))
         if made is None:
             text = self.text(key)
@@ -77,14 +75,18 @@ class Decoders:
         return text
 
 
-def _make(text: SchemaText, message: tuple[int, ...]) -> Decoder | Refusal:
+def _make(text: SchemaText, message: MessageChoice) -> Decoder | Refusal:
     try:
         if text.kind == "PROTOBUF":
             return ProtobufDecoder.compile(text, message)
         if text.kind == "AVRO":
             return AvroDecoder.parse(text)
+    except AmbiguousMessage as error:
+        return Refusal(Reason.MESSAGE_AMBIGUOUS, str(error))
     except NoSuchMessage as error:
-        return Refusal(Reason.MESSAGE_INDEX_WRONG, str(error))
+        by_index = isinstance(message, tuple)
+        reason = Reason.MESSAGE_INDEX_WRONG if by_index else Reason.MESSAGE_UNKNOWN
+        return Refusal(reason, str(error))
     except RefusedSchema as error:
         return Refusal(Reason.SCHEMA_REFUSED, str(error))
     return Refusal(Reason.SCHEMA_KIND_UNSUPPORTED, f"{text.kind} schemas are not decoded")

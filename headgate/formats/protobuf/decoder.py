@@ -12,19 +12,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headgate.formats.decoder import Decoded, only_length
-from headgate.formats.protobuf.descriptors import PlainClasses, descriptors, for_reading, pool_of
+from headgate.formats.decoder import ROOT_MESSAGE, Decoded, MessageChoice, only_length
+from headgate.formats.protobuf.descriptors import (
+    NoSuchMessage,
+    PlainClasses,
+    choose_message,
+    descriptors,
+    find_message,
+    for_reading,
+    pool_of,
+)
 from headgate.formats.protobuf.message import Message
 from headgate.formats.protobuf.plan import Plan
-from headgate.formats.protobuf.ptars import Judge, PtarsReader, Reading
+from headgate.formats.protobuf.ptars import Judge, PtarsReader, Reading, UnknownFields
 from headgate.formats.protobuf.size_limit import Room
 from headgate.formats.protobuf.wire import lengths_of
 from headgate.registry.registry import RefusedSchema, SchemaText
 from headgate.schema.origin import ORIGIN_COLUMNS
-
-
-class NoSuchMessage(Exception):
-    """The schema has no message at that index."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +44,9 @@ class ProtobufDecoder:
     """None where python-protobuf reads every payload."""
 
     @classmethod
-    def compile(cls, text: SchemaText, message: tuple[int, ...]) -> ProtobufDecoder:
+    def compile(cls, text: SchemaText, message: MessageChoice = ROOT_MESSAGE) -> ProtobufDecoder:
         files = descriptors(text)
-        return cls.for_message(files, _message_name(files.file[-1], message))
+        return cls.for_message(files, choose_message(files, message))
 
     @classmethod
     def for_message(cls, files: Any, name: str) -> ProtobufDecoder:
@@ -51,7 +55,7 @@ class ProtobufDecoder:
             files = for_reading(files)
             as_bytes = files.SerializeToString()
             plan = Plan(PlainClasses(files))
-            columns = plan.message(_find(pool_of(as_bytes), name), ORIGIN_COLUMNS)
+            columns = plan.message(find_message(pool_of(as_bytes), name), ORIGIN_COLUMNS)
             judge = Judge(as_bytes, name, columns)
             reader = None if plan.has_groups else PtarsReader.of(columns, judge, plan)
         except (KeyboardInterrupt, SystemExit, RefusedSchema, NoSuchMessage):
@@ -109,6 +113,10 @@ class ProtobufDecoder:
             return Decoded(only_length(len(payloads) - len(bad)), bad, unknown)
         return Decoded(self._batch(reading, read, bad), bad, unknown)
 
+    def unknown_fields(self, payload: bytes) -> UnknownFields:
+        """Return the wire data of a decoded payload that the message does not declare."""
+        return self.judge.unknown_fields(payload)
+
     def _batch(
         self, reading: Reading, read: dict[int, dict[str, Any]], bad: dict[int, str]
     ) -> pa.RecordBatch:
@@ -127,21 +135,3 @@ class ProtobufDecoder:
             for place, column in enumerate(batch.columns)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-
-def _find(pool: Any, name: str) -> Any:
-    try:
-        return pool.FindMessageTypeByName(name)
-    except KeyError:
-        raise NoSuchMessage(f"the schema has no message {name}") from None
-
-
-def _message_name(file: Any, indexes: tuple[int, ...]) -> str:
-    names = [file.package] if file.package else []
-    level = file.message_type
-    for index in indexes:
-        if not 0 <= index < len(level):
-            raise NoSuchMessage(f"the schema has no message at index {list(indexes)}")
-        names.append(level[index].name)
-        level = level[index].nested_type
-    return ".".join(names)

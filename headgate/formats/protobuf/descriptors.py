@@ -10,11 +10,12 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from headgate.formats.decoder import MessageChoice
 from headgate.registry.registry import RefusedSchema, SchemaText
 
 _DEEPEST_NESTING = 64
@@ -262,3 +263,119 @@ def _fields(scope: Any) -> Iterator[Any]:
         yield from scope.field
     for message in messages:
         yield from _fields(message)
+
+
+class NoSuchMessage(Exception):
+    """The schema has no message at that index or of that name."""
+
+
+class AmbiguousMessage(Exception):
+    """The schema has several messages, and it is not clear which of them the payloads are."""
+
+
+_MOST_NAMES = 10
+
+
+def choose_message(files: Any, message: MessageChoice) -> str:
+    """Return the full name of a message in the last file of a compiled FileDescriptorSet."""
+    if isinstance(message, tuple):
+        return _message_at(files.file[-1], message)
+    return _root_message(files) if message is None else _message_named(files, message)
+
+
+def find_message(pool: Any, name: str) -> Any:
+    """Return the descriptor of the message with that full name."""
+    try:
+        return pool.FindMessageTypeByName(name)
+    except KeyError:
+        raise NoSuchMessage(f"the schema has no message {name}") from None
+
+
+def _message_at(file: Any, indexes: tuple[int, ...]) -> str:
+    names = [file.package] if file.package else []
+    level = file.message_type
+    for index in indexes:
+        if not 0 <= index < len(level):
+            raise NoSuchMessage(f"the schema has no message at index {list(indexes)}")
+        names.append(level[index].name)
+        level = level[index].nested_type
+    return ".".join(names)
+
+
+def _message_named(files: Any, wanted: str) -> str:
+    """Prefer the full name; a name without package is looked for in the schema's own file."""
+    own = files.file[-1]
+    known = {name for file in files.file for name in _message_names(file)}
+    for name in (wanted, _full_name(own.package, wanted)):
+        if name in known:
+            return name
+    has = _listed(_message_names(own)) or "none"
+    raise NoSuchMessage(f"the schema has no message {wanted}; its messages: {has}")
+
+
+def _root_message(files: Any) -> str:
+    """Return the only top-level message of the file that no other message has as a field.
+
+    Nested definitions belong to the top-level message around them, so that a message that contains
+    itself by way of those is still a root.
+    """
+    file = files.file[-1]
+    names = [_full_name(file.package, one.name) for one in file.message_type]
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NoSuchMessage("the schema has no message")
+    pool = pool_of(for_reading(files).SerializeToString())
+    contained = set(_extension_types(file))
+    for name in names:
+        contained |= set(_field_types(find_message(pool, name))) - {name}
+    roots = [name for name in names if name not in contained]
+    if len(roots) == 1:
+        return roots[0]
+    if roots:
+        raise AmbiguousMessage(f"the payload can be any of the messages {_listed(roots)}")
+    raise AmbiguousMessage(
+        f"the payload can be any of the messages {_listed(names)}: each is a field of another"
+    )
+
+
+def _field_types(descriptor: Any) -> Iterator[str]:
+    """Full names of the messages that are fields of a message or of one defined inside it."""
+    for one in descriptor.fields:
+        if one.message_type is not None:
+            yield one.message_type.full_name
+    for nested in descriptor.nested_types:
+        yield from _field_types(nested)
+
+
+def _extension_types(scope: Any) -> Iterator[str]:
+    """Full names of the messages that are fields of extensions, unless they extend themselves."""
+    is_file = hasattr(scope, "message_type")
+    for one in scope.extension:
+        if one.type_name and one.type_name != one.extendee:
+            yield one.type_name.removeprefix(".")
+    for message in scope.message_type if is_file else scope.nested_type:
+        yield from _extension_types(message)
+
+
+def _message_names(file: Any) -> list[str]:
+    """Full names of all messages of a file, nested ones included."""
+    found: list[str] = []
+
+    def add(messages: Any, scope: str) -> None:
+        for message in messages:
+            if not message.options.map_entry:
+                found.append(_full_name(scope, message.name))
+                add(message.nested_type, found[-1])
+
+    add(file.message_type, file.package)
+    return found
+
+
+def _full_name(scope: str, name: str) -> str:
+    return f"{scope}.{name}" if scope else name
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -139,13 +139,14 @@ def _has_bytes_for_text(message: Any) -> bool:
         _has_bytes_for_text(value)
         if field.message_type is not None
         else field.type == STRING and isinstance(value, bytes)
-        for field, value in _values(message)
+        for field, value in values_inside(message)
     )
 
 
-def _values(message: Any) -> Iterator[tuple[Any, Any]]:
-    """Every single value directly inside, with the field that says its type."""
-    for field, value in message.ListFields():
+def values_inside(message: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every single value directly inside, with the field that says its type."""
+    # Not message.ListFields(): a field may have that name.
+    for field, value in type(message).ListFields(message):
         if is_map(field):
             entry = field.message_type.fields_by_name
             for key, item in value.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.formats.protobuf.descriptors import pool_of
+from headgate.formats.protobuf.json_text import values_inside
 from headgate.formats.protobuf.message import Message
 from headgate.formats.protobuf.plan import Plan
 from headgate.formats.protobuf.wire import Unstorable, Wire, size_without_unknown
@@ -34,10 +35,34 @@ class Judged:
         )
 
     def __or__(self, other: Judged) -> Judged:
-        return Judged(self.refused | other.refused, self.unknown + other.unknown)
+        unknown = sorted({*self.unknown, *other.unknown})
+        return Judged(self.refused | other.refused, unknown)
 
 
 NOTHING_JUDGED = Judged({}, [])
+
+
+_WIRE_TYPES = {
+    0: "varint",
+    1: "64 bits",
+    2: "length-delimited",
+    3: "group",
+    5: "32 bits",
+}
+_MOST_NAMED = 10
+
+
+@dataclass(frozen=True)
+class UnknownFields:
+    """Wire data of a payload that its message does not declare."""
+
+    data: bytes
+    """The unknown fields as they were sent, one after the other; the whole payload if any of them
+    is inside of another message."""
+    detail: str
+    """Numbers and wire types of fields that are not even extensions."""
+    only_extensions: bool
+    """Whether every field is in a range that its message declares for extensions."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +95,19 @@ class Judge:
             return {}, {}
         return _each(self._values, payloads, rows)
 
+    def unknown_fields(self, payload: bytes) -> UnknownFields:
+        message = self.message.FromString(payload)
+        # Once each: a list of messages may have thousands of one kind.
+        strange = list(dict.fromkeys(_undeclared(message)))
+        named = ", ".join(strange[:_MOST_NAMED])
+        more = f" and {len(strange) - _MOST_NAMED} more" if len(strange) > _MOST_NAMED else ""
+        whole = self.message.SerializePartialToString(message, deterministic=True)
+        self.message.DiscardUnknownFields(message)
+        known = self.message.SerializePartialToString(message, deterministic=True)
+        # Unknown fields are written last, and those inside of a message make that one longer.
+        data = whole[len(known) :] if whole.startswith(known) else payload
+        return UnknownFields(data, f"message {self.name} has no field {named}{more}", not strange)
+
     def _has_unknown(self, payload: bytes) -> bool:
         known = size_without_unknown(self.message.FromString(payload))
         if known == len(payload):
@@ -79,6 +117,21 @@ class Judge:
 
     def _values(self, payload: bytes) -> dict[str, Any]:
         return self.columns.value(self.message.FromString(payload))
+
+
+def _undeclared(message: Any, path: str = "") -> Iterator[str]:
+    """Numbers and wire types of unknown fields that are not in a range for extensions."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    of = type(message)  # not the message itself: a field may have the name of a method
+    ranges = of.DESCRIPTOR.extension_ranges
+    unknown: Any = UnknownFieldSet(message)
+    for found in unknown:
+        if not any(start <= found.field_number < end for start, end in ranges):
+            yield f"{path}{found.field_number} ({_WIRE_TYPES[found.wire_type]})"
+    for field, value in values_inside(message):
+        if field.message_type is not None:
+            yield from _undeclared(value, f"{path}{field.name}.")
 
 
 def _each(
@@ -164,10 +217,13 @@ class PtarsReader:
         read = np.delete(rows, failed) if failed else rows
         raws = self._raws(batches)
         arrays, odd = self.message.read_fields(raws)
-        if not all_are_judged:
-            inexact = _difference(self._inexact(raws, lengths, read), long)
-            if len(inexact):
-                judged |= self.judge.judged(payloads, inexact)
+        doubtful = rows[:0] if all_are_judged else self._inexact(raws, lengths, read)
+        if odd is not None:
+            # An unknown value of a closed enum is an unknown field, though it is just as long.
+            doubtful = np.union1d(doubtful, read[odd])
+        doubtful = _difference(doubtful, long)
+        if len(doubtful):
+            judged |= self.judge.judged(payloads, doubtful)
         # Of a map's entry with an unknown field, protobuf takes nothing.
         suspect = judged.unknown if self.has_maps else []
         if odd is None and not failed and not suspect:
