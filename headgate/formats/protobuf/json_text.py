@@ -139,11 +139,11 @@ def _has_bytes_for_text(message: Any) -> bool:
         _has_bytes_for_text(value)
         if field.message_type is not None
         else field.type == STRING and isinstance(value, bytes)
-        for field, value in values_inside(message)
+        for field, value in _values(message)
     )
 
 
-def values_inside(message: Any) -> Iterator[tuple[Any, Any]]:
+def _values(message: Any) -> Iterator[tuple[Any, Any]]:
     """Yield every single value directly inside, with the field that says its type."""
     # Not message.ListFields(): a field may have that name.
     for field, value in type(message).ListFields(message):

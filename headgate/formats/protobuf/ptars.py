@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.formats.protobuf.descriptors import pool_of
-from headgate.formats.protobuf.json_text import values_inside
+from headgate.formats.protobuf.field import is_map
 from headgate.formats.protobuf.message import Message
 from headgate.formats.protobuf.plan import Plan
 from headgate.formats.protobuf.wire import Unstorable, Wire, size_without_unknown
@@ -129,9 +129,20 @@ def _undeclared(message: Any, path: str = "") -> Iterator[str]:
     for found in unknown:
         if not any(start <= found.field_number < end for start, end in ranges):
             yield f"{path}{found.field_number} ({_WIRE_TYPES[found.wire_type]})"
-    for field, value in values_inside(message):
-        if field.message_type is not None:
-            yield from _undeclared(value, f"{path}{field.name}.")
+    for name, inside in _messages_inside(message):
+        yield from _undeclared(inside, f"{path}{name}.")
+
+
+def _messages_inside(message: Any) -> Iterator[tuple[str, Any]]:
+    for field, value in type(message).ListFields(message):
+        if field.message_type is None:
+            continue
+        if not field.is_repeated:
+            yield field.name, value
+        elif not is_map(field):
+            yield from ((field.name, one) for one in value)
+        elif field.message_type.fields_by_name["value"].message_type is not None:
+            yield from ((field.name, one) for one in value.values())
 
 
 def _each(
