@@ -305,10 +305,12 @@ def _evolution() -> str:
 
 
 def _types() -> str:
-    from headgate.formats.avro.outcomes import AVRO_OUTCOMES
-    from headgate.formats.protobuf.column_types import COLUMN_TYPES
+    import yaml
 
-    protobuf = [(one.protobuf, one.column, one.note) for one in COLUMN_TYPES]
+    from headgate.formats.avro.outcomes import AVRO_OUTCOMES
+
+    types = yaml.safe_load((Path(__file__).parent / "types" / "protobuf.yaml").read_text())
+    protobuf = [(one["protobuf"], one["column"], one.get("note", "")) for one in types]
     avro = [(one.avro, one.column, one.note) for one in AVRO_OUTCOMES]
     text = (
         "# Types\n\nWhich column a field of each type becomes; the tests hold both tables true. No"

@@ -1,4 +1,4 @@
-"""The envelope that a pipeline declares, ready to open records."""
+"""Envelopes from their declarations."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def open_envelope(declared: Confluent | Wrapper) -> Envelope:
         proto,
         declared.payload_messages,
     )
-    # On the driver, so that a wrong .proto is an error of the pipeline and not of a batch.
+    # Checked on the driver, so that a wrong .proto fails the pipeline and not a batch.
     wrapper.check()
     return wrapper

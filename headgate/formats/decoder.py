@@ -20,24 +20,24 @@ ROOT_MESSAGE = None
 
 @dataclass(frozen=True)
 class Decoded:
-    """Columns of the payloads that could be decoded, and what was wrong with the others."""
+    """Columns of the payloads that could be decoded, and what is wrong with the others."""
 
     columns: pa.RecordBatch
     bad: dict[int, str]
-    """Position in the payloads to what is wrong with it."""
+    """Position in the payloads to what is wrong."""
     unknown: Sequence[int] = ()
-    """Positions of payloads that are decoded, but have fields that the schema does not have."""
+    """Positions of decoded payloads with fields that the schema does not have."""
 
 
 class Decoder(Protocol):
-    """Decodes payloads of one schema; the columns depend on the bytes and the schema alone."""
+    """Decodes payloads of one schema; the columns depend only on the bytes and the schema."""
 
     @property
     def record_name(self) -> str: ...
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, each with what is known of its field."""
+        """The columns, with metadata of their fields."""
         ...
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded: ...
@@ -45,12 +45,12 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why there is no decoder for a schema id."""
+    """Why a schema id has no decoder."""
 
     reason: Reason
     detail: str
 
 
 def only_length(rows: int) -> pa.RecordBatch:
-    """A message without fields still is a record: no columns, but as many rows."""
+    """Return rows without columns, for messages without fields."""
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
