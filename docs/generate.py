@@ -245,6 +245,16 @@ def _quarantine() -> str:
     return text + "".join(f"| `{reason.value}` | {reason.text} |\n" for reason in Reason)
 
 
+_UNKNOWN_FIELDS = """\
+A table with records that carry bytes which their own protobuf schema does not know has one more
+column, `_unknown_fields` (binary), null in all other rows. It holds the unknown fields of the
+message as they were sent, tags included, concatenated in the order of the payload. If any of
+them is nested in another message, it holds the whole payload instead. Either way, a newer
+version of the message can parse the bytes and has the unknown fields. Extensions that the
+message allows are kept in the same way. [How schemas
+change](../concepts/evolution.md#unknown-fields) says when bytes are kept."""
+
+
 def _tables() -> str:
     from headgate.engine.quarantined import QUARANTINE
     from headgate.lake.ledger import LEDGER
@@ -253,6 +263,7 @@ def _tables() -> str:
     return (
         "# Tables\n\n## Silver\n\nThe columns of the message, and where the record came from:\n\n"
         + _columns(ORIGIN)
+        + f"\n{_UNKNOWN_FIELDS}\n"
         + "\n## Bronze\n\n`route` (the partition), `payload`, and the same columns.\n"
         + "\n## Quarantine\n\n"
         + _columns(QUARANTINE)

@@ -82,8 +82,9 @@ class Rules(Declared):
     """Whether a field of another type widens its column, or gets one of its own."""
 
     unknown_fields: UnknownFields = UnknownFields.QUARANTINE
-    """What becomes of protobuf records with fields that their own schema does not have: they go to
-    the quarantine, land with the bytes in `_unknown_fields`, or land without them."""
+    """What becomes of protobuf records with fields that their own schema does not have:
+    `quarantine`, `keep` (they land, with the bytes in `_unknown_fields`) or `ignore` (they land
+    without them)."""
 
     @property
     def strict(self) -> bool:

@@ -200,9 +200,9 @@ class Wrapper(Declared):
         BeforeValidator(_read_payload_message, json_schema_input_type=str | dict[str, str]),
         AfterValidator(_check_payload_messages),
     ] = Field(default_factory=dict, examples=["Event"])
-    """The message that payloads are, where a schema defines several: one name for all, or names by
-    pattern of route, of which the first that matches counts; with or without the package. Without
-    it, the one that no other message of the schema contains."""
+    """The message that payloads are, if a schema defines several: one name for all, or names by
+    pattern of route (the first that matches counts), with or without package. By default the one
+    top-level message that no other contains."""
 
     proto: Annotated[LocalFile, AfterValidator(_check_proto)] | None = None
     """The .proto file that defines the wrapper, when the registry does not have it."""
