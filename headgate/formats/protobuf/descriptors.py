@@ -328,7 +328,10 @@ def _root_message(files: Any) -> str:
         return names[0]
     if not names:
         raise NoSuchMessage("the schema has no message")
-    pool = pool_of(without_conflicts(files).SerializeToString())
+    try:
+        pool = pool_of(without_conflicts(files).SerializeToString())
+    except TypeError as error:  # a registered descriptor that no compiler has seen
+        raise RefusedSchema(f"the schema cannot be compiled: {error}"[:500]) from None
     contained = set(_extension_types(file))
     for name in names:
         contained |= set(_field_types(find_message(pool, name))) - {name}

@@ -146,8 +146,7 @@ def _has_bytes_for_text(message: Any) -> bool:
 
 def _values(message: Any) -> Iterator[tuple[Any, Any]]:
     """Yield every single value of a message, with the field that has its type."""
-    # Not message.ListFields(): a field may have that name.
-    for field, value in type(message).ListFields(message):
+    for field, value in message.ListFields():
         if is_map(field):
             entry = field.message_type.fields_by_name
             for key, item in value.items():

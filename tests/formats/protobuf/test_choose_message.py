@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from base64 import b64encode
+
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from headgate.formats.decoder import MessageChoice
 from headgate.formats.protobuf import AmbiguousMessage, NoSuchMessage, ProtobufDecoder
-from headgate.registry.registry import SchemaText
+from headgate.registry.registry import RefusedSchema, SchemaText
 
 HEAD = 'syntax = "proto3";\n'
 IN = "message In { int32 x = 1; }"
@@ -87,6 +90,25 @@ def test_schema_that_leaves_a_choice_is_refused_with_the_candidates(text: str, n
 def test_schema_without_messages_has_no_payload() -> None:
     with pytest.raises(NoSuchMessage, match="the schema has no message"):
         chosen("enum Only { NONE = 0; }")
+
+
+def registered(*messages: tuple[str, str]) -> str:
+    """A file that was compiled elsewhere, of messages with a field of the named type each."""
+    file = FileDescriptorProto(name="a.proto", syntax="proto3")
+    for name, type_name in messages:
+        one = file.message_type.add(name=name)
+        one.field.add(name="x", number=1, type=11, label=1, type_name=type_name)
+    return b64encode(file.SerializeToString()).decode()
+
+
+def test_compiled_file_has_its_root_whether_names_are_relative_or_not() -> None:
+    for type_name in ("B", ".B"):
+        assert chosen(registered(("B", ".B"), ("A", type_name)), head="") == "A"
+
+
+def test_compiled_file_with_a_type_that_is_missing_is_refused() -> None:
+    with pytest.raises(RefusedSchema):
+        chosen(registered(("A", ".Missing"), ("B", ".A")), head="")
 
 
 @pytest.mark.parametrize(
