@@ -24,8 +24,10 @@ from headgate.schema.changes import (
     TableHistory,
     WidenType,
 )
-from headgate.schema.field_metadata import kept_apart_from
-from headgate.schema.fit import EVOLVE, Fit, fit
+from headgate.schema.field_facts import apart_from
+from headgate.schema.fit import FOLLOW, Fit, fit
+from headgate.schema.history import TableHistory
+from headgate.schema.origin import UNKNOWN_FIELDS
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def _dropped(
     changes: Sequence[SchemaChange],
 ) -> list[SchemaChange]:
     """Columns that were the message's own and are no longer in it; each is told of once."""
-    there = {*newest.names, *first_columns.names, *history.dropped}
+    there = {*newest.names, *first_columns.names, UNKNOWN_FIELDS.name, *history.dropped}
     there |= {change.was for change in changes if isinstance(change, RenameColumn)}
     return [
         DropColumn(column.name)

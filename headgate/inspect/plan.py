@@ -14,14 +14,15 @@ import pyarrow as pa
 
 from headgate.config import Confluent, Kafka, Mode, Pipeline, Rules
 from headgate.engine.land_table import Asked, fit_files
-from headgate.formats.decoder import FIRST_MESSAGE, Refusal
+from headgate.formats.decoder import MessageChoice, Refusal
 from headgate.formats.decoders import Decoders
 from headgate.inspect.ask_registry import asked_registry, side_by_side
 from headgate.inspect.ledger import LedgerRows
 from headgate.inspect.plan_gold import plan_gold
 from headgate.inspect.planned import Plan, TablePlan, UnusableSchema
 from headgate.inspect.schema import open_table
-from headgate.inspect.schema_diff import can_rewrite
+from headgate.inspect.schema_diff import can_rewrite, payload_message
+from headgate.lake.delta_rs import size_of
 from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedFile, written
 from headgate.lake.tables import size_of
@@ -109,7 +110,7 @@ class Candidate:
     """A schema whose records a table would get."""
 
     version: SubjectVersion
-    message: tuple[int, ...] = FIRST_MESSAGE
+    message: MessageChoice
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Placed:
     """Schemas by table, and those whose table is named by the records alone."""
 
     by_table: dict[str, list[Candidate]] = field(default_factory=lambda: defaultdict(list))
-    elsewhere: list[SubjectVersion] = field(default_factory=list)
+    elsewhere: list[Candidate] = field(default_factory=list)
 
 
 def place_subjects(
@@ -135,10 +136,13 @@ def place_subjects(
             continue
         candidates = _by_name(pipeline, known, version, decoders)
         if not candidates:
-            tables = by_history.get(version.subject, ())
-            candidates = [(table, Candidate(version)) for table in tables]
+            for table in by_history.get(version.subject, ()):
+                route = known[table].route
+                message = payload_message(pipeline, [route] if route else [version.subject])
+                candidates.append((table, Candidate(version, message)))
         if not candidates:
-            placed.elsewhere.append(version)
+            message = payload_message(pipeline, [version.subject])
+            placed.elsewhere.append(Candidate(version, message))
         for table, candidate in candidates:
             placed.by_table[table].append(candidate)
     return placed
@@ -185,7 +189,7 @@ def _by_name(
     topic = version.subject.removesuffix(_VALUE)
     if topic == version.subject or not is_nameable(topic):
         return []
-    return [(names.silver_for(topic), Candidate(version))]
+    return [(names.silver_for(topic), Candidate(version, payload_message(pipeline, [topic])))]
 
 
 def _by_record(
@@ -326,7 +330,7 @@ def read_plan(pipeline: Pipeline) -> Plan:
         pipeline=pipeline.name,
         tables=within,
         unusable=unusable,
-        without_table=tuple(one for one in placed.elsewhere if one not in refused),
+        without_table=tuple(one.version for one in placed.elsewhere if one.version not in refused),
         derived=plan_gold(pipeline, ledger, within),
     )
 
@@ -375,18 +379,18 @@ class _Planning:
         return found
 
     def unusable(
-        self, by_table: Mapping[str, Sequence[Candidate]], elsewhere: Sequence[SubjectVersion]
+        self, by_table: Mapping[str, Sequence[Candidate]], elsewhere: Sequence[Candidate]
     ) -> tuple[UnusableSchema, ...]:
-        tables: dict[SubjectVersion, list[str]] = defaultdict(list)
+        tables: dict[Candidate, list[str]] = defaultdict(list)
         for table, candidates in sorted(by_table.items()):
             for one in candidates:
-                tables[one.version].append(table)
+                tables[one].append(table)
         found = []
-        for version in sorted({*tables, *elsewhere}, key=str):
-            decoder = self.decoders.decoder(version.schema_id)
+        for one in sorted({*tables, *elsewhere}, key=str):
+            decoder = self.decoders.decoder(one.version.schema_id, one.message)
             if isinstance(decoder, Refusal):
                 reason, detail = decoder.reason.value, decoder.detail
-                found.append(UnusableSchema(version, tuple(tables[version]), reason, detail))
+                found.append(UnusableSchema(one.version, tuple(tables[one]), reason, detail))
         return tuple(found)
 
 

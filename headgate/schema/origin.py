@@ -28,7 +28,11 @@ ORIGIN = pa.schema(
 )
 """The metadata columns of a silver table, which precede those of the message."""
 
-ORIGIN_COLUMNS = frozenset(ORIGIN.names)
+UNKNOWN_FIELDS = pa.field("_unknown_fields", pa.binary())
+"""Bytes of a protobuf payload that its own schema does not know; only in tables that have some."""
+
+ORIGIN_COLUMNS = frozenset([*ORIGIN.names, UNKNOWN_FIELDS.name])
+"""Names of Headgate's own columns in a silver table: fields of messages get others."""
 
 
 def as_records(rows: pa.Table) -> pa.Table:

@@ -166,7 +166,12 @@ def test_diff(headgate: Headgate, snapshot: Snapshot, coming: SmallLake, names: 
 def test_diff_has_the_outcomes_of_the_contract(headgate: Headgate, under: Any) -> None:
     words = ["schema", "diff", "go", "go-value", "--pipeline", under("freeze"), "--json"]
     diff = json.loads(headgate(*words).out)["data"]
-    assert diff["contract"] == {"tables": "freeze", "columns": "freeze", "types": "freeze"}
+    assert diff["contract"] == {
+        "tables": "freeze",
+        "columns": "freeze",
+        "types": "freeze",
+        "unknown_fields": "quarantine",
+    }
     assert (diff["from"]["what"], diff["from"]["version"]) == ("table", 1)
     assert (diff["to"]["what"], diff["to"]["schema_id"]) == ("subject", 12)
     assert [(one["text"], one["outcome"]) for one in diff["changes"]] == [

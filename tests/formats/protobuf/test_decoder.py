@@ -271,7 +271,7 @@ def test_schemas_that_differ_in_names_alone_share_what_reads_them() -> None:
     one = decoder("message One { int64 score = 1; string who = 3; }")
     other = decoder("message Other { int64 level = 1; string where = 3; }")
     wider = decoder("message Wider { int64 score = 1; string who = 3; bool won = 4; }")
-    handlers = [each.reader.handler for each in (one, other, wider) if each.reader is not None]
+    handlers = [each.fast.handler for each in (one, other, wider) if each.fast is not None]
     assert handlers[0] is handlers[1]
     assert handlers[0] is not handlers[2]
     payloads = pa.array([one.message(score=7, who="ann").SerializeToString()], pa.binary())
@@ -282,9 +282,9 @@ def test_schemas_that_differ_in_names_alone_share_what_reads_them() -> None:
 def test_class_of_python_protobuf_is_made_only_for_a_doubtful_payload() -> None:
     fresh = decoder("message Fresh { int32 x = 1; string label = 2; }")
     assert not fresh.decode(pa.array([point(1), point(2)], pa.binary())).bad
-    assert "message" not in vars(fresh.judge)
+    assert "message" not in vars(fresh.reference)
     assert list(fresh.decode(pa.array([point(1), b"\xff"], pa.binary())).bad) == [1]
-    assert "message" in vars(fresh.judge)
+    assert "message" in vars(fresh.reference)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.formats.protobuf import ProtobufDecoder
-from headgate.formats.protobuf import message as measure
+from headgate.formats.protobuf import message as module
 from headgate.formats.protobuf.wire import lengths_of
 from headgate.registry.registry import SchemaText
 from tests.formats.protobuf.messages import MessageMaker
@@ -40,9 +40,9 @@ TEXTS = ProtobufDecoder.compile(
 
 def measured(decoder: ProtobufDecoder, messages: list[Any]) -> tuple[list[int], list[int]]:
     """What the columns say, and what the payloads are."""
-    assert decoder.reader is not None
+    assert decoder.fast is not None
     payloads = pa.array([one.SerializeToString() for one in messages], pa.binary())
-    raws = decoder.reader.handler.array_to_record_batch(payloads).columns
+    raws = decoder.fast.handler.array_to_record_batch(payloads).columns
     sizes = decoder.columns.sizes_of_fields(raws, len(messages))
     return sizes.tolist(), lengths_of(payloads).tolist()
 
@@ -52,7 +52,7 @@ def measured(decoder: ProtobufDecoder, messages: list[Any]) -> tuple[list[int], 
 def test_messages_of_every_scalar_are_as_long_as_their_payloads(
     many: int, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure, "_MANY", many)
+    monkeypatch.setattr(module, "_TABLE_UP_TO", many)
     maker = MessageMaker(7, share)
     for count in (1, 40, 600):
         messages = [maker.fill(ALL.message()) for _ in range(count)]
