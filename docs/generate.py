@@ -315,7 +315,6 @@ def _evolution() -> str:
 
 def _types() -> str:
     import yaml
-
     from headgate.formats.avro.outcomes import AVRO_OUTCOMES
 
     types = yaml.safe_load((Path(__file__).parent / "types" / "protobuf.yaml").read_text())

@@ -24,9 +24,8 @@ from headgate.schema.changes import (
     TableHistory,
     WidenType,
 )
-from headgate.schema.field_facts import apart_from
-from headgate.schema.fit import FOLLOW, Fit, fit
-from headgate.schema.history import TableHistory
+from headgate.schema.field_metadata import kept_apart_from
+from headgate.schema.fit import EVOLVE, Fit, fit
 from headgate.schema.origin import UNKNOWN_FIELDS
 
 

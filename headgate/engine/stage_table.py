@@ -20,8 +20,8 @@ from headgate.lake.staged import Checked, StagedFile, Withheld, written
 from headgate.reasons import Reason
 from headgate.registry.registry import SchemaKey
 from headgate.schema.changes import CreateTable, Outcome, SchemaChange
-from headgate.schema.conform import conform, rows_with
-from headgate.schema.fit import Fit, decided, fit
+from headgate.schema.conform import conform, rows_with_value
+from headgate.schema.fit import Fit, fit, with_outcome
 from headgate.schema.origin import UNKNOWN_FIELDS
 
 

@@ -22,7 +22,6 @@ from headgate.inspect.plan_gold import plan_gold
 from headgate.inspect.planned import Plan, TablePlan, UnusableSchema
 from headgate.inspect.schema import open_table
 from headgate.inspect.schema_diff import can_rewrite, payload_message
-from headgate.lake.delta_rs import size_of
 from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedFile, written
 from headgate.lake.tables import size_of

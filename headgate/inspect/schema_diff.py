@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from headgate.config import Confluent, Contract, Pipeline, Rules
+from headgate.config import Contract, Pipeline, Rules, Wrapper
 from headgate.errors import LandingError, RegistryError, UsageError, nearest
 from headgate.formats.avro import AvroDecoder
 from headgate.formats.decoder import (
@@ -82,7 +82,7 @@ def payload_message(pipeline: Pipeline | None, names: Iterable[str]) -> MessageC
     """
     if pipeline is None:
         return ROOT_MESSAGE
-    if isinstance(pipeline.envelope, Confluent):
+    if not isinstance(pipeline.envelope, Wrapper):
         return FIRST_MESSAGE
     for name in names:
         for route in dict.fromkeys((name, name.removesuffix("-value"))):
@@ -124,7 +124,7 @@ def _in_file(name: str, message: MessageChoice) -> NamedSchema:
         text = read_schema_file(Path(name))
         decoder: Decoder = (
             ProtobufDecoder.compile(text, message)
-            if text.kind == "PROTOBUF"
+            if text.schema_type == "PROTOBUF"
             else AvroDecoder.parse(text)
         )
     except OSError as error:
@@ -178,7 +178,7 @@ def _of_subject(
 
 
 def _registered(
-    registry: Catalogue, schema_id: int, message: MessageChoice, called: str
+    registry: SchemaCatalog, schema_id: int, message: MessageChoice, called: str
 ) -> pa.Schema:
     decoder = Decoders(registry).decoder(schema_id, message)
     if isinstance(decoder, Refusal):

@@ -226,7 +226,7 @@ def test_pipeline_wrapper_names_payload_messages_by_route(
     written: str, message: str, write: Write
 ) -> None:
     text = SMALL.replace("payload: payload", f"payload: payload, payload_message: {written}")
-    envelope = load_stream_pipeline(write(text)).envelope
+    envelope = load_pipeline(write(text)).envelope
     assert isinstance(envelope, Wrapper)
     assert envelope.payload_messages.for_route("chess") == message
     assert WRAPPER.payload_messages.for_route("chess") is None

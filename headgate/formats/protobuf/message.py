@@ -40,7 +40,7 @@ from headgate.formats.protobuf.wire import (
     zigzag,
 )
 from headgate.registry.registry import RefusedSchema
-from headgate.schema.field_facts import with_facts
+from headgate.schema.field_metadata import with_field_metadata
 from headgate.schema.names import column_names
 
 _TABLE_UP_TO = 4_000
