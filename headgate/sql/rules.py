@@ -21,6 +21,18 @@ from headgate.sql.parse import (
     place_of,
     refuse_more_than_rows,
 )
+from headgate.sql.patterns import UnsupportedPattern, rust_pattern
+from headgate.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    MAX_PRECISION,
+    TEXT,
+    TIMESTAMP,
+    integer,
+)
 
 _ARITHMETIC = (
     exp.Add,
@@ -62,23 +74,22 @@ def _may_be_true(tree: exp.Expr, text: str) -> bool:
 
 D = exp.DType
 CASTS = {
-    D.TINYINT,
-    D.SMALLINT,
-    D.INT,
-    D.BIGINT,
-    D.FLOAT,
-    D.DOUBLE,
-    D.TEXT,
-    D.DATE,
-    D.BOOLEAN,
-    D.TIMESTAMP,
-    D.TIMESTAMPTZ,
-    D.TIMESTAMPLTZ,
-    D.TIMESTAMPNTZ,
+    D.TINYINT: integer(8),
+    D.SMALLINT: integer(16),
+    D.INT: integer(32),
+    D.BIGINT: BIGINT,
+    D.FLOAT: FLOAT,
+    D.DOUBLE: DOUBLE,
+    D.TEXT: TEXT,
+    D.DATE: DATE,
+    D.BOOLEAN: BOOLEAN,
+    D.TIMESTAMP: TIMESTAMP,
+    D.TIMESTAMPTZ: TIMESTAMP,
+    D.TIMESTAMPLTZ: TIMESTAMP,
+    D.TIMESTAMPNTZ: TIMESTAMP,
 }
 """What a value can be cast to, beside decimals."""
 
-_LARGEST_DECIMAL = 38
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
@@ -136,7 +147,7 @@ def _cast(node: exp.Expr) -> list[exp.Expr]:
     kind = node.args["to"]
     if kind.this is D.DECIMAL:
         precision, scale = decimal_digits(kind)
-        if not (0 < precision <= _LARGEST_DECIMAL and scale <= precision):
+        if not (0 < precision <= MAX_PRECISION and scale <= precision):
             raise UnusableRule(f"there is no `{in_sql(kind)}`")
     elif kind.this not in CASTS:
         raise UnusableRule(f"nothing can be cast to `{in_sql(kind)}` in a rule")
@@ -171,6 +182,11 @@ def _pattern(node: exp.Expr) -> list[exp.Expr]:
     _require_text(node.expression)
     if node.args.get("flag"):
         raise UnusableRule("a pattern cannot have flags beside it: write `(?i)` in it")
+    if isinstance(node, exp.RegexpLike):
+        try:
+            rust_pattern(node.expression.name)
+        except UnsupportedPattern as error:
+            raise UnusableRule(f"the pattern {shown(node.expression.name)}: {error}") from None
     return [node.this]
 
 
@@ -366,8 +382,10 @@ def _check_parts(node: exp.Expr, as_truth: bool) -> None:
     asked: list[exp.Expr] = []
     others: list[exp.Expr] = []
     match node:
-        case exp.And() | exp.Or() | exp.Not():
-            asked = list(node.iter_expressions())
+        case exp.And() | exp.Or():
+            asked = list(node.flatten(unnest=False))
+        case exp.Not():
+            asked = [node.this]
         case exp.Paren():
             (asked if as_truth else others).append(node.this)
         case exp.Case(this=None):
