@@ -28,7 +28,7 @@ ROUND = "headgate_round"
 """A double rounded half up by the digits it is written with."""
 
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
-_WHITESPACE = "' ' || chr(9) || chr(10) || chr(11) || chr(12) || chr(13)"
+_WHITESPACE = "' \t\n\x0b\x0c\r'"
 _DATE = r"(?s)^(?:([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?|.*)$"
 _TIMESTAMP = (
     r"(?s)^(?:([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
@@ -121,11 +121,6 @@ def _try_cast(value: Value, to: Type) -> str:
     return f"TRY_CAST({value.sql} AS {to.sql})"
 
 
-def _text_to_number(value: Value, to: Type) -> str:
-    """DataFusion trims as Spark does, but other kinds of spaces, too, from decimals."""
-    return f"TRY_CAST({trimmed(value.sql)} AS {to.sql})"
-
-
 def _text_to_decimal(value: Value, to: Type) -> str:
     return f"TRY_CAST({PLAIN_NUMBER}({trimmed(value.sql)}) AS {to.sql})"
 
@@ -199,8 +194,8 @@ def _number_to_boolean(value: Value, _: Type) -> str:
 
 K = Kind
 _CASTS: dict[tuple[Kind, Kind], Callable[[Value, Type], str]] = {
-    (K.TEXT, K.INTEGER): _text_to_number,
-    (K.TEXT, K.FLOAT): _text_to_number,
+    (K.TEXT, K.INTEGER): _try_cast,
+    (K.TEXT, K.FLOAT): _try_cast,
     (K.TEXT, K.DECIMAL): _text_to_decimal,
     (K.TEXT, K.BOOLEAN): _text_to_boolean,
     (K.TEXT, K.DATE): _text_to_date,

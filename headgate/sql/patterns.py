@@ -17,9 +17,8 @@ _FLAGS = re.compile(r"\?[ims]+(?:-[ims]+)?\)|\?-[ims]+\)")
 _REPETITION = re.compile(r"[*+?]|\{[0-9]+(?:,[0-9]*)?\}")
 _CODE = re.compile(r"x[0-9A-Fa-f]{2}|x\{[0-9A-Fa-f]{1,6}\}|u[0-9A-Fa-f]{4}")
 _PROPERTY = re.compile(r"[pP](?:[A-Z]|\{\^?[A-Za-z_]+\})")
-_ASCII_PROPERTIES = frozenset(
-    ["Lower", "Upper", "Alpha", "Digit", "Alnum", "Punct", "Graph", "Print", "Blank", "Cntrl", "XDigit", "Space"]
-)
+_ASCII_NAMES = "Lower Upper Alpha Digit Alnum Punct Graph Print Blank Cntrl XDigit Space"
+_ASCII_PROPERTIES = frozenset(_ASCII_NAMES.split())
 """Names that mean ASCII alone in Java."""
 
 

@@ -93,6 +93,9 @@ CASTS = {
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
+_MAX_DEPTH = 100
+
+
 class UnusableRule(ValueError):
     """The text says why."""
 
@@ -357,12 +360,25 @@ def expression_of(rule: str) -> exp.Expr:
         found = statements[0] if len(statements) == 1 else None
         if found is None:
             raise UnusableRule("it must be one expression")
+        _check_depth(found)
         _check(found, as_truth=True)
     except SqlglotError as error:
         raise UnusableRule(f"it is no SQL: {_first_of(error)}") from error
     except RecursionError as error:
         raise UnusableRule("it is nested too deep") from error
     return found
+
+
+def _check_depth(tree: exp.Expr) -> None:
+    """Expressions of any depth would take the stack of the engine; AND and OR take one level."""
+    levels = [(tree, 1)]
+    while levels:
+        node, depth = levels.pop()
+        if depth > _MAX_DEPTH:
+            raise UnusableRule("it is nested too deep")
+        for child in node.iter_expressions():
+            is_chain = isinstance(node, exp.Connector) and type(child) is type(node)
+            levels.append((child, depth if is_chain else depth + 1))
 
 
 def _check(node: exp.Expr, as_truth: bool = False) -> None:

@@ -281,8 +281,8 @@ def _in(to: Translation, node: exp.Expr) -> Value:
     sides = to.alike([to.value(each) for each in (node.this, *node.expressions)])
     if sides is None:
         return UNKNOWN
-    value, *listed = (side.sql for side in sides)
-    return Value(f"({value} IN ({', '.join(listed)}))", BOOLEAN)
+    value, *listed = sides
+    return Value(f"({value.sql} IN ({', '.join(each.sql for each in listed)}))", BOOLEAN)
 
 
 def _between(to: Translation, node: exp.Expr) -> Value:
@@ -315,7 +315,12 @@ def _if(to: Translation, node: exp.Expr) -> Value:
 
 
 def _coalesce(to: Translation, node: exp.Expr) -> Value:
-    values = [to.once(to.value(each)) for each in (node.this, *node.expressions)]
+    values = [to.value(each) for each in (node.this, *node.expressions)]
+    kind = common_type(value.type for value in values)
+    if kind is None:
+        return NOTHING
+    # A text that has no counterpart in the common type is null there, and the next value counts.
+    values = [to.once(to.cast(value, kind)) for value in values]
     return to.chosen([(Value(f"({value.sql} IS NOT NULL)", BOOLEAN), value) for value in values])
 
 
@@ -341,21 +346,31 @@ def _calculated(to: Translation, operator: str, one: Value, other: Value) -> Val
         return _of_decimals(to, operator, one, other)
     if kind.kind is Kind.INTEGER and operator == "div":
         kind = DOUBLE
-    left, right = (to.cast(each, kind).sql for each in (one, other))
     if kind.kind is Kind.INTEGER:
-        return _of_integers(operator, left, right)
+        return _of_integers(to, operator, one, other)
+    left, right = (to.cast(each, kind).sql for each in (one, other))
     if operator in ("div", "mod"):
         zero = f"CAST('0' AS {kind.sql})"
         right = f"nullif({right} + {zero}, {zero})"
     return Value(f"({left} {_OPERATORS[operator]} {right})", kind)
 
 
-def _of_integers(operator: str, left: str, right: str) -> Value:
+def _of_integers(to: Translation, operator: str, one: Value, other: Value) -> Value:
     """DataFusion wraps around on overflow, but not in decimals."""
+    left, right = (to.cast(each, BIGINT).sql for each in (one, other))
     if operator == "mod":
         return Value(f"({left} % nullif({right}, 0))", BIGINT)
-    wide = f"CAST({left} AS DECIMAL(20, 0)) {_OPERATORS[operator]} CAST({right} AS DECIMAL(20, 0))"
+    sign = _OPERATORS[operator]
+    if _is_short(one) and _is_short(other):
+        return Value(f"({left} {sign} {right})", BIGINT)
+    wide = f"CAST({left} AS DECIMAL(20, 0)) {sign} CAST({right} AS DECIMAL(20, 0))"
     return Value(f"TRY_CAST({wide} AS BIGINT)", BIGINT)
+
+
+def _is_short(value: Value) -> bool:
+    """Whether it has 32 bits at most, so that sums and products of two have 64."""
+    is_small = isinstance(value.literal, int) and abs(value.literal) < 1 << 31
+    return is_small or value.type.bits <= 32
 
 
 def _of_decimals(to: Translation, operator: str, one: Value, other: Value) -> Value:
@@ -424,7 +439,7 @@ def _negative(to: Translation, node: exp.Expr) -> Value:
             return double_literal(-value.literal)
     value = to.number(value, value)
     if value.type.kind is Kind.INTEGER:
-        return _of_integers("sub", "0", to.cast(value, BIGINT).sql)
+        return _of_integers(to, "sub", number_literal(0), value)
     return Value(f"(- {value.sql})", value.type) if value.type.is_numeric else NOTHING
 
 
