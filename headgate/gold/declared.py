@@ -11,7 +11,8 @@ from typing import Literal
 from headgate.config import AnyPipeline, GoldQuery, GoldUnion, Pipeline
 from headgate.config.gold import ROUTE
 from headgate.sql.gold_select import GoldSelect, OutputColumn, UnionSelect, parse_gold
-from headgate.sql.incremental import Incremental, NotMergeable, incremental
+from headgate.sql.incremental import Incremental, incremental
+from headgate.sql.mergeable import NotMergeable
 from headgate.sql.parse import (
     columns_in,
     distinct_names,

@@ -131,7 +131,7 @@ def _query(conditions: tuple[Condition, ...], schema: pa.Schema) -> _Query:
     for number, at in enumerate(places):
         read = Value(f"c{number}", _type_of(schema.types[at]), is_column=True)
         columns.setdefault(schema.names[at], read)
-    translation = Translation(columns, _folded)
+    translation = Translation(_folded, columns=columns)
     outputs = [translation.condition(one.expression) for one in conditions]
     names = [f"c{number}" for number in range(len(places))] or ["c0"]
     frame = _engine().read(_numbered(pa.RecordBatch.from_pylist([], schema), places))

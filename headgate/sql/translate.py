@@ -8,15 +8,23 @@ cannot be computed is null.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from sqlglot import exp
 
+from headgate.sql.arithmetic import (
+    OPERATORS,
+    absolute,
+    calculate,
+    negate,
+    round_half_up,
+    round_to_integer,
+)
+from headgate.sql.builder import COMPARISONS, Builder
 from headgate.sql.casts import (
     NOTHING,
-    ROUND,
     UNKNOWN,
     Value,
     cast,
@@ -31,42 +39,29 @@ from headgate.sql.types import (
     BIGINT,
     BOOLEAN,
     DATE,
-    DOUBLE,
-    MAX_PRECISION,
     MAX_WIDE_PRECISION,
-    NULL,
     TEXT,
     TIMESTAMP,
     Kind,
     Type,
-    arithmetic_type,
-    bounded,
     common_type,
     decimal,
 )
 
-_COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
-_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
 _DATE_PARTS = {
     **{name: name for name in ("year", "quarter", "month", "day", "hour", "minute", "second")},
     "dayofmonth": "day",
     "dayofweek": "dow",
     "dayofyear": "doy",
 }
-_DIVISION_DIGITS = 4
-"""Digits that a division in DataFusion adds to the scale of the dividend."""
 
 
 @dataclass
-class Translation:
-    """Rules over the same columns; `steps` are computed first, each over those before it."""
+class Translation(Builder):
+    """Translates rules over the same columns."""
 
-    columns: Mapping[str, Value]
+    columns: Mapping[str, Value] = field(default_factory=dict)
     """By name as the table has it."""
-    fold: Callable[[Value], Value] = lambda value: value
-    """Computes a value that is the same in every row."""
-    steps: list[tuple[str, str]] = field(default_factory=list)
-    """Names and SQL of values that are used more than once."""
 
     def condition(self, node: exp.Expr) -> str:
         """Return SQL that is true, false or null as the rule is."""
@@ -78,77 +73,6 @@ class Translation:
 
     def value(self, node: exp.Expr) -> Value:
         return _TRANSLATIONS[node.key](self, node)
-
-    def cast(self, value: Value, to: Type) -> Value:
-        found = cast(value, to)
-        return self.fold(found) if isinstance(value.literal, str) and found.type == to else found
-
-    def once(self, value: Value) -> Value:
-        """Return a value that can be used several times at the cost of one."""
-        if value.is_cheap:
-            return value
-        for name, sql in self.steps:
-            if sql == value.sql:
-                return Value(name, value.type, is_column=True)
-        name = f"v{len(self.steps)}"
-        self.steps.append((name, value.sql))
-        return Value(name, value.type, is_column=True)
-
-    def number(self, value: Value, beside: Value) -> Value:
-        """Return a text as the number that it stands for."""
-        if value.type.kind is Kind.TEXT:
-            return self.cast(value, BIGINT if beside.type.kind is Kind.INTEGER else DOUBLE)
-        return value
-
-    def text(self, value: Value) -> Value | None:
-        """Return a value as it is written; None if it cannot be."""
-        found = self.cast(value, TEXT)
-        return found if found.type == TEXT else None
-
-    def compared(self, operator: str, one: Value, other: Value) -> Value:
-        """Compare by `eq`, `lt`, …; null where a side is, or where the types have no order."""
-        sides = self.alike([one, other])
-        if sides is None:
-            return UNKNOWN
-        one, other = sides
-        return Value(f"({one.sql} {_COMPARISONS[operator]} {other.sql})", BOOLEAN)
-
-    def same(self, one: Value, other: Value) -> Value:
-        """Compare with null as a value like others."""
-        one, other = self.once(one), self.once(other)
-        both_null = f"({one.sql} IS NULL AND {other.sql} IS NULL)"
-        # A text that has no counterpart in the type of the other side is null only there.
-        return Value(f"({both_null} OR {self.compared('eq', one, other).sql} IS TRUE)", BOOLEAN)
-
-    def alike(self, values: Sequence[Value]) -> list[Value] | None:
-        """Return values in the type in which they are compared, if there is one."""
-        kind = common_type(value.type for value in values)
-        if kind is None or not kind.is_comparable:
-            return None
-        return [_ordered(value, self.cast(value, kind)) for value in values]
-
-    def chosen(self, branches: Sequence[tuple[Value | None, Value]]) -> Value:
-        """Return CASE: the value of the first condition that is true, or of the one without."""
-        kind = common_type(value.type for _, value in branches)
-        if kind is None or kind is NULL:
-            return NOTHING
-        parts = [
-            f"ELSE {self.cast(value, kind).sql}"
-            if condition is None
-            else f"WHEN {condition.sql} THEN {self.cast(value, kind).sql}"
-            for condition, value in branches
-        ]
-        return Value(f"CASE {' '.join(parts)} END", kind)
-
-
-def _ordered(value: Value, converted: Value) -> Value:
-    """NaN equals NaN and sorts above all numbers, and there is one zero, once these are unified."""
-    is_float = converted.type.kind is Kind.FLOAT and value.type.kind in (Kind.FLOAT, Kind.TEXT)
-    if not is_float or converted.literal is not None:
-        return converted
-    kind = converted.type.sql
-    zero, nan = (f"CAST('{each}' AS {kind})" for each in ("0", "NaN"))
-    return Value(f"nanvl({converted.sql} + {zero}, {nan})", converted.type)
 
 
 # Columns, and values inside of them
@@ -334,156 +258,16 @@ def _nullif(to: Translation, node: exp.Expr) -> Value:
 
 
 def _arithmetic(to: Translation, node: exp.Expr) -> Value:
-    return _calculated(to, node.key, to.value(node.this), to.value(node.expression))
-
-
-def _calculated(to: Translation, operator: str, one: Value, other: Value) -> Value:
-    one, other = to.number(one, other), to.number(other, one)
-    if not (one.type.is_numeric and other.type.is_numeric):
-        return NOTHING
-    kind = common_type([one.type, other.type])
-    if kind is None or kind.kind is Kind.DECIMAL:
-        return _of_decimals(to, operator, one, other)
-    if kind.kind is Kind.INTEGER and operator == "div":
-        kind = DOUBLE
-    if kind.kind is Kind.INTEGER:
-        return _of_integers(to, operator, one, other)
-    left, right = (to.cast(each, kind).sql for each in (one, other))
-    if operator in ("div", "mod"):
-        zero = f"CAST('0' AS {kind.sql})"
-        right = f"nullif({right} + {zero}, {zero})"
-    return Value(f"({left} {_OPERATORS[operator]} {right})", kind)
-
-
-def _of_integers(to: Translation, operator: str, one: Value, other: Value) -> Value:
-    """DataFusion wraps around on overflow, but not in decimals."""
-    left, right = (to.cast(each, BIGINT).sql for each in (one, other))
-    if operator == "mod":
-        return Value(f"({left} % nullif({right}, 0))", BIGINT)
-    sign = _OPERATORS[operator]
-    if _is_short(one) and _is_short(other):
-        return Value(f"({left} {sign} {right})", BIGINT)
-    wide = f"CAST({left} AS DECIMAL(20, 0)) {sign} CAST({right} AS DECIMAL(20, 0))"
-    return Value(f"TRY_CAST({wide} AS BIGINT)", BIGINT)
-
-
-def _is_short(value: Value) -> bool:
-    """Whether it has 32 bits at most, so that sums and products of two have 64."""
-    is_small = isinstance(value.literal, int) and abs(value.literal) < 1 << 31
-    return is_small or value.type.bits <= 32
-
-
-def _of_decimals(to: Translation, operator: str, one: Value, other: Value) -> Value:
-    one, other = _as_decimal(to, one), _as_decimal(to, other)
-    kind = arithmetic_type(operator, one.type.digits, other.type.digits)
-    if operator == "div":
-        return _quotient(to, one, other, kind)
-    aligned = common_type([one.type, other.type])
-    if kind.precision == MAX_PRECISION or (aligned and aligned.precision > MAX_PRECISION):
-        one, other = _wide(one), _wide(other)
-    divisor = _nonzero(other) if operator == "mod" else other.sql
-    return Value(f"TRY_CAST({one.sql} {_OPERATORS[operator]} {divisor} AS {kind.sql})", kind)
-
-
-def _quotient(to: Translation, one: Value, other: Value, kind: Type) -> Value:
-    """Divide to a digit more than the result has, and round that half up."""
-    needed = kind.scale + 1 - _DIVISION_DIGITS
-    if (surplus := one.type.scale - needed) > 0:
-        # Digits that the result does not need could be too many for the division.
-        one = _shifted(one, surplus)
-        other = _shifted(other, surplus)
-    precision, scale = one.type.digits
-    room = MAX_WIDE_PRECISION - needed - _DIVISION_DIGITS - other.type.scale
-    if precision - scale > room:
-        one = to.once(one)
-        fits = f"abs({_wide(one).sql}) < {_power_of_ten(room)}"
-        one = Value(f"CASE WHEN {fits} THEN {one.sql} END", one.type)
-    dividend = f"CAST({one.sql} AS DECIMAL({MAX_WIDE_PRECISION}, {needed}))"
-    return Value(f"TRY_CAST({dividend} / {_nonzero(_wide(other))} AS {kind.sql})", kind)
-
-
-def _shifted(value: Value, digits: int) -> Value:
-    """Return the value times a power of ten, with as many digits less in its fraction."""
-    precision, scale = value.type.digits
-    kind = decimal(max(precision, precision - scale + digits), max(scale - digits, 0))
-    return Value(f"CAST({_wide(value).sql} * {_power_of_ten(digits)} AS {kind.sql})", kind)
-
-
-def _power_of_ten(exponent: int) -> str:
-    return f"CAST('1{'0' * exponent}' AS DECIMAL({MAX_WIDE_PRECISION}, 0))"
-
-
-def _wide(value: Value) -> Value:
-    kind = decimal(MAX_WIDE_PRECISION, value.type.scale)
-    return Value(f"CAST({value.sql} AS {kind.sql})", kind)
-
-
-def _nonzero(value: Value) -> str:
-    return f"nullif({value.sql}, CAST('0' AS {value.type.sql}))"
-
-
-def _as_decimal(to: Translation, value: Value) -> Value:
-    """An integer in as many digits as its type may need, a literal in those it has."""
-    precision, scale = value.type.digits
-    if isinstance(value.literal, int):
-        precision = len(str(abs(value.literal)))
-    return to.cast(value, bounded(precision, scale))
-
-
-def _negative(to: Translation, node: exp.Expr) -> Value:
-    value = to.value(node.this)
-    match value.literal:
-        case int() | Decimal():
-            return number_literal(-value.literal)
-        case float():
-            return double_literal(-value.literal)
-    value = to.number(value, value)
-    if value.type.kind is Kind.INTEGER:
-        return _of_integers(to, "sub", number_literal(0), value)
-    return Value(f"(- {value.sql})", value.type) if value.type.is_numeric else NOTHING
-
-
-def _absolute(to: Translation, node: exp.Expr) -> Value:
-    value = to.value(node.this)
-    value = to.number(value, value)
-    if value.type.kind is Kind.INTEGER:
-        wide = f"abs(CAST({value.sql} AS DECIMAL(20, 0)))"
-        return Value(f"TRY_CAST({wide} AS BIGINT)", BIGINT)
-    return Value(f"abs({value.sql})", value.type) if value.type.is_numeric else NOTHING
+    return calculate(to, node.key, to.value(node.this), to.value(node.expression))
 
 
 def _whole(to: Translation, node: exp.Expr) -> Value:
-    """FLOOR and CEIL; nine and a half becomes ten, which has a digit more."""
-    value = to.value(node.this)
-    value = to.number(value, value)
-    if not value.type.is_numeric or value.type.kind is Kind.INTEGER:
-        return value if value.type.is_numeric else NOTHING
-    if value.type.kind is Kind.DECIMAL:
-        value = to.cast(value, _with_a_digit_more(value.type, value.type.scale))
-    return Value(f"{node.key}({value.sql})", value.type)
+    return round_to_integer(to, node.key, to.value(node.this))
 
 
 def _round(to: Translation, node: exp.Expr) -> Value:
     digits = whole_number(node.args.get("decimals")) or 0
-    value = to.value(node.this)
-    value = to.number(value, value)
-    if value.type.kind is Kind.FLOAT:
-        double = to.cast(value, DOUBLE).sql
-        return Value(f"{ROUND}({double}, {digits})" if digits else f"round({double})", DOUBLE)
-    if not value.type.is_numeric or (value.type.kind is Kind.INTEGER and digits >= 0):
-        return value if value.type.is_numeric else NOTHING
-    _, scale = value.type.digits
-    kind = _with_a_digit_more(value.type, max(0, min(scale, digits)))
-    if digits >= 0:
-        return to.cast(value, kind)
-    digits = min(-digits, MAX_PRECISION + 1)
-    unit = _power_of_ten(digits)
-    units = f"CAST({value.sql} AS DECIMAL({MAX_WIDE_PRECISION}, {scale})) / {unit}"
-    return Value(f"TRY_CAST(CAST({units} AS DECIMAL(40, 0)) * {unit} AS {kind.sql})", kind)
-
-
-def _with_a_digit_more(kind: Type, scale: int) -> Type:
-    return decimal(min(kind.digits[0] + 1, MAX_WIDE_PRECISION), scale)
+    return round_half_up(to, to.value(node.this), digits)
 
 
 # Texts
@@ -580,10 +364,10 @@ def _cast(to: Translation, node: exp.Expr) -> Value:
 
 
 _TRANSLATIONS: dict[str, Callable[[Translation, exp.Expr], Value]] = {
-    **dict.fromkeys(_COMPARISONS, _comparison),
-    **dict.fromkeys(_OPERATORS, _arithmetic),
+    **dict.fromkeys(COMPARISONS, _comparison),
+    **dict.fromkeys(OPERATORS, _arithmetic),
     **dict.fromkeys(_DATE_PARTS, _date_part),
-    "abs": _absolute,
+    "abs": lambda to, node: absolute(to, to.value(node.this)),
     "and": _logic,
     "arraysize": _size,
     "between": _between,
@@ -607,7 +391,7 @@ _TRANSLATIONS: dict[str, Callable[[Translation, exp.Expr], Value]] = {
     "like": _like,
     "literal": _literal,
     "lower": _of_text(lambda text: f"lower({text})"),
-    "neg": _negative,
+    "neg": lambda to, node: negate(to, to.value(node.this)),
     "not": _not,
     "null": lambda *_: NOTHING,
     "nullif": _nullif,

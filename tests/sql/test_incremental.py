@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from headgate.sql.gold_select import parse_gold
-from headgate.sql.incremental import Incremental, NotMergeable, State, incremental
+from headgate.sql.incremental import Incremental, State, incremental
+from headgate.sql.mergeable import NotMergeable
 
 FROM = "FROM silver GROUP BY user"
 
