@@ -72,7 +72,7 @@ class Builder:
     def chosen(self, branches: Sequence[tuple[Value | None, Value]]) -> Value:
         """Return CASE: the value of the first condition that is true, or of the one without."""
         kind = common_type(value.type for _, value in branches)
-        if kind is None or kind is NULL:
+        if kind is None or kind == NULL:
             return NOTHING
         parts = [
             f"ELSE {self.cast(value, kind).sql}"

@@ -30,7 +30,7 @@ from headgate.sql.casts import (
     text_literal,
 )
 from headgate.sql.patterns import rust_pattern
-from headgate.sql.rules import UnusableRule, expression_of
+from headgate.sql.rules import UnusableRule, parse_rule
 from headgate.sql.translate import Translation
 from headgate.sql.types import (
     BINARY,
@@ -39,6 +39,7 @@ from headgate.sql.types import (
     DOUBLE,
     FLOAT,
     MAX_PRECISION,
+    NULL,
     OTHER,
     TEXT,
     TIMESTAMP,
@@ -82,13 +83,13 @@ class Condition:
 
 @lru_cache(maxsize=1024)
 def _condition(text: str) -> Condition:
-    expression = expression_of(text)
+    expression = parse_rule(text)
     for node in expression.find_all(exp.RegexpLike):
         pattern = rust_pattern(node.expression.name)
         try:
             _engine().constant(f"regexp_like('', {quoted(pattern)})")
         except Exception as error:
-            # DataFusion has no type for it; the last lines say what is wrong.
+            # DataFusion raises nothing more specific; the end of the message says what is wrong.
             why = str(error).rpartition("error: ")[2]
             raise UnusableRule(f"the pattern {shown(node.expression.name)}: {why}") from None
     columns = frozenset(column.parts[0].name for column in expression.find_all(exp.Column))
@@ -108,10 +109,10 @@ def evaluate(conditions: tuple[Condition, ...], rows: pa.RecordBatch) -> list[pa
 
 @dataclass(frozen=True)
 class _Query:
-    """Conditions, planned for the columns of a schema."""
+    """Conditions translated for the columns of a schema."""
 
     places: tuple[int, ...]
-    """Of the columns that are read."""
+    """Indexes of the columns that are read."""
     stages: tuple[tuple[Expr, ...], ...]
     """Projections, each over the result of the one before."""
 
@@ -134,7 +135,8 @@ def _query(conditions: tuple[Condition, ...], schema: pa.Schema) -> _Query:
     translation = Translation(_folded, columns=columns)
     outputs = [translation.condition(one.expression) for one in conditions]
     names = [f"c{number}" for number in range(len(places))] or ["c0"]
-    frame = _engine().read(_numbered(pa.RecordBatch.from_pylist([], schema), places))
+    no_rows = pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+    frame = _engine().read(_numbered(no_rows, places))
     stages = []
     for name, sql in translation.steps:
         stages.append([*((each, each) for each in names), (name, sql)])
@@ -149,25 +151,25 @@ def _query(conditions: tuple[Condition, ...], schema: pa.Schema) -> _Query:
 
 
 def _numbered(rows: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:
-    """Return the columns by numbers, which are safe in SQL as names of columns may not be."""
-    columns = [_from_its_start(rows.column(at)) for at in places]
-    # Rows without columns have no length in a query.
+    """Return the columns as `c0`, `c1`, …: their own names may not be valid in SQL."""
+    columns = [_unsliced(rows.column(at)) for at in places]
+    # A table without columns would have no rows.
     columns = columns or [pa.nulls(len(rows), pa.bool_())]
     return pa.record_batch(columns, [f"c{number}" for number in range(len(columns))])
 
 
-def _from_its_start(values: pa.Array) -> pa.Array:
-    """DataFusion cannot take a part of structs."""
-    return (
-        pa.concat_arrays([values, values[:0]])
-        if values.offset and values.type.num_fields
-        else values
-    )
+def _unsliced(values: pa.Array) -> pa.Array:
+    """Copy slices of nested values: DataFusion panics on a slice of structs."""
+    is_slice = values.offset and values.type.num_fields
+    return pa.concat_arrays([values, values[:0]]) if is_slice else values
 
 
 class _Engine:
-    """The session of this process. Its plans have one partition, so that no thread is waited for
-    that a forked process would lack."""
+    """DataFusion's session in this process.
+
+    With one partition, a plan runs in the thread that collects it: a forked process, which lacks
+    the threads of its parent, can go on.
+    """
 
     def __init__(self) -> None:
         # Takes most of a second, and is needed only where there are rules.
@@ -196,10 +198,14 @@ def _engine() -> _Engine:
 
 def _folded(value: Value) -> Value:
     """Compute a cast of a literal once instead of in every batch."""
-    match _engine().constant(value.sql):
+    try:
+        found = _engine().constant(value.sql)
+    except (OverflowError, ValueError):
+        return value  # a time that Python does not have
+    match found:
         case None:
             return null(value.type)
-        case bool(found):
+        case bool():
             return Value(f"{found}".upper(), value.type)
         case str(text):
             return text_literal(text)
@@ -226,7 +232,7 @@ _TYPES: dict[pa.DataType, Type] = {
     pa.binary(): BINARY,
     pa.date32(): DATE,
     pa.timestamp("us"): TIMESTAMP,
-    pa.null(): Type(Kind.NULL),
+    pa.null(): NULL,
 }
 
 

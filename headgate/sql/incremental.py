@@ -1,4 +1,4 @@
-"""Finds out whether the groups of a SELECT can be kept up to date by their new rows alone."""
+"""Plans a SELECT with GROUP BY as merges of new rows into the groups kept before."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from headgate.sql.gold_select import GoldSelect, read_of
-from headgate.sql.mergeable import Merging, NotMergeable, Part, how_to_merge
+from headgate.sql.gold_select import GoldSelect
+from headgate.sql.mergeable import Merging, NotMergeable, Part, merging_of
 from headgate.sql.parse import (
     Verbatim,
     aggregates_in,
+    call_name,
     column_of,
-    inside_of,
+    enclosing_columns,
     is_aggregate,
     is_known,
-    name_of_call,
+    normalized,
     quoted,
-    same_for_spark,
     sql_of,
 )
-from headgate.sql.select import TABLE_COLUMN, ReadSelect, has_grouping_sets
+from headgate.sql.select import TABLE_COLUMN, AnalyzedSelect, has_grouping_sets
 
 
 def _partial_sql(how: Incremental, source_view: str, extra_keys: Sequence[str]) -> str:
@@ -36,7 +36,7 @@ def _merge_sql(how: Incremental, states_view: str, extra_keys: Sequence[str]) ->
 
 
 def _outputs_sql(how: Incremental, states: str, extra_keys: Sequence[str]) -> str:
-    """`states` is a view in backticks, or a query in brackets."""
+    """`states` is a view in backticks, or a query in parentheses."""
     computed = [_named(each.expression, each.name) for each in how.outputs]
     columns = [*map(quoted, extra_keys), *computed, *map(quoted, how.hidden)]
     return f"SELECT {', '.join(columns)}\nFROM {states}"
@@ -67,7 +67,7 @@ def _from(how: Incremental, view: str) -> str:
 
 
 def _semi_join(other: str, same: Sequence[str]) -> str:
-    """Only rows that have one like them in the other; all, where nothing tells rows apart."""
+    """Only rows with a match in the other; all rows if there are no keys."""
     return f"\nLEFT SEMI JOIN {other} ON {' AND '.join(same)}" if same else ""
 
 
@@ -81,7 +81,7 @@ EACH_TABLE = (TABLE_COLUMN,)
 
 @dataclass(frozen=True)
 class Key:
-    """A column that tells groups apart."""
+    """A column that rows are grouped by."""
 
     name: str
     expression: str
@@ -91,10 +91,9 @@ class Key:
 
 @dataclass(frozen=True)
 class State:
-    """A column that is kept for each group: computed from rows, merged with what was kept before.
+    """A column that is kept for each group: computed from rows, and merged with the kept value.
 
-    A sum of decimals that is merged has more digits than one of rows: what merges casts it to the
-    type that the partial has.
+    A merged sum of decimals has more digits than a sum of rows, and has to be cast to its type.
     """
 
     name: str
@@ -103,7 +102,7 @@ class State:
     merge: str
     """Over column `name` of several states."""
     visible: str | None
-    """The output that it is."""
+    """The output that is equal to it, if any."""
 
 
 @dataclass(frozen=True)
@@ -116,16 +115,16 @@ class Computed:
 
 @dataclass(frozen=True)
 class Incremental:
-    """How the groups of a SELECT are computed from new rows and from what is there.
+    """How the groups of a SELECT are computed from new rows and from kept states.
 
     Views with states have the extra keys, the keys and the states as columns, and gold tables those
     and the outputs. With the extra key `_table`, rows of many tables are computed at once.
     """
 
     source: str
-    """What the SELECT calls its input."""
+    """The name of the input in the SELECT."""
     laterals: str
-    """What it makes of each row before anything else: `LATERAL VIEW …`."""
+    """The clauses `LATERAL VIEW …`."""
     where: str | None
     keys: tuple[Key, ...]
     states: tuple[State, ...]
@@ -133,24 +132,24 @@ class Incremental:
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Columns that gold tables have besides the outputs."""
+        """Columns of gold tables besides the outputs."""
         keys = [each.name for each in self.keys if not each.visible]
         return (*keys, *(each.name for each in self.states if each.visible is None))
 
     def partial_sql(self, source_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
-        """From rows to states."""
+        """Return SQL from rows to states."""
         return _partial_sql(self, source_view, extra_keys)
 
     def merge_sql(self, states_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
-        """From several states of each group, new and old ones, to one."""
+        """Return SQL from several states of each group, new and kept, to one."""
         return _merge_sql(self, states_view, extra_keys)
 
     def outputs_sql(self, states_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
-        """From states to the columns of the gold table: outputs in order, then what is hidden."""
+        """Return SQL from states to the columns of the gold table: outputs, then hidden columns."""
         return _outputs_sql(self, quoted(states_view), extra_keys)
 
     def full_sql(self, source_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
-        """From all rows to the columns of the gold table, by the same functions."""
+        """Return SQL from all rows to the columns of the gold table."""
         states = self.partial_sql(source_view, extra_keys)
         return _outputs_sql(self, f"(\n{states}\n)", extra_keys)
 
@@ -170,14 +169,12 @@ _CLAUSES = {
 
 
 def incremental(select: GoldSelect) -> Incremental | NotMergeable:
-    """How the groups of a SELECT are kept, or why each has to be computed from all of its rows."""
-    read = read_of(select)
-    if why := _obstacle(select, read):
+    """Return how the groups of a SELECT are merged, or why they have to be recomputed."""
+    read = select.analyzed
+    if why := _why_not_mergeable(select, read):
         return NotMergeable(why)
     aggregates = {
-        sql_of(node): how_to_merge(node)
-        for each in read.outputs
-        for node in aggregates_in(each.node)
+        sql_of(node): merging_of(node) for each in read.outputs for node in aggregates_in(each.node)
     }
     for how in aggregates.values():
         if isinstance(how, NotMergeable):
@@ -198,12 +195,12 @@ def incremental(select: GoldSelect) -> Incremental | NotMergeable:
     )
 
 
-def _obstacle(select: GoldSelect, read: ReadSelect) -> str | None:
+def _why_not_mergeable(select: GoldSelect, read: AnalyzedSelect) -> str | None:
     tree = read.tree
     if tree.args.get("joins"):
         return "it joins tables"
     if not read.simple:
-        return "it has queries inside" if not tree.find(exp.Pivot) else "it has PIVOT"
+        return "it has subqueries" if not tree.find(exp.Pivot) else "it has PIVOT"
     if tree.find(exp.Window):
         return "it has window functions"
     for clause, shown in _CLAUSES.items():
@@ -212,20 +209,20 @@ def _obstacle(select: GoldSelect, read: ReadSelect) -> str | None:
     if has_grouping_sets(tree):
         return "it has several groupings at once"
     if not read.aggregated:
-        return "it has no aggregates, so that nothing tells which rows belong together"
+        return "it has no aggregates, and so no groups to merge"
     if select.changing:
-        return f"{select.changing.lower()} gives another value each time"
+        return f"{select.changing.lower()} returns another value each time"
     for output in read.outputs:
         for name in _unknown_functions(output.node, read.keys):
-            return f"nobody knows here whether {name} is an aggregate"
+            return f"{name} is unknown and may be an aggregate"
     return None
 
 
 def _unknown_functions(node: exp.Expr, keys: Iterable[exp.Expr]) -> Iterable[str]:
-    """Functions of somebody's own that take columns which are not grouped by."""
-    if is_aggregate(node) or same_for_spark(node) in {same_for_spark(each) for each in keys}:
+    """Yield user-defined functions of columns that are not grouped by."""
+    if is_aggregate(node) or normalized(node) in {normalized(each) for each in keys}:
         return
-    name = name_of_call(node)
+    name = call_name(node)
     if name is not None and not is_known(name) and _has_ungrouped(node, keys):
         yield name
     for child in node.iter_expressions():
@@ -233,7 +230,7 @@ def _unknown_functions(node: exp.Expr, keys: Iterable[exp.Expr]) -> Iterable[str
 
 
 def _has_ungrouped(node: exp.Expr, keys: Iterable[exp.Expr]) -> bool:
-    if is_aggregate(node) or same_for_spark(node) in {same_for_spark(each) for each in keys}:
+    if is_aggregate(node) or normalized(node) in {normalized(each) for each in keys}:
         return False
     return isinstance(node, exp.Column) or any(
         _has_ungrouped(child, keys) for child in node.iter_expressions()
@@ -242,9 +239,9 @@ def _has_ungrouped(node: exp.Expr, keys: Iterable[exp.Expr]) -> bool:
 
 @dataclass
 class _Plan:
-    """Gives names to keys and states; one that is an output has its name, others begin with `_`."""
+    """Names keys and states: by the output that is equal to them, or else beginning with `_`."""
 
-    read: ReadSelect
+    read: AnalyzedSelect
     merging: dict[str, Merging]
     keys: dict[str, Key] = field(default_factory=dict)
     states: list[State] = field(default_factory=list)
@@ -254,11 +251,11 @@ class _Plan:
         own = (TABLE_COLUMN, "route")
         outputs = [each.name for each in self.read.outputs]
         self._taken = {name.lower() for name in (*own, *outputs, *self.read.columns)}
-        shown_by = {same_for_spark(each.node): each.name for each in reversed(self.read.outputs)}
+        shown_by = {normalized(each.node): each.name for each in reversed(self.read.outputs)}
         for node in self.read.keys:
-            # A constant tells no groups apart, and a number would mean an output.
+            # Constants do not distinguish groups, and a number would mean an output.
             if node.find(exp.Column):
-                same = same_for_spark(node)
+                same = normalized(node)
                 shown = shown_by.get(same)
                 name = shown or self._hidden(f"_key_{re.sub(r'[^A-Za-z0-9_]+', '_', node.name)}")
                 self.keys[same] = Key(name, sql_of(node), shown is not None)
@@ -268,12 +265,12 @@ class _Plan:
                 self._state(how.parts[0], output.name)
 
     def over_states(self, output: str, node: exp.Expr) -> str:
-        """An output by columns that are kept."""
+        """Return an output as an expression over keys and states."""
         return sql_of(self._over_states(output, exp.Paren(this=node.copy())).this)
 
     def _over_states(self, output: str, node: exp.Expr) -> exp.Expr:
         for child in list(node.iter_expressions()):
-            # A bare name is a part of something, or a variable that is called like a key.
+            # A bare identifier is part of a name, or a lambda variable with the name of a key.
             if isinstance(child, exp.Identifier):
                 continue
             if key := self._key_for(child):
@@ -286,16 +283,16 @@ class _Plan:
         return node
 
     def _key_for(self, node: exp.Expr) -> exp.Column | None:
-        """The column of the key that an expression is, or the field inside of one."""
+        """Return the column of the key that an expression equals, or a field inside of one."""
         known: list[tuple[exp.Expr, list[exp.Expr]]] = [(node, [])]
-        known += inside_of(node) if isinstance(node, exp.Column) else []
+        known += enclosing_columns(node) if isinstance(node, exp.Column) else []
         for each, rest in known:
-            if key := self.keys.get(same_for_spark(each)):
+            if key := self.keys.get(normalized(each)):
                 return column_of([exp.to_identifier(key.name, quoted=True), *rest])
         return None
 
     def _named(self, part: Part, output: str) -> str:
-        """The state that holds a part; what two aggregates need is kept once."""
+        """Return the name of the state of a part; aggregates share equal states."""
         for state in self.states:
             if (state.partial, state.merge) == (
                 part.partial,
@@ -310,7 +307,7 @@ class _Plan:
         return name
 
     def _hidden(self, wanted: str) -> str:
-        """A name that no output and no column has."""
+        """Return a name that is not taken by an output or a column."""
         name, number = wanted, 1
         while name.lower() in self._taken:
             number += 1
@@ -322,5 +319,5 @@ class _Plan:
 def _parsed(text: str) -> exp.Expr:
     (tree,) = Verbatim().parse(text)
     if tree is None:
-        raise AssertionError(f"no expression: {text}")
+        raise AssertionError(f"not an expression: {text}")
     return tree

@@ -10,25 +10,25 @@ from sqlglot import exp
 
 from headgate.sql.parse import (
     as_written,
+    call_name,
     innermost_call,
-    name_of_call,
     sql_of,
 )
 
 
 @dataclass(frozen=True)
 class Part:
-    """Something to keep for each group: computed from rows, and then from several of itself."""
+    """A value kept for each group: computed from rows, and merged by an aggregate."""
 
     suffix: str
     partial: str
     merge: str
-    """A SQL aggregate in which `{}` stands for the column that is merged."""
+    """A SQL aggregate; `{}` stands for the merged column."""
 
 
 @dataclass(frozen=True)
 class Merging:
-    """The parts of an aggregate, and its value: `{0}`, `{1}` stand for their columns."""
+    """The parts of an aggregate and its value; `{0}`, `{1}` stand for the columns of the parts."""
 
     parts: tuple[Part, ...]
     value: str = "{0}"
@@ -36,7 +36,7 @@ class Merging:
 
 @dataclass(frozen=True)
 class NotMergeable:
-    """Why groups have to be computed from all of their rows."""
+    """The reason why groups have to be computed from all of their rows."""
 
     why: str
 
@@ -51,7 +51,7 @@ class _Call:
     whole: str
 
     def over(self, aggregate: str, only_if: str | None = None) -> str:
-        """Another aggregate of the same rows."""
+        """Return another aggregate of the same rows."""
         asked = [each for each in (self.filter, only_if) if each]
         if not asked:
             return aggregate
@@ -59,10 +59,10 @@ class _Call:
         return f"{aggregate} FILTER(WHERE {condition})"
 
 
-def how_to_merge(aggregate: exp.Expr) -> Merging | NotMergeable:
-    """What to keep for an aggregate, which may have FILTER and the like around it."""
+def merging_of(aggregate: exp.Expr) -> Merging | NotMergeable:
+    """Return how to merge an aggregate, which may have FILTER or similar clauses around it."""
     node = innermost_call(aggregate)
-    name = name_of_call(node) or ""
+    name = call_name(node) or ""
     written = as_written(aggregate)
     if name in _BY_ORDER:
         return NotMergeable(f"{written} depends on the order of rows; {_BY_ORDER[name]} does not")
@@ -85,7 +85,7 @@ def how_to_merge(aggregate: exp.Expr) -> Merging | NotMergeable:
 
 
 def _merged_by(function: str) -> Callable[[_Call], Merging | None]:
-    """Aggregates whose partial results are merged by an aggregate alone."""
+    """Aggregates whose partial results are merged by one function."""
 
     def rule(call: _Call) -> Merging | None:
         return Merging((Part(call.name, call.whole, f"{function}({{}})"),))
@@ -100,7 +100,7 @@ def _any_value(call: _Call) -> Merging | None:
 
 
 def _average(call: _Call) -> Merging | None:
-    """Sum and count are kept as they are, so that nothing is rounded before the division."""
+    """Keeps sum and count, so that nothing is rounded before the division."""
     (of,) = call.arguments
     parts = (
         Part("sum", call.over(f"SUM({of})"), "sum({})"),
@@ -110,7 +110,7 @@ def _average(call: _Call) -> Merging | None:
 
 
 def _distinct_by_sketch(call: _Call) -> Merging | None:
-    """Spark's sketches take numbers and texts alone, hence the cast."""
+    """Casts to text, because Spark's sketches take only numbers and texts."""
     of, *error = call.arguments
     size = ""
     if error:
@@ -124,7 +124,7 @@ def _distinct_by_sketch(call: _Call) -> Merging | None:
 
 
 def _size_of_sketch(error: float) -> int:
-    """The logarithm of the number of buckets, by which the error of an estimate falls."""
+    """Return the binary logarithm of the number of buckets for an error."""
     return min(max(math.ceil(2 * math.log2(1.04 / error)), 4), 21)
 
 
@@ -138,7 +138,7 @@ def _union_of_sketches(call: _Call) -> Merging | None:
 
 
 def _by_ordering(function: str) -> Callable[[_Call], Merging | None]:
-    """The value travels with what it is ordered by; of equals, the greater or lesser value wins."""
+    """Keeps the value with its ordering; of equal orderings, the greater or lesser value wins."""
 
     def rule(call: _Call) -> Merging | None:
         if len(call.arguments) != 2:
@@ -174,7 +174,7 @@ _RULES: dict[str, Callable[[_Call], Merging | None]] = {
 _OF_DISTINCT = frozenset(
     ("min", "max", "bool_and", "every", "any", "bool_or", "some", "bit_and", "bit_or", "any_value")
 )
-"""Those to which it makes no difference how often they see a value."""
+"""Aggregates that ignore duplicates."""
 
 
 _BY_ORDER = {
