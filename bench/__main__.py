@@ -20,6 +20,7 @@ from rich.table import Table
 from bench.changes import Merging, merge_large, merge_many
 from bench.data import Data, produce
 from bench.decode import Decoding, decode_all
+from bench.expectations import check_all, checking_table
 from bench.gold import derive_many, deriving_table
 from bench.landing import Landing, land, land_in_turn
 from bench.peers import a_stream_per_game, a_write_per_game
@@ -92,7 +93,16 @@ def _bench_gold(arguments: argparse.Namespace, folder: Path, out: Console) -> No
     out.print(deriving_table([derived]))
 
 
-PARTS = {"landing": _bench_landing, "changes": _bench_changes, "gold": _bench_gold}
+def _bench_expectations(_: argparse.Namespace, __: Path, out: Console) -> None:
+    out.print(checking_table(check_all(out.print)))
+
+
+PARTS = {
+    "landing": _bench_landing,
+    "changes": _bench_changes,
+    "gold": _bench_gold,
+    "expectations": _bench_expectations,
+}
 
 
 def _session(out: Console) -> SparkSession:

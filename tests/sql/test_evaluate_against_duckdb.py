@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import operator
+import re
+from collections.abc import Callable
 from datetime import date
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -13,7 +16,7 @@ import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.sql.condition import Condition
+from headgate.sql.evaluate import Condition, evaluate
 
 SCHEMA = pa.schema(
     [
@@ -163,7 +166,55 @@ def test_rules_say_what_duckdb_says(
 ) -> None:
     rule = choose.draw(FAMILIES[family], label="rule")
     (batch,) = rows.to_batches()
-    assert Condition.parse(rule).holds(batch).to_pylist() == judged(judge, rule, rows)
+    assert evaluate((Condition.parse(rule),), batch)[0].to_pylist() == judged(judge, rule, rows)
+
+
+@settings(deadline=None, max_examples=10)
+@given(several=st.lists(st.one_of(*FAMILIES.values()), min_size=40, max_size=60), rows=batches)
+def test_many_rules_in_one_pass_say_what_duckdb_says(
+    judge: duckdb.DuckDBPyConnection, several: list[str], rows: pa.Table
+) -> None:
+    (batch,) = rows.to_batches()
+    found = evaluate(tuple(map(Condition.parse, several)), batch)
+    for rule, answers in zip(several, found, strict=True):
+        assert answers.to_pylist() == judged(judge, rule, rows), rule
+
+
+@settings(deadline=None, max_examples=100)
+@given(texts=st.lists(st.none() | st.text("0123456789.eE+-\t ", max_size=8), min_size=1))
+def test_texts_are_cast_to_numbers_as_documented(texts: list[str | None]) -> None:
+    rows = pa.record_batch(
+        {
+            "s": pa.array(texts, pa.string()),
+            "whole": pa.array([_cast(r"[+-]?\d+", int, one) for one in texts], pa.int64()),
+            "double": pa.array([_cast(_NUMBER, float, one) for one in texts], pa.float64()),
+            "exact": pa.array(
+                [_cast(_NUMBER, _hundredths, one) for one in texts], pa.decimal128(20, 2)
+            ),
+        }
+    )
+    for rule in (
+        "CAST(s AS bigint) <=> whole",
+        "CAST(s AS double) <=> double",
+        "CAST(s AS decimal(20, 2)) <=> exact",
+    ):
+        (found,) = evaluate((Condition.parse(rule),), rows)
+        assert found.to_pylist() == [True] * len(texts), rule
+
+
+_NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+
+
+def _cast(pattern: str, read: Callable[[str], Any], text: str | None) -> Any:
+    trimmed = None if text is None else text.strip()
+    return read(trimmed) if trimmed and re.fullmatch(pattern, trimmed) else None
+
+
+def _hundredths(text: str) -> Decimal | None:
+    number = Decimal(text)
+    if number.adjusted() > 17:
+        return None
+    return number.quantize(Decimal("0.01"), ROUND_HALF_UP)
 
 
 @settings(deadline=None, max_examples=100)
@@ -193,4 +244,4 @@ def test_whole_numbers_and_decimals_are_compared_exactly(
         return None if one is None or other is None else bool(_COMPARE[sign](one, other))
 
     answers = [expected(one, other) for one, other in numbers]
-    assert Condition.parse(f"x {sign} y").holds(rows).to_pylist() == answers
+    assert evaluate((Condition.parse(f"x {sign} y"),), rows)[0].to_pylist() == answers
