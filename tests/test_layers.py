@@ -29,6 +29,7 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
+LAB_ONLY = {"fastavro", "psutil", "pymysql", "pymysqlreplication"}
 HEAVY = {"pyspark", "deltalake", "confluent_kafka", "pyarrow", "datafusion"}
 
 
