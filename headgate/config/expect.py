@@ -23,7 +23,7 @@ def _check_rule(rule: str) -> str:
     try:
         expression_of(rule)
     except UnusableRule as error:
-        hint = "rules are checked without Spark: see what they can say in the guide to expectations"
+        hint = "rules run without Spark; the guide to expectations lists what they support"
         raise bad_sql(f"cannot be checked: {error}", hint, error.inside) from None
     return rule
 
@@ -51,8 +51,8 @@ def _check_names(
     for pattern, expectations in expect.items():
         for name in expectations:
             if not _NAME.fullmatch(name):
-                hint = "it has letters, digits and `_`, and starts with a letter"
-                message = f"cannot name an expectation: {shown(name)}"
+                hint = "use letters, digits and `_`, and start with a letter"
+                message = f"is not a valid name for an expectation: {shown(name)}"
                 refused[pattern, name] = InvalidPipeline("bad-value", message, hint)
     if refused:
         raise refused_below(refused)
@@ -76,7 +76,7 @@ def check_patterns(patterns: Iterable[str], templates: Iterable[str]) -> None:
     for pattern in patterns:
         if not any(may_share_a_name(pattern, each) for each in known):
             hint = did_you_mean(pattern, known) or f"tables are called {listed(known)}"
-            message = f"cannot be {shown(pattern)}: no landed table is called so"
+            message = f"cannot be {shown(pattern)}: no landed table has such a name"
             refused["expect", pattern] = InvalidPipeline("bad-value", message, hint)
     if refused:
         raise refused_below(refused)

@@ -31,7 +31,7 @@ def _check_name(name: str) -> str:
         raise InvalidPipeline(
             "bad-value",
             f"cannot be {shown(name)}",
-            "it starts with a small letter, then up to 62 of small letters, digits, `_` and `-`",
+            "start with a lowercase letter, then up to 62 lowercase letters, digits, `_` and `-`",
         )
     return name
 
@@ -286,8 +286,8 @@ class ChangePipeline(AnyPipeline):
                 given, taken = (other, one) if other in self.model_fields_set else (one, other)
                 error = InvalidPipeline(
                     "bad-template",
-                    f"gives names that `{taken}` gives: {shown(templates[taken])}",
-                    f"put something before or after it: `{_OTHER_WORDS[given]}`",
+                    f"produces the same names as `{taken}`: {shown(templates[taken])}",
+                    f"use a different prefix or suffix: `{_OTHER_WORDS[given]}`",
                 )
                 raise refused_at({given: error})
         return self
@@ -304,14 +304,14 @@ class ChangePipeline(AnyPipeline):
     @model_validator(mode="after")
     def _merges_into_something(self) -> Self:
         if "merge" in self.model_fields_set and self.merged is None and self.history is None:
-            message = "has no use: there is neither `merged` nor `history`"
+            message = "has no effect without `merged` or `history`"
             raise refused_at({"merge": InvalidPipeline("bad-value", message)})
         return self
 
     @model_validator(mode="after")
     def _derives_from_something(self) -> Self:
         if self.gold and self.merged is None:
-            message = "has nothing to read: there is no `merged`"
+            message = "has nothing to read without `merged`"
             raise refused_at({"gold": InvalidPipeline("bad-value", message)})
         return self
 

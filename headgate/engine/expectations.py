@@ -96,8 +96,8 @@ class Expectations:
                 "expectation-failed",
                 f"`{rule.name}` does not hold for {self._failed[rule]} of {self._checked} rows, "
                 f"such as {example}: {rule.text}",
-                hint="mend the source or the rule and run again, the batch goes on where it was; "
-                "`on_fail: quarantine` would put such rows aside",
+                hint="fix the source or the rule and run again to retry the batch; "
+                "`on_fail: quarantine` would quarantine such rows instead",
                 where=self._table,
             )
 

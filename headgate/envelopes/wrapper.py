@@ -69,7 +69,7 @@ class WrapperEnvelope:
             files = compile_proto({"wrapper.proto": text}, "wrapper.proto")
             decoder = ProtobufDecoder.for_message(files, self.message)
         except (RefusedSchema, NoSuchMessage) as error:
-            raise PipelineFileError("bad-proto", f"the wrapper: {error}") from None
+            raise PipelineFileError("bad-proto", f"wrapper: {error}") from None
         for name, wanted in (
             (self.route, _Wanted.ROUTE),
             (self.schema_id, _Wanted.SCHEMA_ID),
@@ -79,7 +79,7 @@ class WrapperEnvelope:
                 raise PipelineFileError(
                     "bad-proto",
                     f"the wrapper message {self.message} has no field {name}",
-                    hint=f"it has: {', '.join(decoder.schema.names)}",
+                    hint=f"its fields: {', '.join(decoder.schema.names)}",
                 )
             kind = decoder.schema.field(name).type
             if not wanted.takes(kind):

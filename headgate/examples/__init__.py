@@ -43,7 +43,7 @@ def find_example(name: str) -> Example:
     names = [example.name for example in EXAMPLES]
     near = get_close_matches(name, names, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names)}"
-    raise UsageError("bad-argument", f"there is no example `{name}`", hint=hint)
+    raise UsageError("bad-argument", f"unknown example `{name}`", hint=hint)
 
 
 __all__ = ["EXAMPLES", "Example", "find_example"]

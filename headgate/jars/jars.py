@@ -184,7 +184,7 @@ def retrieve_with_ivy(conf: str, jars: Sequence[LockedJar], target: Path, work: 
             f"the jars for {conf} could not be fetched:\n"
             + telling_lines(run.stdout.decode("utf-8", "replace")),
             hint="check the network, then run: headgate jars "
-            f"{conf}; jars that you put into {jar_home() / conf} by hand are taken too",
+            f"{conf}; jars can also be copied to {jar_home() / conf} by hand",
         )
 
 
@@ -196,7 +196,7 @@ def find_ivy() -> Path:
             return jar
     raise SetupError(
         "jars-missing",
-        "there is no Ivy in pyspark to fetch jars with",
+        "pyspark has no Ivy to fetch jars with",
         hint="install pyspark into the same environment as headgate",
     )
 
@@ -268,10 +268,10 @@ def verify(file: Path, jar: LockedJar) -> None:
         file.unlink()
         raise SetupError(
             "jar-changed",
-            f"{jar.file_name} is not the file that was recorded: its SHA-256 is {found}, "
-            f"recorded is {jar.sha256}; it was deleted",
-            hint=f"run: headgate jars {jar.conf}; if it fails again, what stands between this "
-            "machine and the jars' repository changes them",
+            f"{jar.file_name} does not match jars.lock: its SHA-256 is {found}, "
+            f"expected {jar.sha256}; it was deleted",
+            hint=f"run: headgate jars {jar.conf}; if it fails again, a proxy between this "
+            "machine and the repository changes files",
         )
 
 

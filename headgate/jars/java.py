@@ -30,7 +30,7 @@ def find_java() -> Java:
     """The Java to run everything with; SetupError `java-missing` when there is none."""
     path = _java_path(os.environ.get("JAVA_HOME"), os.environ.get("PATH"))
     if path is None:
-        raise SetupError("java-missing", "there is no Java in JAVA_HOME or PATH", hint=_HINT)
+        raise SetupError("java-missing", "no Java in JAVA_HOME or PATH", hint=_HINT)
     return _checked(path)
 
 
@@ -65,7 +65,7 @@ def _checked(path: Path) -> Java:
     major = parse_major(run.stdout)
     if run.returncode != 0 or major is None:
         raise SetupError(
-            "java-missing", f"{path} does not say its version: {run.stdout.strip()}", hint=_HINT
+            "java-missing", f"cannot read the version of {path}: {run.stdout.strip()}", hint=_HINT
         )
     if major < OLDEST:
         raise SetupError("java-missing", f"{path} is Java {major}, which is too old", hint=_HINT)

@@ -72,8 +72,8 @@ class SettlingLander:
         if self._settlements.read(staged.version) is None:
             raise LandingError(
                 "lake-unreadable",
-                "a replay was cut short, and the note of its records is gone",
-                hint="restore the folder `_staged` of the lake",
+                "a replay was interrupted, and the note of its records is missing",
+                hint="restore the lake's folder `_staged`",
                 where=str(Path(self.plan.lake, "_staged")),
             )
         self._lander.land_staged(staged)

@@ -147,7 +147,7 @@ def _tried(path: str, change: Callable[[DeltaTable], _Result]) -> _Result:
             raise LandingError(
                 "quarantine-unwritable",
                 f"records could not be marked in the quarantine: {str(error).splitlines()[0]}",
-                hint="mend the table; the next `headgate quarantine replay` completes this one",
+                hint="fix the table; the next `headgate quarantine replay` completes this one",
                 where=path,
             ) from error
     raise AssertionError("the last try has ended")

@@ -82,8 +82,8 @@ def _locked(pipeline: AnyPipeline) -> Iterator[None]:
             holder = error.message.partition(" already")[2]
             raise CheckpointError(
                 "quarantine-in-use",
-                f"the quarantine of pipeline {pipeline.name} is being replayed or dropped{holder}",
-                hint="wait for that to end; to run the stream meanwhile is no problem",
+                f"a replay or drop of pipeline {pipeline.name} is already running{holder}",
+                hint="wait for it to end; the stream may keep running",
                 where=error.where,
             ) from None
         yield
@@ -95,7 +95,7 @@ def _require_writable(pipeline: AnyPipeline) -> None:
         raise LandingError(
             "quarantine-unwritable",
             "the quarantine table has features that Headgate cannot write",
-            hint="drop the table's features that delta-rs does not support",
+            hint="remove the table features that delta-rs does not support",
             where=str(Path(pipeline.lake, pipeline.quarantine)),
         )
 

@@ -107,7 +107,7 @@ class HttpRegistry:
             if isinstance(found.version, int) and isinstance(found.schema_id, int):
                 return SubjectVersion(subject, found.version, found.schema_id)
             self._client.clear_caches()
-            raise ValueError("the answer has no version")
+            raise ValueError("the response has no version")
 
         which = "" if number == "latest" else f" version {number}"
         return self._patiently(ask, f"subject {subject}{which}")
@@ -138,7 +138,7 @@ class HttpRegistry:
         if isinstance(schema.schema_str, str) and isinstance(schema.schema_type, str | None):
             return schema
         self._client.clear_caches()
-        raise ValueError("the answer has no schema")
+        raise ValueError("the response has no schema")
 
     def _patiently(self, ask: Callable[[], T], what: str) -> T:
         from confluent_kafka.schema_registry.error import SchemaRegistryError
@@ -155,7 +155,7 @@ class HttpRegistry:
                     raise RegistryError(
                         _REFUSALS[error.http_status_code],
                         f"the registry refused {what}: {error.error_message}",
-                        hint="check the registry's user, password or token and its rules",
+                        hint="check the credentials for the registry and its access rules",
                         where=self._settings.url,
                     ) from None
                 trouble = f"HTTP {error.http_status_code}: {error.error_message}"
@@ -165,9 +165,9 @@ class HttpRegistry:
             if time.monotonic() + pause > deadline:
                 raise RegistryUnavailable(
                     "registry-unavailable",
-                    f"the registry gave no usable answer for {what} within "
+                    f"no usable response from the registry for {what} within "
                     f"{self._settings.patience:.0f} s ({trouble[:300]})",
-                    hint="mend the registry and run again: a pipeline goes on where it was",
+                    hint="once the registry is up, run again: a pipeline resumes where it stopped",
                     where=self._settings.url,
                 )
             self._sleep(pause * random.uniform(0.8, 1.2))
@@ -183,4 +183,4 @@ def _words(answer: list[Any]) -> list[str]:
     """Names, if that is what the answer has."""
     if isinstance(answer, list) and all(isinstance(one, str) for one in answer):
         return answer
-    raise ValueError("the answer is no list of names")
+    raise ValueError("the response is not a list of names")

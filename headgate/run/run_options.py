@@ -1,4 +1,4 @@
-"""What can be chosen for one run."""
+"""Options of a single run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Beside what the pipeline says."""
+    """Options of a single run; everything else is declared in the pipeline."""
 
     once: bool = False
-    """Land what the source has now, then end."""
-    replay: bool = False
-    """Go on where the ledger ends, with a new checkpoint."""
+    """Land what the source has now, then exit."""
+    from_ledger: bool = False
+    """Start a new checkpoint and continue where the ledger ends."""
     trigger_milliseconds: int | None = None
-    """How often to look for new records, instead of what the pipeline says."""
+    """How often to look for new records; overrides the pipeline's `trigger`."""

@@ -116,7 +116,7 @@ class _Run:
                 staged.version if staged else None,
                 state,
                 self.names.silver_in(self.pipeline.lake),
-                self.options.replay,
+                self.options.from_ledger,
             )
         except CheckpointError as error:
             error.where = str(self.checkpoint.folder)
@@ -160,11 +160,11 @@ class _Run:
         progress = self.ledger.progress()
         ended = progress.ended_at if progress else None
         if ended is None:
-            raise _cannot_replay("it has no place in the source")
+            raise _cannot_continue("it has no position in the source")
         if isinstance(source, Kafka):
             return stream_topics(spark, source, ended)
         if ended.get("index", 0) >= 0:
-            raise _cannot_replay("the last batch ended inside a version of the Delta table")
+            raise _cannot_continue("the last batch ended within a version of the Delta table")
         return stream_table(spark, source, int(ended["reservoirVersion"]))
 
     def _start(self, frame: DataFrame, found: Resume) -> StreamingQuery:
@@ -237,9 +237,9 @@ def _next_batch(progress: Progress | None, found: Resume) -> int | None:
     return progress.landed - found.first_version + 1
 
 
-def _cannot_replay(why: str) -> CheckpointError:
+def _cannot_continue(why: str) -> CheckpointError:
     return CheckpointError(
         "replay-impossible",
-        f"the ledger does not say where to go on: {why}",
+        f"cannot continue from the ledger: {why}",
         hint="restore the checkpoint, or land into an empty lake",
     )

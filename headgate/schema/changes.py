@@ -102,7 +102,7 @@ class RenameColumn(SchemaChange):
     breaking = True
 
     def __str__(self) -> str:
-        return f"{self.was} is called {self.column} from now on"
+        return f"{self.was} is renamed to {self.column}"
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class CaseTwin(SchemaChange):
     def __str__(self) -> str:
         if self.outcome is Outcome.KEPT_APART:
             return f"{self.column} goes to {self.into}"
-        return f"{self.column} is there in other letters"
+        return f"{self.column} differs from a column only in case"
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class WidenType(SchemaChange):
     decided_by = "types"
 
     def __str__(self) -> str:
-        return f"{self.column} grows from {self.was} to {self.type}"
+        return f"{self.column} widens from {self.was} to {self.type}"
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class NarrowType(SchemaChange):
     type: str
 
     def __str__(self) -> str:
-        return f"{self.column} stays {self.was}, {self.type} values are cast up"
+        return f"{self.column} stays {self.was}; {self.type} values are cast"
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class RetypeColumn(SchemaChange):
 
     def __str__(self) -> str:
         if self.outcome is Outcome.KEPT_APART:
-            return f"{self.column} is {self.was}, {self.type} goes to {self.into}"
+            return f"{self.column} is {self.was}; {self.type} values go to {self.into}"
         return f"{self.column} is {self.was}, not {self.type}"
 
 
@@ -173,7 +173,7 @@ class DropColumn(SchemaChange):
     breaking = True
 
     def __str__(self) -> str:
-        return f"{self.column} is no longer sent, and stays"
+        return f"{self.column} is no longer sent; the column stays"
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class MakeOptional(SchemaChange):
     """A field that was always there may be absent from now on: every column takes null."""
 
     def __str__(self) -> str:
-        return f"{self.column} may be absent from now on"
+        return f"{self.column} becomes optional"
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class SameColumns(SchemaChange):
     """A schema that was not met before asks nothing of the table; `column` names the table."""
 
     def __str__(self) -> str:
-        return "a schema with the same columns"
+        return "new schema, same columns"
 
 
 def change_of(record: Mapping[str, Any]) -> SchemaChange | None:

@@ -370,21 +370,21 @@ def _obstacle(select: GoldSelect, read: ReadSelect) -> str | None:
     if tree.args.get("joins"):
         return "it joins tables"
     if not read.simple:
-        return "it has queries inside" if not tree.find(exp.Pivot) else "it has PIVOT"
+        return "it has subqueries" if not tree.find(exp.Pivot) else "it has PIVOT"
     if tree.find(exp.Window):
         return "it has window functions"
     for clause, shown in _CLAUSES.items():
         if tree.args.get(clause):
             return f"it has {shown}"
     if has_grouping_sets(tree):
-        return "it has several groupings at once"
+        return "it has several grouping sets"
     if not read.aggregated:
-        return "it has no aggregates, so that nothing tells which rows belong together"
+        return "it has no aggregates"
     if select.changing:
-        return f"{select.changing.lower()} gives another value each time"
+        return f"{select.changing.lower()} is not deterministic"
     for output in read.outputs:
         for name in _unknown_functions(output.node, read.keys):
-            return f"nobody knows here whether {name} is an aggregate"
+            return f"{name} is an unknown function and may be an aggregate"
     return None
 
 

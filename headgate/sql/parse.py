@@ -77,7 +77,7 @@ def not_too_deep(read: Callable[[str], Read]) -> Callable[[str], Read]:
         try:
             return read(text)
         except RecursionError:
-            raise bad_sql("is nested too deep") from None
+            raise bad_sql("is nested too deeply") from None
 
     return guarded
 
@@ -95,8 +95,10 @@ def parse_select(text: str) -> exp.Select:
     """The one SELECT that a text is."""
     tokens = _one_statement(text)
     if tokens[0].token_type not in _BEGIN_A_QUERY:
-        hint = did_you_mean(tokens[0].text, _WORDS[:1]) or "it begins with `SELECT`"
-        raise bad_sql(f"is not a SELECT, but {shown(tokens[0].text)} …", hint, _place(tokens[0]))
+        hint = did_you_mean(tokens[0].text, _WORDS[:1]) or "it must start with `SELECT`"
+        raise bad_sql(
+            f"is not a SELECT; it starts with {shown(tokens[0].text)}", hint, _place(tokens[0])
+        )
     tree = _parse(text, tokens)
     if not isinstance(tree, exp.Select) or tree.args.get("into"):
         kind = (
@@ -145,7 +147,7 @@ def _one_statement(text: str) -> list[Token]:
         raise bad_sql("needs SQL, not empty text")
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
-            hint = "each declaration is one; leave out the `;` and what follows"
+            hint = "each declaration is one statement; remove the `;` and what follows"
             raise bad_sql("has more than one statement", hint, _place(token))
     return tokens
 
@@ -168,7 +170,7 @@ def _place(token: Token) -> Inside:
 def _unclosed(error: TokenError, text: str) -> InvalidPipeline:
     found = _UNCLOSED.search(f"{error.__cause__} {error}")
     if found is None:
-        return bad_sql("cannot be read as SQL", "is there a quote or a comment that does not end?")
+        return bad_sql("cannot be read as SQL", "is a quote or comment not closed?")
     *lines, last = text[: int(found["start"])].split("\n")
     inside = len(lines) + 1, len(last) + 1
     return bad_sql(f"has a {shown(found['mark'])} that is never closed", inside=inside)
@@ -281,11 +283,11 @@ def refuse_more_than_rows(trees: Iterable[exp.Expr], *, changing: bool = False) 
             if kind := _beyond_a_row(node):
                 raise bad_sql(f"has {kind}: {shown(as_written(node))}", _OF_A_ROW, place_of(node))
         for call in calls_in(tree, CHANGING) if not changing else ():
-            hint = "the same row has to give the same answer whenever it is asked"
+            hint = "a row must always give the same result"
             raise bad_sql(f"depends on {shown(as_written(call))}", hint, place_of(call))
 
 
-_OF_A_ROW = "it is asked for each row by itself"
+_OF_A_ROW = "it is evaluated for each row separately"
 
 
 def _beyond_a_row(node: exp.Expr) -> str | None:
@@ -293,7 +295,7 @@ def _beyond_a_row(node: exp.Expr) -> str | None:
         case exp.Window():
             return "a window function"
         case exp.Query():
-            return "a query inside"
+            return "a subquery"
         case _ if is_aggregate(node):
             return "an aggregate"
     return None

@@ -46,10 +46,12 @@ def read_rule(text: str) -> exp.Expr:
     tree = parse_expression(text)
     refuse_more_than_rows([tree])
     if tree.find(exp.Column) is None:
-        raise bad_sql(f"asks nothing of a row: {shown(as_written(tree))}", "name a column in it")
+        raise bad_sql(
+            f"uses no column: {shown(as_written(tree))}", "compare a column with something"
+        )
     if not _may_be_true(tree, text):
         hint = "compare it with something: `score >= 0`, `user_name IS NOT NULL`"
-        raise bad_sql(f"is neither true nor false: {shown(as_written(tree))}", hint)
+        raise bad_sql(f"is not a condition: {shown(as_written(tree))}", hint)
     return tree
 
 
@@ -114,13 +116,13 @@ def in_sql(node: exp.Expr) -> str:
 def _column(node: exp.Expr) -> list[exp.Expr]:
     assert isinstance(node, exp.Column)
     if not all(isinstance(part, exp.Identifier) for part in node.parts):
-        raise UnusableRule(f"`{in_sql(node)}` is no column")
+        raise UnusableRule(f"`{in_sql(node)}` is not a column")
     return []
 
 
 def _dot(node: exp.Expr) -> list[exp.Expr]:
     if not isinstance(node.expression, exp.Identifier):
-        raise UnusableRule(f"`{in_sql(node)}` is no field of a column")
+        raise UnusableRule(f"`{in_sql(node)}` is not a field of a column")
     return [node.this]
 
 
@@ -147,11 +149,11 @@ def _cast(node: exp.Expr) -> list[exp.Expr]:
 
 def _in(node: exp.Expr) -> list[exp.Expr]:
     if any(node.args.get(each) for each in ("query", "unnest", "field")):
-        raise UnusableRule("it asks other rows: a rule is about one row alone")
+        raise UnusableRule("it reads other rows; a rule sees a single row")
     for each in node.expressions:
         literal = each.this if isinstance(each, exp.Neg | exp.Cast) else each
         if not isinstance(literal, exp.Literal | exp.Null | exp.Boolean):
-            raise UnusableRule(f"`{in_sql(each)}` in a list of IN is no literal")
+            raise UnusableRule(f"`{in_sql(each)}` in an IN list is not a literal")
     return [node.this, *node.expressions]
 
 
@@ -183,7 +185,7 @@ def _escape(node: exp.Expr) -> list[exp.Expr]:
 
 def _literal(node: exp.Expr) -> list[exp.Expr]:
     if not node.is_string and not _NUMBER.fullmatch(node.name):
-        raise UnusableRule(f"`{node.name}` is no number")
+        raise UnusableRule(f"`{node.name}` is not a number")
     return []
 
 
@@ -197,7 +199,7 @@ def _concat(node: exp.Expr) -> list[exp.Expr]:
 def _substring(node: exp.Expr) -> list[exp.Expr]:
     start, length = node.args.get("start"), node.args.get("length")
     if whole_number(start) is None or (length is not None and whole_number(length) is None):
-        raise UnusableRule("`substring` takes whole numbers")
+        raise UnusableRule("`substring` takes integers")
     return [node.this]
 
 
@@ -210,7 +212,7 @@ def _trim(node: exp.Expr) -> list[exp.Expr]:
 def _round(node: exp.Expr) -> list[exp.Expr]:
     decimals = node.args.get("decimals")
     if decimals is not None and (node.key != "round" or whole_number(decimals) is None):
-        raise UnusableRule(f"`{in_sql(node)}`: only `round` takes digits, as a whole number")
+        raise UnusableRule(f"`{in_sql(node)}`: only `round` takes digits, as an integer")
     if node.args.get("to") is not None or node.args.get("truncate") is not None:
         raise UnusableRule(f"`{in_sql(node)}` is not known in a rule")
     return [node.this]
@@ -343,7 +345,7 @@ def expression_of(rule: str) -> exp.Expr:
             raise UnusableRule("it must be one expression")
         _check(found, as_truth=True)
     except SqlglotError as error:
-        raise UnusableRule(f"it is no SQL: {_first_of(error)}") from error
+        raise UnusableRule(f"it is not SQL: {_first_of(error)}") from error
     except RecursionError as error:
         raise UnusableRule("it is nested too deep") from error
     return found
@@ -388,7 +390,7 @@ def _check_parts(node: exp.Expr, as_truth: bool) -> None:
 
 def _why_not(node: exp.Expr) -> str:
     if isinstance(node, exp.AggFunc | exp.Window | exp.Query | exp.Subquery | exp.Exists):
-        return f"`{in_sql(node)}` asks other rows: a rule is about one row alone"
+        return f"`{in_sql(node)}` reads other rows; a rule sees a single row"
     name = node.name if isinstance(node, exp.Anonymous) else node.key
     if name.lower() in _OF_THE_MOMENT:
         return f"`{in_sql(node)}` is not the same each time: a rule depends on the row alone"

@@ -61,7 +61,7 @@ def read_outputs(expressions: Iterable[exp.Expr]) -> tuple[Output, ...]:
 
 def _name_of(node: exp.Expr) -> str:
     if node.is_star:
-        hint = "write the columns out: those of the tables change"
+        hint = "list the columns: those of the tables change"
         raise bad_sql("selects `*`", hint, place_of(node))
     match node:
         case exp.Alias():
@@ -75,7 +75,7 @@ def _name_of(node: exp.Expr) -> str:
             hint = f"give it one: `{given} AS …`" if len(given) <= 40 else "give it one with `AS`"
             raise bad_sql(f"has a column without a name: {shown(given)}", hint, place_of(node))
     if not name or _NOT_IN_NAMES.search(name):
-        hint = "Delta allows no spaces, brackets, commas, semicolons and `=` in names"
+        hint = "Delta does not allow spaces, brackets, commas, semicolons and `=` in names"
         raise bad_sql(f"cannot name a column {shown(name)}", hint, place_of(node))
     if name.lower() == TABLE_COLUMN:
         raise bad_sql(f"cannot name a column `{name}`", "Headgate uses that one", place_of(node))
@@ -104,7 +104,7 @@ def _refuse_names_of_outputs(outputs: tuple[Output, ...]) -> None:
             if not uses(meant.node, meant.name):
                 raise bad_sql(
                     f"has {shown(root_of(column))}, which may be the output before it or a column",
-                    "repeat what it stands for, or give that output another name",
+                    "repeat its expression, or rename that output",
                     place_of(column),
                 )
         before[output.name.lower()] = output
@@ -187,7 +187,7 @@ def refuse_ungrouped(outputs: Sequence[Output], keys: Sequence[exp.Expr]) -> Non
     known = {same_for_spark(each) for each in keys}
     for output in outputs:
         for column in _ungrouped(output.node, known):
-            hint = f"add it to `GROUP BY`, or take one of them: `max({as_written(column)})`"
+            hint = f"add it to `GROUP BY`, or aggregate it: `max({as_written(column)})`"
             raise bad_sql(
                 f"has {shown(as_written(column))}, which is neither grouped by nor aggregated",
                 hint,
@@ -260,9 +260,9 @@ def read_select(text: str) -> ReadSelect:
 def check_tables(text: str, source: str) -> None:
     """Refuses to read anything but the tables that the pipeline lands."""
     read = read_select(text)
-    hint = f"`FROM {source}` stands for the tables that are landed"
+    hint = f"`FROM {source}` means the landed tables"
     if any(each.alias.lower() == source for each in read.tree.find_all(exp.CTE)):
-        raise bad_sql(f"calls something else `{source}`", hint)
+        raise bad_sql(f"uses the name `{source}` for something else", hint)
     for table in read.tables:
         name = as_written(table.this)
         if table.db or name.lower() != source:
@@ -299,7 +299,7 @@ def _leave_out_qualifiers(tree: exp.Select) -> None:
 
 def _refuse_misplaced_aggregates(tree: exp.Select) -> None:
     for aggregate in aggregates_in(tree.args.get("where") or exp.Null()):
-        hint = "WHERE is asked of rows; `HAVING` of groups"
+        hint = "WHERE filters rows; `HAVING` filters groups"
         raise bad_sql(
             f"has an aggregate in WHERE: {shown(as_written(aggregate))}", hint, place_of(aggregate)
         )

@@ -70,7 +70,7 @@ def test_doctor_looks_for_the_folder_and_asks_no_registry(
     assert (check.name, check.state, check.fix) == (
         "change files",
         "fail",
-        "check `source.files.path`, or make it",
+        "check `source.files.path`, or create it",
     )
     (tmp_path / "landing").mkdir()
     (check,) = check_source(pipeline)

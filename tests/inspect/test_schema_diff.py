@@ -141,8 +141,8 @@ def test_a_registry_over_http_is_asked_the_same(tmp_path: Path) -> None:
     [
         ("ches", "name-unknown", "did you mean `silver_chess`?"),
         ("ches-value", "name-unknown", "did you mean `chess-value`?"),
-        ("x" * 40, "name-unknown", "headgate tables lists the tables"),
-        ("x" * 40 + "@7", "name-unknown", "headgate tables lists the tables"),
+        ("x" * 40, "name-unknown", "headgate tables lists all tables"),
+        ("x" * 40 + "@7", "name-unknown", "headgate tables lists all tables"),
         (
             "silver_chess@99",
             "table-unknown",

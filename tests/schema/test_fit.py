@@ -172,7 +172,7 @@ def test_types_are_called_as_in_delta() -> None:
 
 def test_changes_say_what_became_of_them() -> None:
     retype = RetypeColumn("a", "int", "string", "a__string")
-    assert str(retype) == "a is int, string goes to a__string"
+    assert str(retype) == "a is int; string values go to a__string"
     assert retype.as_record() == {
         "change": "RetypeColumn",
         "outcome": "kept apart",

@@ -152,26 +152,20 @@ NOT_MERGEABLE = {
     f"SELECT collect_list(x) AS n {FROM}": "collect_list(x) cannot be merged",
     f"SELECT max_by(x, t, 3) AS n {FROM}": "max_by(x, t, 3) cannot be merged",
     f"SELECT try_sum(x) AS n {FROM}": "try_sum(x) cannot be merged",
-    f"SELECT my_own(x) AS n {FROM}": "nobody knows here whether my_own is an aggregate",
-    f"SELECT max(x) AS n, current_date() AS day {FROM}": (
-        "current_date() gives another value each time"
-    ),
+    f"SELECT my_own(x) AS n {FROM}": "my_own is an unknown function and may be an aggregate",
+    f"SELECT max(x) AS n, current_date() AS day {FROM}": ("current_date() is not deterministic"),
     "SELECT user, sum(x) OVER (PARTITION BY user) AS n FROM silver": "it has window functions",
     "SELECT DISTINCT user FROM silver": "it has DISTINCT",
     f"SELECT user, max(x) AS n {FROM} HAVING n > 1": "it has HAVING",
     f"SELECT user, max(x) AS n {FROM} ORDER BY n": "it has ORDER BY",
     f"SELECT user, max(x) AS n {FROM} LIMIT 3": "it has LIMIT",
-    "SELECT user, max(x) AS n FROM silver GROUP BY ROLLUP (user)": (
-        "it has several groupings at once"
-    ),
+    "SELECT user, max(x) AS n FROM silver GROUP BY ROLLUP (user)": ("it has several grouping sets"),
     "SELECT max(n) AS n FROM (SELECT count(*) AS n FROM silver GROUP BY user)": (
-        "it has queries inside"
+        "it has subqueries"
     ),
-    "WITH a AS (SELECT x FROM silver) SELECT max(x) AS n FROM a": "it has queries inside",
+    "WITH a AS (SELECT x FROM silver) SELECT max(x) AS n FROM a": "it has subqueries",
     "SELECT max(a.x) AS n FROM silver a JOIN silver b ON a.t = b.t": "it joins tables",
-    "SELECT user, x FROM silver": (
-        "it has no aggregates, so that nothing tells which rows belong together"
-    ),
+    "SELECT user, x FROM silver": ("it has no aggregates"),
 }
 
 

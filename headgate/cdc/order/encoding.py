@@ -116,8 +116,8 @@ def epochs(lineages: Sequence[str]) -> dict[str, str]:
     if len(set(lineages)) < len(lineages) or len(lineages) > 10**_WIDTH:
         raise UsageError(
             "bad-argument",
-            "the list of lineages names one twice or is too long",
-            hint="A lineage stands in the list once, where it first took over.",
+            "the list of lineages is too long or has a duplicate",
+            hint="List each lineage once, where it first took over.",
         )
     return {lineage: f"{place:0{_WIDTH}}" for place, lineage in enumerate(lineages)}
 
@@ -141,7 +141,7 @@ _PLAIN = r"\A[0-9A-Za-z_-]*\z"
 def kind_part(changes: pa.RecordBatch) -> Part:
     """The digit of each kind of change."""
     places = pc.index_in(changes.column("_change_type"), value_set=_KINDS)
-    return Part(_DIGITS.take(places), f"the kind of change is none of {', '.join(_RANKS)}")
+    return Part(_DIGITS.take(places), f"the change type is not one of {', '.join(_RANKS)}")
 
 
 def uuid_part(changes: pa.RecordBatch) -> Part:

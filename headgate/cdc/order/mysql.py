@@ -32,8 +32,8 @@ _TYPED_LOG = re.compile(rf"{_LOG_FILE}:{number('position')}")
 _TYPED_GTID = re.compile(_GTID)
 
 _NO_FILE = "the log file is missing or has no number"
-_NO_POSITION = "the log position is missing or is no number"
-_NO_GTID = "the GTID is none of MySQL or MariaDB"
+_NO_POSITION = "the log position is missing or not a number"
+_NO_GTID = "the GTID is not one of MySQL or MariaDB"
 
 
 def mysql_positions(changes: pa.RecordBatch) -> Positions:

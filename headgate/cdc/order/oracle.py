@@ -38,9 +38,9 @@ def oracle_positions(changes: pa.RecordBatch) -> Positions:
     return Positions(
         pa.repeat(_LINEAGE, len(changes)),
         (
-            Part(padded(scn), "the scn is missing or is no number"),
+            Part(padded(scn), "the scn is missing or not a number"),
             Part(pc.if_else(rs_id.is_null(), _NO_RS_ID, record), "the rs_id is not like 0x1.2.3"),
-            Part(pc.if_else(ssn.is_null(), _NO_SSN, padded(ssn)), "the ssn is no number"),
+            Part(pc.if_else(ssn.is_null(), _NO_SSN, padded(ssn)), "the ssn is not a number"),
         ),
     )
 

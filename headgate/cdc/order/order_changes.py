@@ -62,7 +62,7 @@ def positions_in_lineage(reading: Reading, changes: pa.RecordBatch) -> Positions
 def _no_source(changes: pa.RecordBatch) -> Part:
     methods = pc.utf8_slice_codeunits(changes.column("_read_method").fill_null("none"), 0, 80)
     why = pc.binary_join_element_wise(
-        "neither the read method (", methods, ") nor a position tells of a source known here", ""
+        "unknown source: read method ", methods, " and no known position", ""
     )
     return Part(pa.nulls(len(changes), pa.string()), why)
 

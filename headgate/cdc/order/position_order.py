@@ -25,7 +25,7 @@ def position_order(text: str, lineages: Sequence[str]) -> str:
     if typed is None:
         raise UsageError(
             "bad-argument",
-            f"{_shown(text)} is no position in a log",
+            f"{_shown(text)} is not a position in a log",
             hint="Positions look like mysql-bin.000014:4711, 0-1-270, scn:123456, 16/CB002DB0"
             " or 00000025:00000728:0003.",
         )
@@ -33,8 +33,8 @@ def position_order(text: str, lineages: Sequence[str]) -> str:
     if epoch is None:
         raise UsageError(
             "bad-argument",
-            f"{_shown(text)} is a position of {_shown(typed.lineage)}, of which no change is known",
-            hint=f"Known are: {', '.join(lineages) or 'none'}.",
+            f"{_shown(text)} is a position of {_shown(typed.lineage)}, which no landed change has",
+            hint=f"Known lineages: {', '.join(lineages) or 'none'}.",
         )
     return f"{CHANGE}.{epoch}.{typed.text}.{HIGHEST}"
 

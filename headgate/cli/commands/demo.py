@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.output import number, print_next_steps
+from headgate.amounts import number
+from headgate.cli.output import print_next_steps
 
 if TYPE_CHECKING:
     from headgate.lab.demo import Story

@@ -126,7 +126,7 @@ def records_of(
     """The bytes of a block's records, which have room for as many as it speaks of."""
     records = container.records(block, most)
     if block.count * max(1, schema.record.fewest_bytes) > len(records):
-        raise UnreadableFile(f"a block has no room for the {block.count} records it speaks of")
+        raise UnreadableFile(f"a block is too short for the {block.count} records it declares")
     return records
 
 
@@ -234,7 +234,7 @@ class _AvroFile:
         read = portion.read()
         self._memory -= read.records.nbytes
         if self._memory < 0:
-            raise UnreadableFile(f"it takes more than {_MOST_MEMORY >> 30} GB of memory")
+            raise UnreadableFile(f"it needs more than {_MOST_MEMORY >> 30} GB of memory")
         for row, detail in read.bad.items():
             self._reject(portion, row, Reason.PAYLOAD_UNDECODABLE, detail, None)
         metadata = _metadata(self.schema, portion, read)
@@ -259,7 +259,7 @@ class _AvroFile:
         raw = self._container.file_of(portion.content(row))
         self._left -= len(raw)
         if self._left < 0:
-            raise UnreadableFile("too many of its records are no changes to keep each one of them")
+            raise UnreadableFile("too many of its records are not changes")
         self.rejected.append(RejectedChange(portion.first + row, reason, detail, raw, source))
 
 

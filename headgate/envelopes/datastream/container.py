@@ -73,7 +73,7 @@ def _whole(make: Callable[[], _Decompressor]) -> Callable[[bytes, int], bytes]:
         found = made.decompress(data, most + 1)
         # What comes after the end is passed over: some writers leave half a checksum there.
         if len(found) <= most and not made.eof:
-            raise ValueError("it ends too early")
+            raise ValueError("it ends early")
         return found
 
     return whole
@@ -204,7 +204,7 @@ def _long(cursor: Cursor) -> int:
 def _size(cursor: Cursor, most: int) -> int:
     size = _long(cursor)
     if not 0 <= size <= most:
-        raise UnreadableFile(f"it speaks of {size} bytes or records where {most} are the most")
+        raise UnreadableFile(f"it declares {size} bytes or records; the limit is {most}")
     return size
 
 

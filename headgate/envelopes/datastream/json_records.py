@@ -52,7 +52,7 @@ def json_text(value: Any) -> str:
 _BLANK = b" \t\r\n"
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
-_NO_OBJECT = "it is no object"
+_NO_OBJECT = "it is not an object"
 _DEEPEST = 100
 _LONG = 1 << 20
 _MOST_VALUES = 1 << 22
@@ -97,7 +97,7 @@ def _lines(content: bytes) -> Iterator[JsonRecord]:
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             if not line.endswith(b"\n") and _is_beginning(told):
                 raise UnfinishedFile from None
-            yield JsonRecord(told, None, f"it is no JSON: {error}"[:300], is_json=False)
+            yield JsonRecord(told, None, f"it is not JSON: {error}"[:300], is_json=False)
         except (ValueError, RecursionError) as error:
             yield JsonRecord(told, None, str(error)[:300])
 
@@ -119,7 +119,7 @@ def _elements(content: bytes) -> Iterator[JsonRecord]:
     if at == len(text):
         raise UnfinishedFile
     if text[at] != "]" or _after_blanks(text, at + 1) < len(text):
-        raise UnreadableFile(f"its array does not go on as one does, at character {at}")
+        raise UnreadableFile(f"its array is malformed at character {at}")
 
 
 def _element(text: str, at: int) -> tuple[int, JsonRecord]:
@@ -173,7 +173,7 @@ def _refuse_halves(value: Any) -> None:
     try:
         json_text(value).encode()
     except UnicodeEncodeError:
-        raise ValueError("it has half a character") from None
+        raise ValueError("it has half of a surrogate pair") from None
 
 
 def _is_beginning(told: bytes) -> bool:
@@ -190,12 +190,12 @@ def _is_beginning(told: bytes) -> bool:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("it has a key twice")
+        raise ValueError("it has a duplicate key")
     return found
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 _VALUES = json.JSONDecoder(

@@ -111,7 +111,7 @@ def _map(values: Type, plain: pa.ListArray) -> pa.MapArray:
     words = keys.dictionary_encode()
     pairs = owners * len(words.dictionary) + words.indices.to_numpy()
     if len(np.unique(pairs)) < len(pairs):
-        raise Doubtful("a map has a key twice")
+        raise Doubtful("a map has a duplicate key")
     return pa.MapArray.from_arrays(plain.offsets, keys, items)
 
 

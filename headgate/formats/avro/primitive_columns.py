@@ -71,7 +71,7 @@ def _unscaled(raw: bytes, logical: Logical) -> int:
 
 def _micros(millis: int) -> int:
     if not -(1 << 63) <= millis * 1_000 < 1 << 63:
-        raise WrongBytes("a moment beyond 64 bits of microseconds")
+        raise WrongBytes("a timestamp outside 64 bits of microseconds")
     return millis * 1_000
 
 
@@ -167,7 +167,7 @@ def _decimals(logical: Logical, plain: pa.Array) -> pa.Array:
     for outside, limit in ((pc.greater, most), (pc.less, -most)):
         bound = pa.scalar(Decimal(limit).scaleb(-logical.scale, _DECIMAL_DIGITS), widest)
         if pc.any(outside(unbounded, bound)).as_py():
-            raise Doubtful("a decimal of too many digits")
+            raise Doubtful("a decimal with too many digits")
     kind = pa.decimal128(logical.precision, logical.scale)
     return pa.Array.from_buffers(kind, len(plain), [None, numbers])
 
@@ -177,7 +177,7 @@ def _reversed_rows(plain: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
     kept = rows[:, :_DECIMAL_SIZE]
     sign = np.where(kept[:, -1] > 0x7F, 0xFF, 0).astype(np.uint8)
     if (rows[:, _DECIMAL_SIZE:] != sign[:, None]).any():
-        raise Doubtful("a decimal of too many bytes")
+        raise Doubtful("a decimal with too many bytes")
     numbers = np.repeat(sign, _DECIMAL_SIZE).reshape(-1, _DECIMAL_SIZE)
     numbers[:, : kept.shape[1]] = kept
     return numbers
@@ -187,7 +187,7 @@ def _reversed_bytes(plain: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
     ends = np.frombuffer(plain.buffers()[1], np.int32)[plain.offset :][: len(plain) + 1]
     lengths = np.diff(ends)
     if len(lengths) and not 0 < lengths.min() <= lengths.max() <= _DECIMAL_SIZE:
-        raise Doubtful("a decimal of no bytes or of too many")
+        raise Doubtful("a decimal with no or too many bytes")
     data = np.frombuffer(plain.buffers()[2], np.uint8)
     sign = np.where(data[ends[:-1]] > 0x7F, 0xFF, 0).astype(np.uint8)
     numbers = np.repeat(sign, _DECIMAL_SIZE).reshape(-1, _DECIMAL_SIZE)

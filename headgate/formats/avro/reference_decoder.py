@@ -195,7 +195,7 @@ def _entries(cursor: Cursor, value: Read, weight: int) -> dict[str, Any]:
     for _ in read_blocks(cursor, weight):
         key = read_string(cursor)
         if key in entries:
-            raise WrongBytes("a map has a key twice")
+            raise WrongBytes("a map has a duplicate key")
         entries[key] = value(cursor)
     return entries
 

@@ -71,7 +71,7 @@ class _Reader:
         if isinstance(said, list):
             return self._union([self.type(one, space, depth + 1) for one in said])
         if not isinstance(said, dict):
-            raise _wrong(f"{said!r} is no type")
+            raise _wrong(f"{said!r} is not a type")
         kind = said.get("type")
         if not isinstance(kind, str):
             return self.type(kind, space, depth + 1)
@@ -93,7 +93,7 @@ class _Reader:
 
     def _define(self, made: Named) -> Named:
         if self.named.setdefault(made.name, made) != made:
-            raise _wrong(f"{made.name} is defined twice, and not the same")
+            raise _wrong(f"{made.name} has two different definitions")
         return made
 
     def _reference(self, name: str, space: str) -> Reference:
@@ -101,19 +101,19 @@ class _Reader:
         for full in (inside, name):
             if full in self.named or full in self._being_read:
                 return Reference(full)
-        raise _wrong(f"there is no type {name!r}")
+        raise _wrong(f"unknown type {name!r}")
 
     def _union(self, branches: list[Type]) -> Union:
         if not branches:
             raise _wrong("a union of nothing")
         kinds = [_kind(branch) for branch in branches]
         if "union" in kinds or len(set(kinds)) < len(kinds):
-            raise _wrong("a union has a type twice, or a union in it")
+            raise _wrong("a union has a duplicate type or a nested union")
         return Union(tuple(branches))
 
     def _array(self, items: Type) -> Array:
         if not fewest_bytes(items, self.named):
-            raise RefusedSchema("an array of what takes no bytes can be endless")
+            raise RefusedSchema("an array of zero-byte items can be endless")
         return Array(items)
 
     def _record(self, said: dict[str, Any], name: str, depth: int) -> Record:
@@ -139,7 +139,7 @@ def _enum(said: dict[str, Any], name: str, _: int) -> Enum:
     if not all(isinstance(one, str) for one in symbols) or not symbols:
         raise _wrong(f"enum {name} has no symbols")
     if len(set(symbols)) < len(symbols):
-        raise _wrong(f"enum {name} has a symbol twice")
+        raise _wrong(f"enum {name} has a duplicate symbol")
     return Enum(name, tuple(symbols))
 
 

@@ -235,7 +235,7 @@ class Timestamp(SecondsAndNanos):
         seconds, nanos = value.seconds, value.nanos
         if not (_FIRST_SECOND <= seconds <= _LAST_SECOND and 0 <= nanos < _BILLION):
             raise Unstorable(
-                f"a moment of {seconds} s and {nanos} ns is not within the years 1 to 9999"
+                f"a timestamp of {seconds} s and {nanos} ns is outside the years 1 to 9999"
             )
         return int(seconds * 1_000_000 + nanos // 1_000)
 

@@ -41,7 +41,7 @@ class Room:
             try:
                 _count(self.message, payloads[row].as_py(), _MOST_SLOTS)
             except _TooLarge:
-                refused[row] = f"its lists take more than {_MOST_SLOTS} values as columns"
+                refused[row] = f"its lists need more than {_MOST_SLOTS} values as columns"
             except DecodeError as error:
                 refused[row] = str(error)[:500]
         return refused
