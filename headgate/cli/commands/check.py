@@ -28,7 +28,7 @@ def check(
     pipelines: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PIPELINE...",
+            metavar="PIPELINE",
             help="Pipeline files; optional if the folder has only one.",
             show_default=False,
         ),
