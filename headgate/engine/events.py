@@ -15,8 +15,8 @@ _MAX_NAMES = 3
 class Event:
     """One thing that happened in a run.
 
-    A new kind of event says here how it reads; views show `text` or `notice` and know no kinds
-    beyond those they count.
+    Each kind defines its own text here; views print `text` or `notice` and only match the kinds
+    that they count.
     """
 
     @property

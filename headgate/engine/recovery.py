@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headgate.amounts import counted
 from headgate.errors import CheckpointError
 from headgate.lake.ledger import Progress
 
@@ -74,7 +75,8 @@ def resume(
     if not from_ledger:
         raise CheckpointError(
             "checkpoint-reset",
-            f"the lake has {newest + 1} batches of this pipeline, but the checkpoint is empty",
+            f"the lake has {counted(newest + 1, 'batch', 'batches')} of this pipeline, but the "
+            "checkpoint is empty",
             hint="restore the checkpoint, or run with --from-ledger to continue where the ledger "
             "ends: nothing is lost and nothing lands twice",
         )

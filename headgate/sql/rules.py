@@ -139,7 +139,7 @@ def _cast(node: exp.Expr) -> list[exp.Expr]:
     if kind.this is D.DECIMAL:
         precision, scale = decimal_digits(kind)
         if not (0 < precision <= _LARGEST_DECIMAL and scale <= precision):
-            raise UnusableRule(f"there is no `{in_sql(kind)}`")
+            raise UnusableRule(f"`{in_sql(kind)}` is not a valid type")
     elif kind.this not in CASTS:
         raise UnusableRule(f"nothing can be cast to `{in_sql(kind)}` in a rule")
     if any(node.args.get(each) for each in ("format", "action", "default")):

@@ -94,7 +94,7 @@ def test_doctor_asks_the_local_database(
     checks = {each.name: each for each in check_services.check_services(tmp_path)}
     assert checks["local database"].state == state
     assert found.address in checks["local database"].detail
-    assert checks["port 3306"].detail == "the local database listens here"
+    assert checks["port 3306"].detail == "used by the local database"
 
 
 def test_doctor_tells_of_a_database_that_is_gone(

@@ -67,9 +67,9 @@ def test_each_kind_of_change_is_told_as_the_ledger_will_tell_it(tmp_path: Path) 
     )
     plan = read_plan(lake.pipeline)
     assert planned(plan)["silver_orders"] == [
-        ("n is int, string goes to n__string", "kept apart"),
-        ("a is called c from now on", "kept apart"),
-        ("b is no longer sent, and stays", "applied"),
+        ("n is int; string values go to n__string", "kept apart"),
+        ("a is renamed to c", "kept apart"),
+        ("b is no longer sent; the column stays", "applied"),
     ]
     assert plan.summary.kept_apart == 2
     assert not plan.all_lands_as_it_is
@@ -77,7 +77,7 @@ def test_each_kind_of_change_is_told_as_the_ledger_will_tell_it(tmp_path: Path) 
 
 def test_a_column_that_was_dropped_before_is_not_dropped_again(tmp_path: Path) -> None:
     lake = orders(tmp_path, "int32 n = 1; int32 m = 2;", "int32 n = 1;")
-    dropped = [("m is no longer sent, and stays", "applied")]
+    dropped = [("m is no longer sent; the column stays", "applied")]
     assert planned(read_plan(lake.pipeline)) == {"silver_orders": dropped}
     lake.land([("orders", 2, FIRST)])
     lake.register("orders-value", proto("Order { int32 n = 1; int32 o = 3; }"))
@@ -120,7 +120,7 @@ def test_rules_of_one_table_are_its_own(tmp_path: Path) -> None:
 def test_widening_says_how_much_is_rewritten(tmp_path: Path) -> None:
     lake = orders(tmp_path, "int32 n = 1;", "int64 n = 1;")
     table = one_table(read_plan(lake.pipeline), "silver_orders")
-    assert str(table.changes[0].change) == "n grows from int to long"
+    assert str(table.changes[0].change) == "n widens from int to long"
     files = pa.table(DeltaTable(tmp_path / "lake" / "silver_orders").get_add_actions())
     assert table.rewritten_bytes == sum(files["size_bytes"].to_pylist()) > 0
 
@@ -129,7 +129,9 @@ def test_a_table_too_large_to_rewrite_keeps_the_larger_type_apart(tmp_path: Path
     contract = {"rewrite_up_to": "1 B"}
     lake = orders(tmp_path, "int32 n = 1;", "int64 n = 1;", contract=contract)
     plan = read_plan(lake.pipeline)
-    assert planned(plan) == {"silver_orders": [("n is int, long goes to n__long", "kept apart")]}
+    assert planned(plan) == {
+        "silver_orders": [("n is int; long values go to n__long", "kept apart")]
+    }
     assert one_table(plan, "silver_orders").rewritten_bytes == 0
 
 

@@ -41,7 +41,7 @@ def test_columns_go_by_many_names(
 
 def test_the_way_back_drops_what_was_added(lake: SmallLake) -> None:
     diff = read_schema_diff("9", "2", lake.pipeline)
-    assert told(diff) == [("col_chess_game_2 is no longer sent, and stays", "applied")]
+    assert told(diff) == [("col_chess_game_2 is no longer sent; the column stays", "applied")]
     assert diff.changes[0].breaking
 
 
@@ -59,9 +59,9 @@ def test_files_need_no_pipeline(tmp_path: Path) -> None:
     (tmp_path / "new.proto").write_text(new)
     diff = read_schema_diff(str(tmp_path / "old.proto"), str(tmp_path / "new.proto"))
     assert told(diff) == [
-        ("n grows from int to long", "applied"),
-        ("o is called name from now on", "kept apart"),
-        ("p is no longer sent, and stays", "applied"),
+        ("n widens from int to long", "applied"),
+        ("o is renamed to name", "kept apart"),
+        ("p is no longer sent; the column stays", "applied"),
     ]
     assert str(diff.first) == f"file {tmp_path}/old.proto"
 
@@ -71,7 +71,7 @@ def test_protobuf_and_avro_can_be_compared(tmp_path: Path) -> None:
     avro = '{"type": "record", "name": "A", "fields": [{"name": "n", "type": "string"}]}'
     (tmp_path / "a.avsc").write_text(avro)
     diff = read_schema_diff(str(tmp_path / "a.proto"), str(tmp_path / "a.avsc"))
-    assert told(diff) == [("n is int, string goes to n__string", "kept apart")]
+    assert told(diff) == [("n is int; string values go to n__string", "kept apart")]
 
 
 def test_fields_inside_a_column_are_missed_too(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_table_too_large_to_rewrite_keeps_the_larger_type_apart(tmp_path: Path
     lake.register("orders-value", proto("Order { int64 n = 1; }"))
     lake.declared = {"contract": {"rewrite_up_to": "1 B"}}
     diff = read_schema_diff("orders", "orders-value", lake.pipeline)
-    assert told(diff) == [("n is int, long goes to n__long", "kept apart")]
+    assert told(diff) == [("n is int; long values go to n__long", "kept apart")]
 
 
 def test_a_table_comes_before_a_subject_of_the_same_name(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_registry_over_http_is_asked_the_same(tmp_path: Path) -> None:
         (
             "silver_chess@99",
             "table-unknown",
-            "its newest is 2; of old ones, the log may be cleaned up",
+            "its newest version is 2; old versions may have been cleaned up",
         ),
         ("chess-value@99", "schema-unknown", None),
         ("99", "schema-unknown", None),
@@ -172,7 +172,7 @@ def test_a_schema_that_cannot_be_compiled_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_name_without_a_pipeline_is_no_file() -> None:
-    with pytest.raises(HeadgateError, match="`chess` is no file") as caught:
+    with pytest.raises(HeadgateError, match="`chess` is not a file") as caught:
         read_schema_diff("chess", "./x.proto")
     assert caught.value.exit_code == 2
 

@@ -146,7 +146,9 @@ NONSENSE = {
 @pytest.mark.parametrize("answer", NONSENSE.values(), ids=NONSENSE.keys())
 def test_registry_that_answers_nonsense_is_unavailable(answer: Answer) -> None:
     with playing_registry({SCHEMA_7: answer}) as playing:
-        with pytest.raises(RegistryUnavailable, match="no usable answer for schema 7") as caught:
+        with pytest.raises(
+            RegistryUnavailable, match="no usable response from the registry for schema 7"
+        ) as caught:
             registry(playing.url).fetch(7)
         assert len(playing.asked) > 2
     assert caught.value.code == "registry-unavailable"

@@ -54,7 +54,7 @@ def test_type_without_a_namespace_is_found_from_within_one() -> None:
 def test_name_inside_of_a_type_is_in_its_namespace() -> None:
     outer = {**record("b.Outer", item=ITEM), "doc": "in b"}
     assert parsed(record(a=outer, b="b.Item")).schema.field("b").type == column(ITEM)
-    assert "no type 'Item'" in refusal(record(a=outer, b="Item"))
+    assert "unknown type 'Item'" in refusal(record(a=outer, b="Item"))
 
 
 def test_type_of_a_reference_is_found() -> None:
@@ -71,7 +71,7 @@ def test_reference_may_be_all_there_is() -> None:
 
 def test_type_may_be_defined_again_but_not_otherwise() -> None:
     assert parsed(record(a=ITEM, b=ITEM)).schema.names == ["a", "b"]
-    assert "defined twice" in refusal(record(a=ITEM, b=record("Item", n="long")))
+    assert "two different definitions" in refusal(record(a=ITEM, b=record("Item", n="long")))
 
 
 def test_what_does_not_change_the_bytes_is_passed_over() -> None:
@@ -228,8 +228,8 @@ def test_schema_that_multiplies_itself_is_refused() -> None:
     ids=["null", "record", "records", "fixed"],
 )
 def test_array_of_what_takes_no_bytes_is_refused(items: Any) -> None:
-    assert "takes no bytes" in refusal(record(a={"type": "array", "items": items}))
-    assert "takes no bytes" in refusal(
+    assert "zero-byte items" in refusal(record(a={"type": "array", "items": items}))
+    assert "zero-byte items" in refusal(
         record("Node", me=["null", "Node"], a={"type": "array", "items": items})
     )
 
