@@ -71,7 +71,7 @@ def test_text_that_is_no_position_is_refused(typed: str) -> None:
 
 @pytest.mark.parametrize("typed", ["mysql-bin.1:4", "scn:1", "0/1", "0-1-5", f"{SERVER}:1"])
 def test_position_of_a_lineage_without_changes_is_refused(typed: str) -> None:
-    with pytest.raises(UsageError, match="Known are: log:binlog") as refused:
+    with pytest.raises(UsageError, match="Known lineages: log:binlog") as refused:
         position_order(typed, ["log:binlog"])
     assert refused.value.code == "bad-argument"
 
