@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from headgate.amounts import counted
+from headgate.cli.help import GroupedOptions
 from headgate.cli.output import print_next_steps
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
@@ -25,7 +26,7 @@ def export() -> None:
     """Export gold tables as a project for another tool."""
 
 
-@app.command()
+@app.command(cls=GroupedOptions)
 def sdp(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the project.")],
     pipeline: PipelineArgument = None,

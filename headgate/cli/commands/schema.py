@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headgate.amounts import counted
+from headgate.cli.help import GroupedOptions
 from headgate.cli.output import Style, ago, print_columns, print_json, printable, styled
 from headgate.cli.pipeline_argument import find_pipeline, load_named, split_arguments
 from headgate.errors import UsageError
@@ -39,7 +40,7 @@ def schema() -> None:
     """
 
 
-@app.command("show")
+@app.command("show", cls=GroupedOptions)
 def show(
     first: Annotated[
         str | None,
@@ -85,7 +86,7 @@ def show(
     _print_schema(found)
 
 
-@app.command("diff")
+@app.command("diff", cls=GroupedOptions)
 def diff(
     first: Annotated[
         str,
