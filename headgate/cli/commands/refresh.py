@@ -8,7 +8,12 @@ import typer
 
 from headgate.amounts import counted, number
 from headgate.cli.output import print_json, print_next_steps, printable, styled
-from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, split_arguments
+from headgate.cli.pipeline_argument import (
+    PipelineArgument,
+    find_pipeline,
+    quiet_spark,
+    split_arguments,
+)
 
 if TYPE_CHECKING:
     from headgate.gold.follow import Refreshed
@@ -42,7 +47,6 @@ def refresh(
 
     Next: headgate status PIPELINE
     """
-    from headgate.cli.pipeline_argument import quiet_spark
     from headgate.config import load_pipeline
 
     named, first = split_arguments(pipeline, None)

@@ -9,7 +9,12 @@ import typer
 
 from headgate.amounts import counted
 from headgate.cli.output import print_json, print_next_steps, printable, styled
-from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
+from headgate.cli.pipeline_argument import (
+    PipelineArgument,
+    find_pipeline,
+    load_change_pipeline,
+    spark_when_needed,
+)
 
 if TYPE_CHECKING:
     from headgate.cdc.rewind import Rewound
@@ -55,8 +60,6 @@ def rewind(
 
     Next: headgate verify PIPELINE --table T
     """
-    from headgate.cli.pipeline_argument import load_change_pipeline, spark_when_needed
-
     file = find_pipeline(pipeline)
     declared = load_change_pipeline(file)
     from headgate.cdc.rewind import rewind as create_table

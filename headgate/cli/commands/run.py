@@ -8,7 +8,7 @@ import typer
 
 from headgate.amounts import counted
 from headgate.cli.output import print_json_line, print_next_steps, printable
-from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
+from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, quiet_spark
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ def run(
 
     Next: headgate status PIPELINE
     """
-    from headgate.cli.pipeline_argument import quiet_spark
     from headgate.cli.progress.live import choose_view
     from headgate.cli.progress.tally import Tally
     from headgate.config import load_pipeline

@@ -18,7 +18,12 @@ from headgate.cli.output import (
     printable,
     styled,
 )
-from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
+from headgate.cli.pipeline_argument import (
+    PipelineArgument,
+    find_pipeline,
+    load_change_pipeline,
+    spark_when_needed,
+)
 
 if TYPE_CHECKING:
     from headgate.cdc.compare import RowDifferences
@@ -54,8 +59,6 @@ def verify(
 
     Next: headgate rewind PIPELINE --table T --to WHEN recreates the correct rows
     """
-    from headgate.cli.pipeline_argument import load_change_pipeline, spark_when_needed
-
     file = find_pipeline(pipeline)
     declared = load_change_pipeline(file)
     from headgate.cdc.verify import verify as verify_tables
