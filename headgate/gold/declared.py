@@ -158,7 +158,7 @@ def how_it_follows(declared: GoldQuery | GoldUnion, rows_change: bool = False) -
     if isinstance(declared, GoldUnion):
         return f"union of {declared.from_} by {declared.mode}"
     if rows_change:
-        return "recomputed for touched tables: rows of merged tables change and go"
+        return "recomputed for touched tables: rows of merged tables are updated and deleted"
     select = parse_gold(declared.sql)
     if select.row_by_row:
         return "row by row"

@@ -82,7 +82,7 @@ class LedgerRows:
         return LandingError(
             "lake-unreadable",
             f"the ledger cannot be read: {str(error).splitlines()[0]}",
-            hint="check `lake`, and that you may read the folder",
+            hint="check `lake` and the permissions of the folder",
             where=self._path,
         )
 

@@ -162,7 +162,7 @@ class RetypeColumn(SchemaChange):
 
     def __str__(self) -> str:
         if self.outcome is Outcome.KEPT_APART:
-            return f"{self.column} is {self.was}, {self.type} goes to {self.into}"
+            return f"{self.column} is {self.was}; {self.type} values go to {self.into}"
         return f"{self.column} is {self.was}, not {self.type}"
 
 

@@ -207,7 +207,7 @@ def _why_not_mergeable(select: GoldSelect, read: AnalyzedSelect) -> str | None:
         if tree.args.get(clause):
             return f"it has {shown}"
     if has_grouping_sets(tree):
-        return "it has several groupings at once"
+        return "it has several grouping sets"
     if not read.aggregated:
         return "it has no aggregates, and so no groups to merge"
     if select.changing:

@@ -79,7 +79,7 @@ def refuse_deep_nesting(read: Callable[[str], Read]) -> Callable[[str], Read]:
         try:
             return read(text)
         except RecursionError:
-            raise bad_sql("is nested too deep") from None
+            raise bad_sql("is nested too deeply") from None
 
     return guarded
 

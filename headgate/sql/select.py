@@ -187,7 +187,7 @@ def refuse_ungrouped_columns(outputs: Sequence[Output], keys: Sequence[exp.Expr]
     known = {normalized(each) for each in keys}
     for output in outputs:
         for column in _ungrouped(output.node, known):
-            hint = f"add it to `GROUP BY`, or take one of them: `max({as_written(column)})`"
+            hint = f"add it to `GROUP BY`, or aggregate it: `max({as_written(column)})`"
             raise bad_sql(
                 f"has {shown(as_written(column))}, which is neither grouped by nor aggregated",
                 hint,
