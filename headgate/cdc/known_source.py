@@ -16,7 +16,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from headgate.envelopes.datastream.opened import SourceTable
-from headgate.lake.ledger import Kind, Ledger
+from headgate.lake.ledger import LedgerSnapshot
+from headgate.lake.ledger_entries import Kind
 from headgate.lake.staged import StagedFile
 
 _SIDE_BY_SIDE = 16
@@ -56,14 +57,13 @@ def source_of(route: str) -> SourceTable:
     return SourceTable(*json.loads(route))
 
 
-def known_logs(ledger: Ledger, lake: str) -> dict[str, KnownSource]:
-    """Every log that the ledger tells of, and how new its changes are."""
-    known: dict[str, KnownSource] = {}
-    for row in ledger.rows([Kind.TABLE]):
-        if row["route"] is not None:
-            lineages = tuple(json.loads(row["detail"]).get("lineages", ()))
-            found = KnownSource(source_of(row["route"]), lineages)
-            known[row["table"]] = known.get(row["table"], found).joined(found)
+def known_logs(ledger: LedgerSnapshot, lake: str) -> dict[str, KnownSource]:
+    """Return every log in the ledger, with the time of its newest change."""
+    known = {
+        one.table: KnownSource(source_of(one.route), one.lineages)
+        for one in ledger.tables(Kind.TABLE).values()
+        if one.route is not None
+    }
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         newest = pool.map(lambda table: _newest(Path(lake, table)), known)
     return {

@@ -15,7 +15,7 @@ from headgate.cdc.merge_with_spark import merge_with_spark
 from headgate.cdc.plan import ChangePlan
 from headgate.config import Merge
 from headgate.engine.events import Listener, MergeFailed, TablesMerged, WithoutKey
-from headgate.lake.ledger import Entry, Kind
+from headgate.lake.ledger_entries import MergeEntry
 from headgate.lake.names import pattern_name
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class ChangeMerger:
     """Logs that have something which their tables may not have yet."""
     last: float = field(default_factory=monotonic)
 
-    def landed(self, logs: Mapping[str, KnownSource], batch: int) -> list[Entry]:
+    def landed(self, logs: Mapping[str, KnownSource], batch: int) -> list[MergeEntry]:
         """Some logs have new changes: merge them now, or when it is time."""
         self.behind |= logs
         return self.merge_all(batch) if self._is_time() else []
 
-    def merge_all(self, batch: int | None = None) -> list[Entry]:
+    def merge_all(self, batch: int | None = None) -> list[MergeEntry]:
         plans = [plan for log, known in self.behind.items() if (plan := self._plan(log, known))]
         self.behind.clear()
         self.last = monotonic()
@@ -65,16 +65,7 @@ class ChangeMerger:
                     by_spark=sum(one.engine == "spark" for one in merged),
                 )
             )
-        return [
-            Entry(
-                Kind.MERGED,
-                table=one.table,
-                rows=one.changes,
-                table_version=one.version,
-                detail=one.as_record,
-            )
-            for one in merged
-        ]
+        return [one.entry for one in merged]
 
     def _merged(self, plans: Sequence[MergePlan]) -> Iterator[TableMerged]:
         context = self.spark.sparkContext

@@ -23,7 +23,7 @@ from headgate.cdc.source_tables import SourceTables, find_source, known_sources
 from headgate.config import ChangePipeline
 from headgate.engine.session import pipeline_session
 from headgate.lake.delta_rs import size_of
-from headgate.lake.ledger import Ledger
+from headgate.lake.ledger import app_id
 from headgate.lake.names import ChangeTableKind
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def _verify(
         table = DeltaTable(str(Path(pipeline.lake, one.table)))
     except TableNotFoundError:
         return replace(one, behind=newest.version + 1)
-    app = f"{Ledger(pipeline.lake, pipeline.ledger, pipeline.name).app}:merge"
+    app = f"{app_id(pipeline.name)}:merge"
     marked = table.transaction_version(app)
     if marked is None or marked < 0:
         return replace(one, trouble="it has no mark that says how much of its log it has")

@@ -18,7 +18,7 @@ from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantined import QuarantineState
 from headgate.errors import LandingError
 from headgate.lake.commit import Committer
-from headgate.lake.ledger import Kind
+from headgate.lake.ledger_entries import TableEntry
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.ledger import SettlingLedger, name_of_files
@@ -132,8 +132,8 @@ class SettlingLander:
             self.remaining.update(settlement.remaining)
         own = self.plan.own_tables
         for entry in self.ledger.entries:
-            if entry.kind is Kind.TABLE and entry.table is not None and entry.table not in own:
-                self.landed[entry.table] += entry.rows or 0
+            if isinstance(entry, TableEntry) and entry.table not in own:
+                self.landed[entry.table] += entry.rows
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, BatchLanded) and self.ledger.settlement is not None:

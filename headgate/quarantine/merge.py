@@ -12,7 +12,8 @@ from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.cdc.plan import ChangePlan
 from headgate.config import ChangePipeline
 from headgate.engine.events import Listener, MergeFailed, TablesMerged, WithoutKey
-from headgate.lake.ledger import Entry, Kind, Ledger
+from headgate.lake.ledger import app_id
+from headgate.lake.ledger_entries import Kind
 from headgate.quarantine.ledger import SettlingLedger
 
 _MOST_TRIES = 3
@@ -31,8 +32,8 @@ def merge_replayed(
     pipeline: ChangePipeline, plan: ChangePlan, ledger: SettlingLedger, listener: Listener
 ) -> Followed:
     """All logs that any replay landed in: one that was cut short may not have merged its own."""
-    app = f"{Ledger(pipeline.lake, pipeline.ledger, pipeline.name).app}:merge"
-    logs = sorted({row["table"] for row in ledger.rows([Kind.TABLE])} & set(plan.known))
+    app = f"{app_id(pipeline.name)}:merge"
+    logs = sorted(ledger.snapshot().tables(Kind.TABLE).keys() & plan.known.keys())
     plans = [merge_plan(plan, pipeline.merge, app, log, plan.known[log]) for log in logs]
     began = perf_counter()
     told = _merged([one for one in plans if one is not None])
@@ -40,7 +41,7 @@ def merge_replayed(
     if merged:
         landed = ledger.landed()
         assert landed is not None
-        ledger.add(landed, [entry_of(one) for one in merged])
+        ledger.add(landed, [one.entry for one in merged])
         listener(_summary(merged, perf_counter() - began))
     for one in told:
         if isinstance(one, TableMerged) and one.made and one.append_only:
@@ -78,14 +79,4 @@ def _summary(merged: Sequence[TableMerged], seconds: float) -> TablesMerged:
         updated=sum(one.updated for one in merged),
         deleted=sum(one.deleted for one in merged),
         seconds=seconds,
-    )
-
-
-def entry_of(merged: TableMerged) -> Entry:
-    return Entry(
-        Kind.MERGED,
-        table=merged.table,
-        rows=merged.changes,
-        table_version=merged.version,
-        detail=merged.as_record,
     )

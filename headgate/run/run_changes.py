@@ -28,12 +28,11 @@ from headgate.engine.stop_signal import StopSignal
 from headgate.errors import CheckpointError
 from headgate.gold.follow import DerivedTables
 from headgate.lake.commit_with import choose_committer
-from headgate.lake.ledger import Entry, Kind, Ledger, Pending
+from headgate.lake.ledger import Ledger, Pending, replay_name
+from headgate.lake.ledger_entries import Entry, MergeEntry
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.lake.tables import open_table
-from headgate.quarantine.ledger import name_in_ledger
 from headgate.run.run_options import RunOptions
-from headgate.schema.history import SchemaHistory
 from headgate.sources.files import LandedFile, batch_of, list_files, records_of_files
 from headgate.sources.kafka import text
 
@@ -144,11 +143,11 @@ class ChangeRun:
         merged = self.merger.landed(logs, noted.batch)
         return [*merged, *self._follow(merged)]
 
-    def _follow(self, merged: Sequence[Entry]) -> list[Entry]:
+    def _follow(self, merged: Sequence[MergeEntry]) -> Sequence[Entry]:
         """What follows from the merged tables that got changes."""
         sources = [known.source for known in self.plan.known.values()]
         landed = {self.plan.tables_of(source).merged_for(source) for source in sources}
-        tables = [(one.table, None) for one in merged if one.table in landed and one.table]
+        tables = [(one.table, None) for one in merged if one.table in landed]
         return self.derived.follow(tables)
 
     def _catch_up(self) -> None:
@@ -183,13 +182,13 @@ class ChangeRun:
             landed=progress.landed if progress else None,
             pending=progress.pending if progress else (),
             known_tables=set(known),
-            history=SchemaHistory.of(self.ledger.rows([Kind.SCHEMA])),
+            history=self.ledger.snapshot().schema_history(),
             derive=self._derive,
         )
 
     def _pending_replays(self) -> tuple[Pending, ...]:
         """Files of changes that left the quarantine, and wait for their logs."""
-        name = name_in_ledger(self.pipeline.name)
+        name = replay_name(self.pipeline.name)
         progress = Ledger(self.pipeline.lake, self.pipeline.ledger, name).progress()
         return progress.pending if progress else ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headgate.config import AnyPipeline, ChangePipeline, Kafka, Pipeline
@@ -18,10 +19,10 @@ from headgate.engine.stop_signal import StopSignal
 from headgate.errors import CheckpointError
 from headgate.gold.follow import DerivedTables
 from headgate.lake.commit_with import choose_committer
-from headgate.lake.ledger import Entry, Ledger, Progress, schema_rows
+from headgate.lake.ledger import Ledger, Progress, replay_name
+from headgate.lake.ledger_entries import Entry
 from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedBatch, StagedBatchNote, StagedFile
-from headgate.quarantine.ledger import name_in_ledger
 from headgate.run.run_changes import ChangeRun
 from headgate.run.run_options import RunOptions
 from headgate.schema.history import SchemaHistory
@@ -140,15 +141,14 @@ class _Run:
             derive=self._derive,
         )
 
-    def _derive(self, outcome: BatchOutcome) -> list[Entry]:
+    def _derive(self, outcome: BatchOutcome) -> Sequence[Entry]:
         """What follows from the tables that got records."""
         return self.derived.follow((one.table, one.route) for one in outcome.landed)
 
     def _history(self) -> SchemaHistory:
         """The schemas that tables have met, in the stream or in a replay of the quarantine."""
-        name = name_in_ledger(self.pipeline.name)
-        replays = Ledger(self.pipeline.lake, self.pipeline.ledger, name)
-        return SchemaHistory.of(schema_rows(self.ledger, replays))
+        name = self.pipeline.name
+        return self.ledger.snapshot().of(name, replay_name(name)).schema_history()
 
     def _stream(self, spark: SparkSession, found: Resume) -> DataFrame:
         """The source from where the pipeline says, or from where the ledger ends."""

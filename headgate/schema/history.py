@@ -1,21 +1,17 @@
-"""Which schemas each table has met, as the ledger tells it."""
+"""Which schemas each table has met."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
-
-from headgate.schema.changes import DropColumn
 
 
 @dataclass
 class TableHistory:
-    """What one table has been through."""
+    """The schemas of one table."""
 
     met: set[int] = field(default_factory=set)
-    """Schemas by id; each is told of once."""
+    """Schemas by id; each is recorded and reported once."""
     dropped: set[str] = field(default_factory=set)
     """Columns that the newest schema of their time no longer had."""
 
@@ -25,23 +21,16 @@ class TableHistory:
 
 @dataclass
 class SchemaHistory:
-    """What all tables have been through."""
+    """The schemas of all tables."""
 
     tables: dict[str, TableHistory] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]]) -> SchemaHistory:
-        """From the schema rows of the ledger."""
-        history = cls()
-        for row in rows:
-            history.take(row["table"], json.loads(row["detail"]))
-        return history
-
-    def take(self, table: str, told: Mapping[str, Any]) -> None:
+    def record(self, table: str, schema_ids: Iterable[int], dropped: str | None = None) -> None:
+        """Add schemas that a table has met, and the column that they dropped."""
         mine = self.tables.setdefault(table, TableHistory())
-        mine.met.update(told["schema_ids"])
-        if told["change"] == DropColumn.__name__:
-            mine.dropped.add(told["column"])
+        mine.met.update(schema_ids)
+        if dropped is not None:
+            mine.dropped.add(dropped)
 
     def of_table(self, table: str) -> TableHistory:
         return self.tables.get(table) or TableHistory()

@@ -22,9 +22,9 @@ from headgate.engine.plan import BatchPlan
 from headgate.engine.stage import all_told, staged_files
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
-from headgate.lake.ledger import Entry, Kind, Ledger
+from headgate.lake.ledger import Ledger
+from headgate.lake.ledger_entries import Entry
 from headgate.lake.staged import StagedBatchNote, StagedFile
-from headgate.schema.history import SchemaHistory
 
 
 @dataclass
@@ -57,7 +57,7 @@ class ChangeLake:
         progress = self.ledger.progress()
         if progress is None:
             self.ledger.start("files", 0)
-        known = known_logs(self.ledger, self.pipeline.lake)
+        known = known_logs(self.ledger.snapshot(), self.pipeline.lake)
         self.plan = replace(ChangePlan.of(self.pipeline), known=known, began=time.time() * 1000)
         self.note = StagedBatchNote(self.pipeline.lake, "shop")
         landed = progress.landed if progress else None
@@ -70,7 +70,7 @@ class ChangeLake:
             landed=landed,
             pending=progress.pending if progress else (),
             known_tables=set(known),
-            history=SchemaHistory.of(self.ledger.rows([Kind.SCHEMA])),
+            history=self.ledger.snapshot().schema_history(),
             derive=self._derive,
         )
         paths = pa.RecordBatch.from_pydict({"file": [str(file) for file in files]})

@@ -15,8 +15,8 @@ from headgate.engine.batch import BatchOutcome
 from headgate.examples import find_example
 from headgate.lab.shop.datastream import write_changes
 from headgate.lab.shop.statement import Change, ChangeKind, Column
-from headgate.lake.ledger import Entry, Ledger
-from headgate.quarantine.merge import entry_of
+from headgate.lake.ledger import Ledger
+from headgate.lake.ledger_entries import Entry
 from tests.cdc.in_process import ChangeLake
 
 FIRST = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -61,7 +61,7 @@ class ShopLake(ChangeLake):
 
     def merge(self, logs: Iterable[tuple[str, KnownSource]]) -> None:
         super().merge(logs)
-        self.entries += [entry_of(one) for one in self.told]
+        self.entries += [one.entry for one in self.told]
 
     def _derive(self, outcome: BatchOutcome) -> list[Entry]:
         self.entries = []

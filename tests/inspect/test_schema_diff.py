@@ -172,7 +172,7 @@ def test_a_schema_that_cannot_be_compiled_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_name_without_a_pipeline_is_no_file() -> None:
-    with pytest.raises(HeadgateError, match="`chess` is no file") as caught:
+    with pytest.raises(HeadgateError, match="`chess` is not a file") as caught:
         read_schema_diff("chess", "./x.proto")
     assert caught.value.exit_code == 2
 

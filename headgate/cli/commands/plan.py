@@ -23,14 +23,14 @@ from headgate.errors import UsageError
 from headgate.schema.changes import Outcome, SchemaChange, WidenType
 
 if TYPE_CHECKING:
-    from headgate.inspect import Plan, TablePlan, UnusableSchema
-    from headgate.inspect.planned import DerivedPlan, DerivedTablePlan
+    from headgate.inspect import PipelinePlan, TablePlan, UnusableSchema
+    from headgate.inspect.plan_gold import DerivedPlan, DerivedTablePlan
     from headgate.registry.registry import SubjectVersion
 
 _MOST_DERIVED_NAMES = 3
 
 
-def print_derived(plan: Plan) -> None:
+def print_derived(plan: PipelinePlan) -> None:
     if not plan.derived:
         return
     print(f"\n{styled('Derived tables', 'bold')}")
@@ -41,7 +41,7 @@ def print_derived(plan: Plan) -> None:
             print(f"    {line}")
 
 
-def derived_in_short(plan: Plan) -> list[str]:
+def derived_in_short(plan: PipelinePlan) -> list[str]:
     """`3 derived tables will be made`."""
     found = plan.summary
     told = [
@@ -94,7 +94,7 @@ def _reads(tables: Sequence[DerivedTablePlan]) -> str:
 _MOST_NAMES = 10
 
 
-def print_plan(plan: Plan) -> None:
+def print_plan(plan: PipelinePlan) -> None:
     print(f"{styled(plan.pipeline, 'bold')}: {in_one_line(plan)}")
     for table in plan.tables:
         if table.changes:
@@ -109,7 +109,7 @@ def print_plan(plan: Plan) -> None:
     print_derived(plan)
 
 
-def in_one_line(plan: Plan) -> str:
+def in_one_line(plan: PipelinePlan) -> str:
     """`12 tables: 3 would change, 1 column would be kept apart, 2 schemas would be refused`."""
     found = plan.summary
     derived = derived_in_short(plan)
@@ -125,7 +125,7 @@ def in_one_line(plan: Plan) -> str:
     return f"{counted(found.tables, 'table')}: {', '.join(told) or 'nothing would change'}"
 
 
-def withheld(plan: Plan) -> list[str]:
+def withheld(plan: PipelinePlan) -> list[str]:
     """What would not land as it is."""
     found = plan.summary
     told = [
@@ -217,14 +217,14 @@ def plan(
         raise typer.Exit(1)
 
 
-def _troubles(plan: Plan) -> list[ShownError]:
+def _troubles(plan: PipelinePlan) -> list[ShownError]:
     if plan.all_lands_as_it_is:
         return []
     hint = "mend the schema, or change `contract` in the pipeline file"
     return [ShownError("schema-withheld", ", ".join(withheld(plan)), hint)]
 
 
-def _next_steps(plan: Plan, file: str) -> list[tuple[str, str]]:
+def _next_steps(plan: PipelinePlan, file: str) -> list[tuple[str, str]]:
     steps = [(f"headgate run {file} --once", "land what the source has")]
     changing = [one for one in plan.tables if one.exists and one.changes]
     if changing:
