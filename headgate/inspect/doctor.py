@@ -1,4 +1,4 @@
-"""Every check of `headgate doctor`, in the order in which they matter."""
+"""The checks of `headgate doctor`, the most important first."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _services(folder: Path, services: Services | None) -> Check:
             what = ", ".join(f"{each} (pid {pid})" for each, pid in recorded.pids.items())
             return warn(name, f"recorded as running, but not all do: {what}", "headgate up")
         return ok(name, "none run here; headgate up starts a broker and a registry")
-    mute = [
+    silent = [
         each
         for each, answers in (
             ("broker", broker_answers(services.kafka_port)),
@@ -162,9 +162,11 @@ def _services(folder: Path, services: Services | None) -> Check:
         )
         if not answers
     ]
-    if mute:
+    if silent:
         return fail(
-            name, f"the {' and the '.join(mute)} gives no answer", "headgate down, then headgate up"
+            name,
+            f"the {' and the '.join(silent)} gives no answer",
+            "headgate down, then headgate up",
         )
     return ok(name, f"broker at {services.servers}, registry at {services.registry}")
 
@@ -194,21 +196,13 @@ def _port(port: int, name: str, taken: Collection[int]) -> Check:
 
 def check_all(pipeline_file: str | None, services_folder: Path) -> list[Check]:
     """Check this machine and, if given, the pipeline."""
-    pipeline = None
     if pipeline_file is None:
-        lake = Path.cwd()
-    else:
-        file_check = tried("pipeline file", lambda: _file(pipeline_file))
-        pipeline = load_pipeline(pipeline_file) if file_check.state == "ok" else None
-        lake = Path(pipeline.lake) if pipeline else Path.cwd()
-    checks = [*check_machine(lake), *check_services(services_folder)]
-    if pipeline_file is not None:
-        checks.append(file_check)
-    return checks + _check_pipeline(pipeline) if pipeline else checks
-
-
-def _check_pipeline(pipeline: Pipeline | ChangePipeline) -> list[Check]:
-    return [*check_source(pipeline), *check_lake(pipeline)]
+        return [*check_machine(Path.cwd()), *check_services(services_folder)]
+    file = tried("pipeline file", partial(_file, pipeline_file))
+    pipeline = load_pipeline(pipeline_file) if file.state is CheckState.OK else None
+    lake = Path(pipeline.lake) if pipeline else Path.cwd()
+    checks = [*check_machine(lake), *check_services(services_folder), file]
+    return [*checks, *check_source(pipeline), *check_lake(pipeline)] if pipeline else checks
 
 
 def _file(path: str) -> Check:
@@ -222,19 +216,12 @@ def _file(path: str) -> Check:
 
 
 def check_lake(pipeline: Pipeline | ChangePipeline) -> list[Check]:
-    waiting = tried("waiting tables", lambda: _waiting(pipeline))
+    lake = tried("lake", lambda: _writable(pipeline))
+    pending = tried("pending tables", lambda: _pending(pipeline))
     if lands_changes(pipeline):
-        return [
-            tried("lake", lambda: _writable(pipeline)),
-            tried("ledger", lambda: _ledger(pipeline)),
-            waiting,
-            tried("merged tables", lambda: _behind(pipeline)),
-        ]
-    return [
-        tried("lake", lambda: _writable(pipeline)),
-        tried("checkpoint", lambda: _checkpoint(pipeline)),
-        waiting,
-    ]
+        ledger = tried("ledger", lambda: _ledger(pipeline))
+        return [lake, ledger, pending, tried("merged tables", lambda: _behind(pipeline))]
+    return [lake, tried("checkpoint", lambda: _checkpoint(pipeline)), pending]
 
 
 def _writable(pipeline: Pipeline | ChangePipeline) -> Check:
@@ -297,15 +284,15 @@ def _checkpoint(pipeline: Pipeline) -> Check:
     return ok("checkpoint", f"fits the ledger; batch {last + 1} is next")
 
 
-def _waiting(pipeline: Pipeline | ChangePipeline) -> Check:
-    waiting = pending_tables(open_ledger(pipeline).stream)
-    if not waiting:
-        return ok("waiting tables", "none")
-    first = waiting[0]
+def _pending(pipeline: Pipeline | ChangePipeline) -> Check:
+    pending = pending_tables(open_ledger(pipeline).stream)
+    if not pending:
+        return ok("pending tables", "none")
+    first = pending[0]
     return warn(
-        "waiting tables",
-        f"{len(waiting)}, the first is {first.table}: {first.error}",
-        "mend the table; the next run takes in what waits",
+        "pending tables",
+        f"{len(pending)}, the first is {first.table}: {first.error}",
+        "fix the table; the next run commits the pending files",
     )
 
 

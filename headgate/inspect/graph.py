@@ -26,7 +26,7 @@ MOST_TABLES = 12
 
 
 class NodeKind(StrEnum):
-    """What a node stands for."""
+    """What a node represents."""
 
     SOURCE = "source"
     BRONZE = "bronze"
@@ -234,7 +234,7 @@ def _gold_and_its_inputs(
             yield (declaration, declaration), list(landed)
         else:
             for table in landed:
-                # A template stands for tables that do not exist yet.
+                # A template represents tables that do not exist yet.
                 name = declaration if "{" in table else declaration.replace(ROUTE, parts[table])
                 yield (declaration, name), [table]
                 of_routes.append(name)

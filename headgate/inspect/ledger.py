@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from headgate.config import AnyPipeline
-from headgate.lake.ledger import LedgerSnapshot, replay_name
-from headgate.lake.ledger_entries import LedgerRow, SchemaEntry
+from headgate.lake.ledger import LedgerSnapshot, TableTotals, replay_name
+from headgate.lake.ledger_entries import Kind, LedgerRow, SchemaEntry
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,11 @@ class PipelineLedger:
     stream: LedgerSnapshot
     replays: LedgerSnapshot
     everything: LedgerSnapshot
+
+    @cached_property
+    def landed(self) -> dict[str, TableTotals]:
+        """The tables that records or changes landed in, by name."""
+        return self.everything.tables(Kind.TABLE)
 
 
 def open_ledger(pipeline: AnyPipeline) -> PipelineLedger:

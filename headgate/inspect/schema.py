@@ -93,7 +93,7 @@ def _of_changes(
 ) -> TableSchema:
     merged = merged_tables(ledger)
     plan = named_plan(pipeline, ledger)
-    known = [*ledger.everything.tables(Kind.TABLE), *merged]
+    known = [*ledger.landed, *merged]
     by_source = {source_text(one.source): log for log, one in plan.known.items()}
     by_source |= {pattern_name(one.source): log for log, one in plan.known.items()}
     table = name if name in known else by_source.get(name)

@@ -165,7 +165,7 @@ class Status:
 def read_status(pipeline: Pipeline | ChangePipeline) -> Status:
     ledger = open_ledger(pipeline)
     own = set(pipeline.own_tables.values())
-    landed = [one for one in ledger.everything.tables(Kind.TABLE).values() if one.table not in own]
+    landed = [one for one in ledger.landed.values() if one.table not in own]
     quarantined = count_quarantined(pipeline)
     batches = ledger.stream.batches()
     return Status(

@@ -87,7 +87,7 @@ def named_plan(pipeline: ChangePipeline, ledger: PipelineLedger) -> ChangePlan:
     """Return a plan with the source table of each change log, and nothing else about the logs."""
     known = {
         one.table: KnownSource(source_of(one.route))
-        for one in ledger.everything.tables(Kind.TABLE).values()
+        for one in ledger.landed.values()
         if one.route is not None
     }
     return replace(ChangePlan.of(pipeline), known=known)
@@ -139,13 +139,14 @@ def tables_behind(pipeline: ChangePipeline, ledger: PipelineLedger) -> tuple[str
     """Return the merged and history tables that are behind their change logs, by name."""
     merged = merged_tables(ledger)
     plan = named_plan(pipeline, ledger)
-    logs = ledger.everything.tables(Kind.TABLE)
     behind: set[str] = set()
     for log, known in plan.known.items():
         source, names = known.source, plan.tables_of(known.source)
         wanted = [table for table in (names.merged_for(source), names.history_for(source)) if table]
         made = [table for table in wanted if table in merged]
-        behind |= {table for table in made if merged[table].log_version < logs[log].table_version}
+        behind |= {
+            table for table in made if merged[table].log_version < ledger.landed[log].table_version
+        }
         if not made:
             # A table without a key has no history, so only the first is certain to be made.
             behind.update(wanted[:1])

@@ -82,26 +82,17 @@ LEDGER = pa.schema(
 
 
 class Kind(StrEnum):
-    """Kinds of rows in the ledger."""
+    """Kinds of rows in the ledger; each has its own type of entry."""
 
     START = "start"
-    """A checkpoint is used for the first time; `version` is that of its batch 0."""
     TABLE = "table"
-    """A table got rows."""
     SCHEMA = "schema"
-    """A schema asked for a change of a table's columns."""
     PENDING = "pending"
-    """A table could not be committed; one row per file."""
     BATCH = "batch"
-    """A batch is complete."""
     GOLD = "gold"
-    """A derived table was updated, or could not be."""
     MERGED = "merged"
-    """A merged or history table was updated from its change log."""
     EXPECTATION = "expectation"
-    """Rows of a table were checked by an expectation."""
     QUARANTINE = "quarantine"
-    """Records were replayed or dropped from the quarantine."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +111,7 @@ class EntryOfTable(Entry):
 
 @dataclass(frozen=True)
 class StartEntry(Entry):
-    """A checkpoint is used for the first time."""
+    """A checkpoint used for the first time; `version` is that of its batch 0."""
 
     kind = Kind.START
     query_id: str
@@ -128,7 +119,7 @@ class StartEntry(Entry):
 
 @dataclass(frozen=True)
 class TableEntry(EntryOfTable):
-    """A table got rows."""
+    """Rows that landed in a table."""
 
     kind = Kind.TABLE
     rows: int

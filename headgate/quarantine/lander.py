@@ -106,7 +106,7 @@ class SettlingLander:
 
         landed = self._lander.landed
         version = 0 if landed is None else landed + 1
-        waiting = (*self.ledger.waiting_of_stream(), *self._lander.pending)
+        waiting = (*self.ledger.pending_of_stream(), *self._lander.pending)
         self._lander.plan = self.plan.beside(one.file for one in waiting)
         taken_from = {"quarantine_version": snapshot.table.version()}
         self._lander.land(Extent(version, wanted.as_record(), taken_from), run)

@@ -39,7 +39,7 @@ class SettlingLedger(Ledger):
         stream, own = self._stream.table_versions(), super().table_versions()
         return {table: max(stream.get(table, -1), own.get(table, -1)) for table in {*stream, *own}}
 
-    def waiting_of_stream(self) -> tuple[Pending, ...]:
+    def pending_of_stream(self) -> tuple[Pending, ...]:
         """Return the files of the stream that are not committed yet."""
         progress = self._stream.progress()
         return progress.pending if progress else ()

@@ -97,6 +97,6 @@ def test_plan_says_that_there_is_no_registry(headgate: Headgate, shop: ShopLake)
 def test_doctor_looks_at_what_follows_the_logs(headgate: Headgate, shop: ShopLake) -> None:
     printed = headgate("doctor", "shop.yaml", "--json")
     states = {each["name"]: each["state"] for each in json.loads(printed.out)["data"]}
-    wanted = ("change files", "lake", "ledger", "waiting tables", "merged tables", "local database")
+    wanted = ("change files", "lake", "ledger", "pending tables", "merged tables", "local database")
     assert {name: states[name] for name in wanted} == dict.fromkeys(wanted, "ok")
     assert "checkpoint" not in states

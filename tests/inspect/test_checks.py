@@ -107,8 +107,8 @@ def test_waiting_tables_are_a_warning(tmp_path: Path) -> None:
     lake.land(10, bad_share=0)
     _write_checkpoint(lake.pipeline, "query", last=0)
     checks = {each.name: each for each in check_lake(lake.pipeline)}
-    assert checks["waiting tables"].state == "warn"
-    assert "silver_chess" in checks["waiting tables"].detail
+    assert checks["pending tables"].state == "warn"
+    assert "silver_chess" in checks["pending tables"].detail
 
 
 def _states(checks: list[Check]) -> dict[str, str]:
