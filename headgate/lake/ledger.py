@@ -33,11 +33,14 @@ from headgate.lake.ledger_entries import (
 )
 from headgate.lake.query import query_table, quoted
 from headgate.lake.staged import Checked, StagedFile
+from headgate.lake.tables import open_table
 from headgate.schema.changes import DropColumn
 from headgate.schema.history import SchemaHistory
 
 _TABLE_PROPERTIES = {"delta.dataSkippingStatsColumns": "pipeline,kind,version,at,table"}
 """Statistics only where reads filter: the ledger has a file per batch, and its log stays short."""
+
+_UNDESCRIBED = pa.schema([column.remove_metadata() for column in LEDGER])
 
 _NOT_OF_A_BATCH = (Kind.START, Kind.MERGED, Kind.GOLD)
 """Rows that are also written between batches, and do not list the files that are pending."""
@@ -131,8 +134,10 @@ class LedgerSnapshot:
         """Return the same version, read for other pipelines."""
         return LedgerSnapshot(self._path, self._table, pipelines)
 
-    def landed(self, pipeline: str) -> int | None:
-        """Return the newest complete version of a pipeline."""
+    @property
+    def landed(self) -> int | None:
+        """The newest complete version, of a snapshot for one pipeline."""
+        (pipeline,) = self._pipelines
         return None if self._table is None else self._table.transaction_version(app_id(pipeline))
 
     def entries(
@@ -227,15 +232,16 @@ class LedgerSnapshot:
         """Return the files that are pending after the newest batch, in the order of their tables.
 
         Every batch tries them again, and so does every start of a run, which writes under the
-        version of the last batch: the last of these commits lists all that are still pending.
+        version of the last batch: the last of these commits has all that are still pending.
         """
+        if self.landed is None:
+            return []
         others = _not_in("kind", _NOT_OF_A_BATCH)
         return self._rows(
             PendingEntry,
             f"""
-            FROM mine WHERE kind = 'pending' AND (version, at) IN (
-                SELECT (version, at) FROM mine WHERE {others}
-                ORDER BY version DESC, at DESC LIMIT 1
+            FROM mine WHERE {_where((Kind.PENDING,), since=self.landed)} AND at = (
+                SELECT max(at) FROM mine WHERE version >= {self.landed} AND {others}
             )
             ORDER BY "table"
             """,
@@ -310,7 +316,7 @@ class Ledger:
         return LedgerSnapshot.open(self._lake, self._name, self._pipeline)
 
     def landed(self) -> int | None:
-        return self.snapshot().landed(self._pipeline)
+        return self.snapshot().landed
 
     def progress(self) -> Progress | None:
         """Return None for a pipeline that never ran on this lake."""
@@ -318,14 +324,13 @@ class Ledger:
         start = snapshot.newest(StartEntry)
         if start is None:
             return None
-        landed = snapshot.landed(self._pipeline)
-        batch = None if landed is None else snapshot.newest(BatchEntry, since=landed)
+        batch = snapshot.newest(BatchEntry, since=snapshot.landed)
         return Progress(
             query_id=start.entry.query_id,
             first_version=start.version,
-            landed=landed,
+            landed=snapshot.landed,
             ended_at=batch.entry.source_end if batch else None,
-            pending=() if landed is None else _files(snapshot.pending()),
+            pending=_files(snapshot.pending()),
         )
 
     def table_versions(self) -> dict[str, int]:
@@ -355,11 +360,14 @@ class Ledger:
         now = datetime.now(UTC)
         same = {"pipeline": self._pipeline, "version": version, "batch": batch, "at": now}
         records = [{**same, "kind": entry.kind.value, **encode_entry(entry)} for entry in entries]
+        path = Path(self._lake, self._name)
+        table = open_table(path)
+        # The descriptions of columns are in the table once, and not in each of its files.
         write_deltalake(
-            str(Path(self._lake, self._name)),
-            pa.Table.from_pylist(records, LEDGER),
+            str(path) if table is None else table,
+            pa.Table.from_pylist(records, LEDGER if table is None else _UNDESCRIBED),
             mode="append",
-            configuration=_TABLE_PROPERTIES,
+            configuration=_TABLE_PROPERTIES if table is None else None,
             commit_properties=mark,
         )
 

@@ -281,6 +281,7 @@ def test_every_column_is_described_and_filled_by_some_entry() -> None:
 
 def test_columns_have_their_descriptions_in_the_table(tmp_path: Path, ledger: Ledger) -> None:
     ledger.start("query-1", 0)
+    ledger.complete(0, 0, [DONE])
     columns = DeltaTable(str(tmp_path / "ledger")).schema().fields
     assert [one.name for one in columns] == LEDGER.names
     assert all(one.metadata["comment"] for one in columns)
