@@ -69,7 +69,7 @@ def _lines(plan: DerivedPlan) -> Iterator[str]:
         yield f"{styled('!', 'red')}  no table has a column `{column}`, it is null{meant}"
     for missing in plan.missing:
         where = counted(len(missing.tables), "table")
-        yield f"   `{printable(missing.column)}` is null in {where}: {_listed(missing.tables)}"
+        yield f"   `{printable(missing.column)}` is null in {where}: {_listed_derived(missing.tables)}"
 
 
 def _named(tables: Sequence[DerivedTablePlan]) -> str:
