@@ -8,13 +8,13 @@ from operator import attrgetter
 
 from headgate.cdc.known_source import KnownSource, known_logs
 from headgate.cdc.plan import ChangePlan
-from headgate.config import ChangePipeline
+from headgate.config import Pipeline
 from headgate.errors import LandingError, UsageError, did_you_mean, listed, shown
 from headgate.lake.ledger import LedgerSnapshot, replay_name
 from headgate.lake.names import pattern_name
 
 
-def known_with_replays(pipeline: ChangePipeline) -> dict[str, KnownSource]:
+def known_with_replays(pipeline: Pipeline) -> dict[str, KnownSource]:
     """By change log. A replay may have made one that no run has seen yet."""
     known: dict[str, KnownSource] = {}
     ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, pipeline.name)
@@ -57,7 +57,7 @@ class SourceTables:
         return (*self.in_lake, self.name, by_schema, f"{source.database}.{by_schema}")
 
 
-def known_sources(pipeline: ChangePipeline) -> list[SourceTables]:
+def known_sources(pipeline: Pipeline) -> list[SourceTables]:
     """All that the ledger tells of."""
     known = known_with_replays(pipeline)
     plan = replace(ChangePlan.of(pipeline), known=known)

@@ -15,13 +15,12 @@ from pathlib import Path
 from deltalake import DeltaTable
 from pyarrow.fs import FileSystem, FileType
 
-from headgate.config import ChangePipeline, Duration, Kafka, Pipeline, Secret, load_pipeline
-from headgate.engine.recovery import Checkpoint, CheckpointState, resume
+from headgate.config import Duration, Kafka, Pipeline, Secret, load_pipeline
 from headgate.errors import CheckpointError, HeadgateError, RegistryUnavailable, SetupError
 from headgate.inspect.check import find_mistakes
 from headgate.inspect.ledger import open_ledger
 from headgate.inspect.status import batch_in_progress, find_current_run, pending_tables
-from headgate.inspect.tables import landed_tables, lands_changes, tables_behind
+from headgate.inspect.tables import landed_tables, tables_behind
 from headgate.lab import Services, find, find_java, headgate_home, jar_paths
 from headgate.lab.broker import broker_answers
 from headgate.lab.database import NAME, Database, database_answers
@@ -30,6 +29,7 @@ from headgate.lab.registry import registry_answers
 from headgate.lab.services import find_database, read_services
 from headgate.lake.ledger import Ledger
 from headgate.registry.open import opened_registry
+from headgate.sources.checkpoint import Checkpoint, CheckpointState, resume
 from headgate.sources.kafka import topics_found
 
 
@@ -215,16 +215,16 @@ def _file(path: str) -> Check:
     return fail("pipeline file", detail, f"headgate check {path}")
 
 
-def check_lake(pipeline: Pipeline | ChangePipeline) -> list[Check]:
+def check_lake(pipeline: Pipeline) -> list[Check]:
     lake = tried("lake", lambda: _writable(pipeline))
     pending = tried("pending tables", lambda: _pending(pipeline))
-    if lands_changes(pipeline):
+    if pipeline.lands_changes:
         ledger = tried("ledger", lambda: _ledger(pipeline))
         return [lake, ledger, pending, tried("merged tables", lambda: _behind(pipeline))]
     return [lake, tried("checkpoint", lambda: _checkpoint(pipeline)), pending]
 
 
-def _writable(pipeline: Pipeline | ChangePipeline) -> Check:
+def _writable(pipeline: Pipeline) -> Check:
     lake = Path(pipeline.lake)
     folder = lake
     while not folder.exists():
@@ -237,7 +237,7 @@ def _writable(pipeline: Pipeline | ChangePipeline) -> Check:
     return ok("lake", f"{lake} can be {'written' if folder == lake else 'made'}")
 
 
-def _ledger(pipeline: ChangePipeline) -> Check:
+def _ledger(pipeline: Pipeline) -> Check:
     """Check the ledger alone: change files have no checkpoint to compare it with."""
     run = find_current_run(pipeline)
     if run is not None:
@@ -255,7 +255,7 @@ def _ledger(pipeline: ChangePipeline) -> Check:
     return ok("ledger", f"batch {progress.landed + 1} is next")
 
 
-def _behind(pipeline: ChangePipeline) -> Check:
+def _behind(pipeline: Pipeline) -> Check:
     behind = tables_behind(pipeline, open_ledger(pipeline))
     if not behind:
         return ok("merged tables", "have all of their change logs")
@@ -284,7 +284,7 @@ def _checkpoint(pipeline: Pipeline) -> Check:
     return ok("checkpoint", f"fits the ledger; batch {last + 1} is next")
 
 
-def _pending(pipeline: Pipeline | ChangePipeline) -> Check:
+def _pending(pipeline: Pipeline) -> Check:
     pending = pending_tables(open_ledger(pipeline).stream)
     if not pending:
         return ok("pending tables", "none")
@@ -299,10 +299,10 @@ def _pending(pipeline: Pipeline | ChangePipeline) -> Check:
 _TIMEOUT = 5
 
 
-def check_source(pipeline: Pipeline | ChangePipeline) -> list[Check]:
+def check_source(pipeline: Pipeline) -> list[Check]:
     secrets = [tried(f"secret {each}", partial(_secret, each)) for each in _secrets(pipeline)]
-    if lands_changes(pipeline):
-        path = pipeline.source.path
+    if pipeline.lands_changes:
+        path = pipeline.change_files.path
         return [*secrets, tried("change files", lambda: _folder(path))]
     source = pipeline.source
     return [
@@ -360,7 +360,7 @@ def _folder(path: str) -> Check:
 
 
 def _registry(pipeline: Pipeline) -> Check:
-    declared = pipeline.registry
+    declared = pipeline.schema_registry
     if declared.url is not None:
         try:
             with opened_registry(declared, Duration(seconds=_TIMEOUT)) as registry:
@@ -385,10 +385,10 @@ def _secret(secret: Secret) -> Check:
     return ok(f"secret {secret}", "is there")
 
 
-def _secrets(pipeline: Pipeline | ChangePipeline) -> list[Secret]:
+def _secrets(pipeline: Pipeline) -> list[Secret]:
     """Return every secret that the pipeline refers to, once."""
     values: list[object] = [*pipeline.spark.values()]
-    if not lands_changes(pipeline):
+    if pipeline.registry is not None:
         values.extend(value for _, value in pipeline.registry)
     if isinstance(source := pipeline.source, Kafka):
         values.extend(source.options.values())

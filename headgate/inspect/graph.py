@@ -13,13 +13,13 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from headgate.config import AnyPipeline, ChangePipeline, Delta, Files, Kafka, Pipeline
+from headgate.config import Delta, Files, Kafka, Pipeline
 from headgate.config.gold import ROUTE, GoldUnion
 from headgate.config.names import around
 from headgate.config.pipeline import FILES_TABLE
 from headgate.gold.declared import landed as landed_tables
 from headgate.inspect.ledger import open_ledger
-from headgate.inspect.tables import TableSummary, lands_changes, read_tables
+from headgate.inspect.tables import TableSummary, read_tables
 
 MOST_TABLES = 12
 """A template with more tables than this is shown as one node."""
@@ -151,12 +151,12 @@ class _Drawn:
         return [self.add(_node_of(one, kind, template), [made_of(one) or else_of]) for one in found]
 
 
-def read_graph(pipeline: Pipeline | ChangePipeline) -> Graph:
+def read_graph(pipeline: Pipeline) -> Graph:
     """Read a graph with a node for every table; `folded` makes hundreds of them readable."""
     drawn = _Drawn()
     tables = {one.table: one for one in read_tables(pipeline)}
     source = drawn.add(GraphNode(source_name(pipeline), NodeKind.SOURCE, tables=None))
-    if lands_changes(pipeline):
+    if pipeline.lands_changes:
         landed = _draw_changes(drawn, pipeline, tables, source)
     else:
         landed = _draw_records(drawn, pipeline, tables, source)
@@ -165,7 +165,7 @@ def read_graph(pipeline: Pipeline | ChangePipeline) -> Graph:
     return Graph(pipeline.name, tuple(drawn.nodes.values()), tuple(drawn.edges))
 
 
-def source_name(pipeline: AnyPipeline) -> str:
+def source_name(pipeline: Pipeline) -> str:
     """Describe what a pipeline reads; the space in it keeps it apart from names of tables."""
     match pipeline.source:
         case Kafka(pattern=str(pattern)):
@@ -186,9 +186,7 @@ def _draw_records(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str
     return drawn.add_landed(NodeKind.SILVER, pipeline.silver, tables, lambda _: raw, raw)
 
 
-def _draw_changes(
-    drawn: _Drawn, pipeline: ChangePipeline, tables: Tables, source: str
-) -> list[str]:
+def _draw_changes(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str) -> list[str]:
     logs = drawn.add_landed(NodeKind.LOG, pipeline.change_log, tables, lambda _: source, source)
     landed: list[str] = []
     for kind, template in (
@@ -201,7 +199,7 @@ def _draw_changes(
     return landed
 
 
-def _draw_gold(drawn: _Drawn, pipeline: AnyPipeline, landed: Sequence[str], tables: Tables) -> None:
+def _draw_gold(drawn: _Drawn, pipeline: Pipeline, landed: Sequence[str], tables: Tables) -> None:
     made_of = dict(_gold_and_its_inputs(pipeline, landed))
     with ThreadPoolExecutor(_MAX_WORKERS) as pool:
         rows = list(pool.map(lambda each: _row_count(pipeline.lake, each[1]), made_of))
@@ -220,7 +218,7 @@ def _draw_gold(drawn: _Drawn, pipeline: AnyPipeline, landed: Sequence[str], tabl
 
 
 def _gold_and_its_inputs(
-    pipeline: AnyPipeline, landed: Sequence[str]
+    pipeline: Pipeline, landed: Sequence[str]
 ) -> Iterator[tuple[tuple[str, str], list[str]]]:
     """Yield declarations and tables with their inputs, each after its inputs."""
     known = landed_tables(pipeline, [(table, "") for table in landed])
@@ -242,9 +240,9 @@ def _gold_and_its_inputs(
         yield (declaration, declaration), [name for name in of_routes if union.takes(name)]
 
 
-def _draw_own_tables(drawn: _Drawn, pipeline: AnyPipeline, tables: Tables, source: str) -> None:
+def _draw_own_tables(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str) -> None:
     drawn.add(_own_node(pipeline.quarantine, NodeKind.QUARANTINE, tables), [source])
-    if lands_changes(pipeline):
+    if pipeline.lands_changes:
         drawn.add(_own_node(FILES_TABLE, NodeKind.FILES, tables), [source])
     size = open_ledger(pipeline).stream.size()
     node = GraphNode(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.config import ChangePipeline, Pipeline
+from headgate.config import Pipeline
 from headgate.engine.land_table import Asked
 from headgate.formats.decoder import Refusal
 from headgate.formats.decoders import Decoders
@@ -25,8 +25,7 @@ from headgate.inspect.plan_schemas import (
 )
 from headgate.inspect.schema import open_table
 from headgate.inspect.schema_diff import REGISTRY_TIMEOUT, can_rewrite, change_record
-from headgate.inspect.tables import lands_changes
-from headgate.lake.delta_rs import size_of
+from headgate.lake.tables import size_of
 from headgate.registry.open import opened_registry
 from headgate.registry.registry import SubjectVersion
 from headgate.schema.changes import CreateTable, Outcome
@@ -157,14 +156,14 @@ def _is_changed(table: TablePlan) -> bool:
     return any(one.change.outcome in (Outcome.APPLIED, Outcome.KEPT_APART) for one in table.changes)
 
 
-def read_plan(pipeline: Pipeline | ChangePipeline) -> PipelinePlan:
+def read_plan(pipeline: Pipeline) -> PipelinePlan:
     """Plan tables and derived tables; change files carry their schemas, so that only derived
     tables can be planned for them."""
     ledger = open_ledger(pipeline)
-    if lands_changes(pipeline):
+    if pipeline.lands_changes:
         return PipelinePlan(pipeline.name, (), (), (), plan_gold(pipeline, ledger.everything))
     known = read_known_tables(pipeline, ledger.stream)
-    with opened_registry(pipeline.registry, REGISTRY_TIMEOUT) as registry:
+    with opened_registry(pipeline.schema_registry, REGISTRY_TIMEOUT) as registry:
         newest = registry.all_newest()
         met = sorted({key for table in known.values() for key in table.met})
         subjects_of = map_parallel(registry.subjects_of, met)

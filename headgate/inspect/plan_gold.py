@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from headgate.config import AnyPipeline, ChangePipeline, Pipeline
+from headgate.config import Pipeline
 from headgate.config.gold import ROUTE
 from headgate.errors import nearest
 from headgate.gold.declared import (
@@ -23,10 +23,10 @@ from headgate.gold.declared import (
     landed,
 )
 from headgate.inspect.schema import open_table
-from headgate.inspect.tables import TableKind, kind_of, lands_changes
-from headgate.lake.delta_rs import size_of
+from headgate.inspect.tables import TableKind, kind_of
 from headgate.lake.ledger import LedgerSnapshot, app_id
 from headgate.lake.ledger_entries import Kind
+from headgate.lake.tables import size_of
 from headgate.sql.incremental import Incremental
 
 _MAX_WORKERS = 8
@@ -126,7 +126,7 @@ class _Source:
 
 
 def plan_gold(
-    pipeline: Pipeline | ChangePipeline, ledger: LedgerSnapshot, coming: Iterable[ComingTable] = ()
+    pipeline: Pipeline, ledger: LedgerSnapshot, coming: Iterable[ComingTable] = ()
 ) -> tuple[DerivedPlan, ...]:
     """Plan each declaration, in the order of the file."""
     if not pipeline.gold:
@@ -140,12 +140,12 @@ def plan_gold(
 
 
 def _landed(
-    pipeline: Pipeline | ChangePipeline, ledger: LedgerSnapshot, coming: Iterable[ComingTable]
+    pipeline: Pipeline, ledger: LedgerSnapshot, coming: Iterable[ComingTable]
 ) -> list[Landed]:
     """Return the tables in the lake, and those that the newest schemas would create."""
-    totals = ledger.tables(Kind.MERGED if lands_changes(pipeline) else Kind.TABLE)
+    totals = ledger.tables(Kind.MERGED if pipeline.lands_changes else Kind.TABLE)
     known = {table: one.route for table, one in totals.items() if _exists(pipeline, table)}
-    if lands_changes(pipeline):
+    if pipeline.lands_changes:
         known = {table: None for table in known if kind_of(pipeline, table) is TableKind.MERGED}
     created = {one.table: one.route or "" for one in coming if one.is_created}
     return landed(pipeline, {**known, **created}.items())
@@ -155,7 +155,7 @@ def _landed(
 class _GoldPlanner:
     """Plans the declarations of one pipeline."""
 
-    pipeline: Pipeline | ChangePipeline
+    pipeline: Pipeline
     after: Mapping[str, ComingTable]
     queries: Sequence[DeclaredQuery]
     landed: Sequence[Landed]
@@ -174,7 +174,7 @@ class _GoldPlanner:
         steps = map_parallel(lambda table: self._step(declared, table, sources[table]), sources)
         return DerivedPlan(
             name=declared.name,
-            how=how_it_follows(self.pipeline.gold[declared.name], lands_changes(self.pipeline)),
+            how=how_it_follows(self.pipeline.gold[declared.name], self.pipeline.lands_changes),
             tables=tuple(steps.values()),
             unknown=tuple(_unknown(columns, made_of.values())),
             missing=tuple(_missing(columns, made_of.values())),
@@ -253,5 +253,5 @@ def _asked_for(columns: Iterable[str]) -> list[str]:
     return sorted(column for column in columns if column.lower() != "route")
 
 
-def _exists(pipeline: AnyPipeline, table: str) -> bool:
+def _exists(pipeline: Pipeline, table: str) -> bool:
     return Path(pipeline.lake, table, "_delta_log").is_dir()

@@ -12,11 +12,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.cdc.history import VALIDITY
 from headgate.cdc.plan import source_text
-from headgate.config import AnyPipeline, ChangePipeline, Pipeline
+from headgate.config import Pipeline
 from headgate.envelopes.datastream.columns import LOG_COLUMN_NAMES
 from headgate.errors import LandingError, nearest
 from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger, recorded_changes
-from headgate.inspect.tables import TableKind, kind_of, lands_changes, merged_tables, named_plan
+from headgate.inspect.tables import TableKind, kind_of, merged_tables, named_plan
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.names import TableNames, pattern_name
 from headgate.schema.fit import type_name
@@ -51,13 +51,13 @@ class TableSchema:
     """The change log that a merged or history table is made from."""
 
 
-def read_table_schema(pipeline: Pipeline | ChangePipeline, name: str) -> TableSchema:
+def read_table_schema(pipeline: Pipeline, name: str) -> TableSchema:
     """Find a table by its name, by its route, or by the name of its source table."""
     ledger = open_ledger(pipeline)
     gold = ledger.everything.tables(Kind.GOLD)
     if name in gold:
         return _of_gold(pipeline, name)
-    if lands_changes(pipeline):
+    if pipeline.lands_changes:
         return _of_changes(pipeline, ledger, name, gold)
     known = ledger.stream.tables(Kind.TABLE)
     table = find_table(pipeline, name, known)
@@ -75,7 +75,7 @@ def read_table_schema(pipeline: Pipeline | ChangePipeline, name: str) -> TableSc
     )
 
 
-def _of_gold(pipeline: AnyPipeline, table: str) -> TableSchema:
+def _of_gold(pipeline: Pipeline, table: str) -> TableSchema:
     """Describe a derived table, whose columns follow from its declaration and have no history."""
     opened = open_table(pipeline, table)
     return TableSchema(
@@ -89,7 +89,7 @@ def _of_gold(pipeline: AnyPipeline, table: str) -> TableSchema:
 
 
 def _of_changes(
-    pipeline: ChangePipeline, ledger: PipelineLedger, name: str, gold: Collection[str]
+    pipeline: Pipeline, ledger: PipelineLedger, name: str, gold: Collection[str]
 ) -> TableSchema:
     merged = merged_tables(ledger)
     plan = named_plan(pipeline, ledger)
@@ -133,7 +133,7 @@ def nearest_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str 
     return nearest(name, known) or nearest(TableNames.of(pipeline).silver_for(name), known)
 
 
-def open_table(pipeline: AnyPipeline, table: str) -> DeltaTable:
+def open_table(pipeline: Pipeline, table: str) -> DeltaTable:
     path = Path(pipeline.lake, table)
     try:
         return DeltaTable(str(path))
@@ -144,7 +144,7 @@ def open_table(pipeline: AnyPipeline, table: str) -> DeltaTable:
     raise LandingError("lake-unreadable", message, "restore the table's folder", where=str(path))
 
 
-def _unknown(pipeline: AnyPipeline, name: str, meant: str | None) -> LandingError:
+def _unknown(pipeline: Pipeline, name: str, meant: str | None) -> LandingError:
     hint = f"did you mean `{meant}`?" if meant else "headgate tables lists them"
     message = f"nothing has landed in a table `{name}`"
     return LandingError("table-unknown", message, hint, where=pipeline.lake)

@@ -21,8 +21,9 @@ from headgate.formats.decoders import Decoders
 from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
 from headgate.inspect.ledger import open_ledger
 from headgate.inspect.schema import find_table, nearest_table, open_table
-from headgate.lake.delta_rs import DeltaRsCommitter, size_of
+from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger_entries import Kind
+from headgate.lake.tables import size_of
 from headgate.reasons import Reason
 from headgate.registry.folder import KINDS, read_schema_file
 from headgate.registry.open import opened_registry
@@ -78,7 +79,7 @@ def find_schema(name: str, pipeline: Pipeline | None) -> NamedSchema:
     if pipeline is None:
         raise UsageError("bad-argument", f"`{name}` is not a file", hint="name a pipeline for it")
     if name.isdecimal():
-        with opened_registry(pipeline.registry, REGISTRY_TIMEOUT) as registry:
+        with opened_registry(pipeline.schema_registry, REGISTRY_TIMEOUT) as registry:
             columns = _registered(registry, int(name), f"schema {name}")
         return NamedSchema(name, Named.SCHEMA, columns, schema_id=int(name))
     parts = _AT_VERSION.fullmatch(name)
@@ -87,7 +88,7 @@ def find_schema(name: str, pipeline: Pipeline | None) -> NamedSchema:
     table = find_table(pipeline, plain, known)
     if table is not None:
         return _of_table(pipeline, table, version)
-    with opened_registry(pipeline.registry, REGISTRY_TIMEOUT) as registry:
+    with opened_registry(pipeline.schema_registry, REGISTRY_TIMEOUT) as registry:
         return _of_subject(registry, pipeline, plain, version, known)
 
 

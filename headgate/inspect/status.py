@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from headgate.config import AnyPipeline, ChangePipeline, Pipeline
+from headgate.config import Pipeline
 from headgate.config.gold import ROUTE, as_pattern, is_declared_gold
 from headgate.config.pipeline import FILES_TABLE
 from headgate.inspect.ledger import PipelineLedger, open_ledger, recorded_changes
 from headgate.inspect.quarantine import count_quarantined
-from headgate.inspect.tables import kind_of, lands_changes, tables_behind
+from headgate.inspect.tables import kind_of, tables_behind
 from headgate.lake.ledger import LedgerSnapshot, Totals
 from headgate.lake.ledger_entries import Kind, PendingEntry
 from headgate.lake.staged import Checked, StagedBatchNote
@@ -30,7 +30,7 @@ class CurrentRun:
     pid: int
 
 
-def find_current_run(pipeline: AnyPipeline) -> CurrentRun | None:
+def find_current_run(pipeline: Pipeline) -> CurrentRun | None:
     path = Path(f"{pipeline.checkpoint.rstrip('/')}.lock")
     try:
         pid = int(json.loads(path.read_text())["pid"])
@@ -54,7 +54,7 @@ def _is_held(path: Path) -> bool:
     return False
 
 
-def batch_in_progress(pipeline: AnyPipeline, landed: int | None) -> int | None:
+def batch_in_progress(pipeline: Pipeline, landed: int | None) -> int | None:
     """Return the version of a staged batch that is being committed, or that a run left behind."""
     staged = StagedBatchNote(pipeline.lake, pipeline.name).under_way(landed)
     return staged.version if staged else None
@@ -94,7 +94,7 @@ class GoldTable:
     error: str | None = None
 
 
-def read_gold(pipeline: AnyPipeline, ledger: PipelineLedger) -> tuple[GoldTable, ...]:
+def read_gold(pipeline: Pipeline, ledger: PipelineLedger) -> tuple[GoldTable, ...]:
     """Return the derived tables that the pipeline still declares, by name."""
     rows = [
         row for row in ledger.everything.gold() if is_declared_gold(pipeline.gold, row.entry.table)
@@ -162,7 +162,7 @@ class Status:
     """Tables that `gold` declares and that were derived, or failed to be."""
 
 
-def read_status(pipeline: Pipeline | ChangePipeline) -> Status:
+def read_status(pipeline: Pipeline) -> Status:
     ledger = open_ledger(pipeline)
     own = set(pipeline.own_tables.values())
     landed = [one for one in ledger.landed.values() if one.table not in own]
@@ -188,8 +188,8 @@ def read_status(pipeline: Pipeline | ChangePipeline) -> Status:
             for change in recorded_changes(ledger)
         ),
         expectations=ledger.stream.expectations(),
-        files=_files_read(ledger) if lands_changes(pipeline) else None,
-        behind=tables_behind(pipeline, ledger) if lands_changes(pipeline) else (),
+        files=_files_read(ledger) if pipeline.lands_changes else None,
+        behind=tables_behind(pipeline, ledger) if pipeline.lands_changes else (),
         derived=read_gold(pipeline, ledger) if pipeline.gold else (),
     )
 
@@ -207,6 +207,6 @@ def _last_batch(ledger: PipelineLedger, newest: Totals, own: set[str]) -> LastBa
     return LastBatch(newest.version, newest.at, sum(one.rows for one in landed), len(landed))
 
 
-def _is_replay_interrupted(pipeline: AnyPipeline, ledger: PipelineLedger) -> bool:
+def _is_replay_interrupted(pipeline: Pipeline, ledger: PipelineLedger) -> bool:
     note = StagedBatchNote(pipeline.lake, name_of_files(pipeline.name))
     return note.under_way(ledger.replays.batches().version) is not None

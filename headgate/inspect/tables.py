@@ -9,7 +9,6 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -17,7 +16,7 @@ from deltalake.exceptions import DeltaError
 
 from headgate.cdc.known_source import KnownSource, source_of
 from headgate.cdc.plan import ChangePlan, source_text
-from headgate.config import AnyPipeline, ChangePipeline, Pipeline
+from headgate.config import Pipeline
 from headgate.config.gold import is_declared_gold
 from headgate.config.pipeline import FILES_TABLE
 from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger, recorded_changes
@@ -25,15 +24,7 @@ from headgate.lake.ledger_entries import Kind, MergeEntry
 from headgate.lake.names import ChangeTables, TableNames
 from headgate.quarantine.snapshot import NamesOfRoute
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs
-
 _MAX_WORKERS = 8
-
-
-def lands_changes(pipeline: AnyPipeline) -> TypeIs[ChangePipeline]:
-    """Return whether a pipeline lands changes of a database, and not records of a stream."""
-    return isinstance(pipeline, ChangePipeline)
 
 
 class TableKind(StrEnum):
@@ -64,26 +55,26 @@ class TableKind(StrEnum):
         return not (self.is_landed_in or self.is_derived or self is TableKind.GOLD)
 
 
-def kind_of(pipeline: Pipeline | ChangePipeline, table: str) -> TableKind:
+def kind_of(pipeline: Pipeline, table: str) -> TableKind:
     if table == pipeline.quarantine:
         return TableKind.QUARANTINE
     if is_declared_gold(pipeline.gold, table):
         return TableKind.GOLD
-    if lands_changes(pipeline):
+    if pipeline.lands_changes:
         if table == FILES_TABLE:
             return TableKind.FILES
         return TableKind(ChangeTables.of(pipeline).kind_of(table) or TableKind.LOG)
     return TableKind.BRONZE if table == pipeline.bronze else TableKind.SILVER
 
 
-def landed_tables(pipeline: Pipeline | ChangePipeline) -> list[str]:
+def landed_tables(pipeline: Pipeline) -> list[str]:
     """Return the silver tables or change logs in the lake, whether or not the ledger has them."""
-    if lands_changes(pipeline):
+    if pipeline.lands_changes:
         return ChangeTables.of(pipeline).logs_in(pipeline.lake)
     return TableNames.of(pipeline).silver_in(pipeline.lake)
 
 
-def named_plan(pipeline: ChangePipeline, ledger: PipelineLedger) -> ChangePlan:
+def named_plan(pipeline: Pipeline, ledger: PipelineLedger) -> ChangePlan:
     """Return a plan with the source table of each change log, and nothing else about the logs."""
     known = {
         one.table: KnownSource(source_of(one.route))
@@ -93,15 +84,15 @@ def named_plan(pipeline: ChangePipeline, ledger: PipelineLedger) -> ChangePlan:
     return replace(ChangePlan.of(pipeline), known=known)
 
 
-def names_of_route(pipeline: Pipeline | ChangePipeline) -> NamesOfRoute:
+def names_of_route(pipeline: Pipeline) -> NamesOfRoute:
     """Return a function for the other names by which a person may select a route."""
-    if lands_changes(pipeline):
+    if pipeline.lands_changes:
         return _names_of_source(pipeline)
     tables = TableNames.of(pipeline)
     return lambda route: (tables.silver_for(route),)
 
 
-def _names_of_source(pipeline: ChangePipeline) -> NamesOfRoute:
+def _names_of_source(pipeline: Pipeline) -> NamesOfRoute:
     @cache
     def plan() -> ChangePlan:
         return named_plan(pipeline, open_ledger(pipeline))
@@ -112,9 +103,9 @@ def _names_of_source(pipeline: ChangePipeline) -> NamesOfRoute:
     return names
 
 
-def shown_route(pipeline: AnyPipeline, route: str | None) -> str | None:
+def shown_route(pipeline: Pipeline, route: str | None) -> str | None:
     """Return a route for display: for changes, the name of the source table."""
-    if route is None or not lands_changes(pipeline):
+    if route is None or not pipeline.lands_changes:
         return route
     return source_text(source_of(route))
 
@@ -135,7 +126,7 @@ def merged_tables(ledger: PipelineLedger) -> dict[str, MergedFrom]:
     }
 
 
-def tables_behind(pipeline: ChangePipeline, ledger: PipelineLedger) -> tuple[str, ...]:
+def tables_behind(pipeline: Pipeline, ledger: PipelineLedger) -> tuple[str, ...]:
     """Return the merged and history tables that are behind their change logs, by name."""
     merged = merged_tables(ledger)
     plan = named_plan(pipeline, ledger)
@@ -188,7 +179,7 @@ class _Content:
     bytes: int | None = None
 
 
-def read_tables(pipeline: Pipeline | ChangePipeline) -> list[TableSummary]:
+def read_tables(pipeline: Pipeline) -> list[TableSummary]:
     """Return the tables that the source's records land in and those merged from them, then derived
     tables, then the pipeline's own."""
     ledger = open_ledger(pipeline)
@@ -196,7 +187,7 @@ def read_tables(pipeline: Pipeline | ChangePipeline) -> list[TableSummary]:
     totals = ledger.everything.tables()
     merged: dict[str, MergedFrom] = {}
     behind: tuple[str, ...] = ()
-    if lands_changes(pipeline):
+    if pipeline.lands_changes:
         merged, behind = merged_tables(ledger), tables_behind(pipeline, ledger)
     # Rows come and go in these tables, so the rows recorded do not add up to the rows there are.
     counted = {table for table, one in totals.items() if Kind.GOLD in one.kinds} | merged.keys()

@@ -90,7 +90,7 @@ class Story:
     """Sends records to the inbox while the pipeline lands them, then ends the run."""
 
     def __init__(self, folder: Path, turn: int, view: View) -> None:
-        from headgate.engine.stop_signal import StopSignal
+        from headgate.sources.stop_signal import StopSignal
 
         self.sent = 0
         self.complete = False
@@ -113,8 +113,8 @@ class Story:
 
     def land(self, pipeline: Pipeline) -> None:
         """Run the pipeline until every record of the story has landed, or Ctrl-C."""
-        from headgate.run.run_options import RunOptions
-        from headgate.run.run_pipeline import run_pipeline
+        from headgate.engine.runner import RunOptions
+        from headgate.run import run_pipeline
 
         # The table must be there before the stream is; its records come while Spark starts.
         self._inbox.send(pa.array([], pa.binary()))

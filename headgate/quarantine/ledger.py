@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from headgate.engine.plan import BatchPlan
 from headgate.lake.ledger import Ledger, Pending, replay_name
@@ -28,7 +27,8 @@ class SettlingLedger(Ledger):
         super().__init__(plan.lake, plan.ledger, replay_name(pipeline))
         self._stream_name = pipeline
         self._stream = Ledger(plan.lake, plan.ledger, pipeline)
-        self._quarantine = Path(plan.lake, plan.quarantine)
+        self._lake = plan.lake
+        self._quarantine = plan.quarantine
         self._note = note
         self.settlement: Settlement | None = None
         """That of the last completed version; None if it had only pending files."""
@@ -52,7 +52,7 @@ class SettlingLedger(Ledger):
     def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
         settlement = self._note.read(version)
         if settlement is not None:
-            marked = settle(str(self._quarantine), settlement)
+            marked = settle(self._lake, self._quarantine, settlement)
             entries = [*entries, self._settled(settlement, marked)]
         super().complete(version, batch, entries)
         self._note.clear()
@@ -60,7 +60,7 @@ class SettlingLedger(Ledger):
 
     def _settled(self, settlement: Settlement, table_version: int) -> QuarantineEntry:
         return QuarantineEntry(
-            self._quarantine.name,
+            self._quarantine,
             rows=settlement.left,
             table_version=table_version,
             state=settlement.state.value,

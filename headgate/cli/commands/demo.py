@@ -36,7 +36,7 @@ def demo(
     from headgate.cli.progress.lines import print_summary
     from headgate.cli.progress.live import choose_view
     from headgate.cli.progress.tally import Tally
-    from headgate.config import load_stream_pipeline
+    from headgate.config import load_pipeline
     from headgate.inspect.tables import landed_tables
     from headgate.jars.jars import fetch_jars
     from headgate.lab.demo import Story, prepare_folder
@@ -44,7 +44,7 @@ def demo(
     fetch_jars(["spark"], print)
     turn = prepare_folder(folder, keep)
     file = folder / "games.yaml"
-    pipeline = load_stream_pipeline(file)
+    pipeline = load_pipeline(file)
     tally = Tally.of(pipeline, landed_tables(pipeline))
     with quiet_spark(), choose_view(progress, tally) as view:
         story = Story(folder, turn, view)

@@ -68,8 +68,8 @@ def _lines(plan: DerivedPlan) -> Iterator[str]:
         column = printable(unknown.column)
         yield f"{styled('!', 'red')}  no table has a column `{column}`, it is null{meant}"
     for missing in plan.missing:
-        where = counted(len(missing.tables), "table")
-        yield f"   `{printable(missing.column)}` is null in {where}: {_listed_derived(missing.tables)}"
+        where, names = counted(len(missing.tables), "table"), _listed_derived(missing.tables)
+        yield f"   `{printable(missing.column)}` is null in {where}: {names}"
 
 
 def _named(tables: Sequence[DerivedTablePlan]) -> str:
@@ -194,12 +194,12 @@ def plan(
 
     Next: headgate schema diff TABLE SUBJECT
     """
-    from headgate.config import ChangePipeline, load_pipeline
+    from headgate.config import load_pipeline
     from headgate.inspect import read_plan
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
-    if isinstance(declared, ChangePipeline) and not declared.gold:
+    if declared.lands_changes and not declared.gold:
         raise UsageError(
             "bad-argument",
             f"{file} declares change files: there is no registry whose schemas could be planned",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from headgate.config import AnyPipeline
+from headgate.config import Pipeline
 from headgate.engine.events import (
     BatchLanded,
     Ended,
@@ -81,7 +81,7 @@ class Tally:
     _new: list[SchemaChanged] = field(default_factory=list)
 
     @classmethod
-    def of(cls, pipeline: AnyPipeline, tables: Collection[str] = ()) -> Tally:
+    def of(cls, pipeline: Pipeline, tables: Collection[str] = ()) -> Tally:
         own = frozenset(pipeline.own_tables.values())
         return cls(pipeline.name, pipeline.lake, set(tables), own_tables=own)
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from headgate.config import Registry
-from headgate.engine.batch import BatchLander, Extent
+from headgate.engine.batch import BatchLander
 from headgate.engine.events import BatchLanded, Event
 from headgate.engine.plan import BatchPlan
 from headgate.engine.record_plan import StagingPlan
@@ -23,6 +23,7 @@ from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.registry.folder import FolderRegistry
 from headgate.schema.origin import RECORD_COLUMNS
+from headgate.sources.batch import Extent
 from tests.readers import by_deltalake, by_duckdb, comparable
 
 TABLES, VERSIONS = 10, 3
