@@ -7,12 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.errors import LandingError
 from headgate.lake.ledger_entries import (
@@ -32,8 +30,9 @@ from headgate.lake.ledger_entries import (
     encode_entry,
 )
 from headgate.lake.query import query_table, quoted
+from headgate.lake.snapshot import table_url
 from headgate.lake.staged import Checked, StagedFile
-from headgate.lake.tables import open_table
+from headgate.lake.tables import TableError, open_table
 from headgate.schema.changes import DropColumn
 from headgate.schema.history import SchemaHistory
 
@@ -122,12 +121,10 @@ class LedgerSnapshot:
     @classmethod
     def open(cls, lake: str, ledger: str, *pipelines: str) -> LedgerSnapshot:
         """Open the newest version; a ledger that does not exist has no rows."""
-        path = str(Path(lake, ledger))
+        path = table_url(lake, ledger)
         try:
-            return cls(path, DeltaTable(path), pipelines)
-        except TableNotFoundError:
-            return cls(path, None, pipelines)
-        except (DeltaError, OSError) as error:
+            return cls(path, open_table(path), pipelines)
+        except (TableError, OSError) as error:
             raise _unreadable(path, error) from error
 
     def of(self, *pipelines: str) -> LedgerSnapshot:
@@ -299,7 +296,7 @@ class LedgerSnapshot:
         mine = f"SELECT * FROM stored WHERE {_in('pipeline', self._pipelines)}"
         try:
             return query_table(self._table, f"WITH mine AS ({mine}) {sql}")
-        except (DeltaError, OSError, pa.ArrowException) as error:
+        except (TableError, OSError, pa.ArrowException) as error:
             raise _unreadable(self._path, error) from error
 
 
@@ -360,11 +357,11 @@ class Ledger:
         now = datetime.now(UTC)
         same = {"pipeline": self._pipeline, "version": version, "batch": batch, "at": now}
         records = [{**same, "kind": entry.kind.value, **encode_entry(entry)} for entry in entries]
-        path = Path(self._lake, self._name)
+        path = table_url(self._lake, self._name)
         table = open_table(path)
         # The descriptions of columns are in the table once, and not in each of its files.
         write_deltalake(
-            str(path) if table is None else table,
+            path if table is None else table,
             pa.Table.from_pylist(records, LEDGER if table is None else _UNDESCRIBED),
             mode="append",
             configuration=_TABLE_PROPERTIES if table is None else None,
