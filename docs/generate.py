@@ -255,7 +255,6 @@ change](../concepts/evolution.md#unknown-fields) says when bytes are kept."""
 
 def _tables() -> str:
     from headgate.engine.quarantined import QUARANTINE
-    from headgate.lake.ledger import LEDGER
     from headgate.schema.origin import ORIGIN
 
     return (
@@ -266,8 +265,26 @@ def _tables() -> str:
         + "\n## Quarantine\n\n"
         + _columns(QUARANTINE)
         + "\n## Ledger\n\n"
-        + _columns(LEDGER)
+        + _ledger()
     )
+
+
+def _ledger() -> str:
+    from headgate.lake.ledger_entries import ENTRY_TYPES, LEDGER, columns_of
+    from headgate.schema.fit import type_name
+
+    text = (
+        "Each row has a kind, and only the columns of its kind.\n\n| kind | meaning |\n|---|---|\n"
+    )
+    for entry in ENTRY_TYPES:
+        text += f"| `{entry.kind}` | {(entry.__doc__ or '').splitlines()[0]} |\n"
+    text += "\n| column | type | meaning | kinds |\n|---|---|---|---|\n"
+    for field in LEDGER:
+        kinds = [f"`{entry.kind}`" for entry in ENTRY_TYPES if field.name in columns_of(entry)]
+        meaning = field.metadata[b"comment"].decode()
+        listed = ", ".join(kinds) or "all"
+        text += f"| `{field.name}` | {type_name(field.type)} | {meaning} | {listed} |\n"
+    return text
 
 
 def _columns(schema: pa.Schema) -> str:

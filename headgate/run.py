@@ -16,8 +16,7 @@ from headgate.engine.record_plan import StagingPlan
 from headgate.engine.run_lock import run_lock
 from headgate.engine.runner import Runner, RunOptions
 from headgate.gold.follow import GoldFollowUp
-from headgate.lake.ledger import Ledger, Pending, schema_rows
-from headgate.quarantine.ledger import name_in_ledger
+from headgate.lake.ledger import Ledger, LedgerSnapshot, Pending, replay_name
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.files import FileSource
 from headgate.sources.stop_signal import StopSignal
@@ -42,7 +41,7 @@ def run_pipeline(
 def _records(
     pipeline: Pipeline, options: RunOptions, listener: Listener, stop: StopSignal
 ) -> Runner:
-    stream, replays = _ledgers(pipeline)
+    stream = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
     source = StreamSource(
         pipeline,
         stop,
@@ -54,15 +53,15 @@ def _records(
     def follow_ups(spark: SparkSession, listener: Listener) -> Sequence[FollowUp]:
         return [GoldFollowUp(spark, pipeline, stream, listener)]
 
-    history = SchemaHistory.of(schema_rows(stream, replays))
     plan = StagingPlan.of(pipeline)
-    return Runner(pipeline, source, plan, history, follow_ups, listener, stop)
+    return Runner(pipeline, source, plan, _history(pipeline), follow_ups, listener, stop)
 
 
 def _changes(
     pipeline: Pipeline, options: RunOptions, listener: Listener, stop: StopSignal
 ) -> Runner:
-    stream, replays = _ledgers(pipeline)
+    stream = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
+    replays = Ledger(pipeline.lake, pipeline.ledger, replay_name(pipeline.name))
     source = FileSource(
         pipeline,
         stop,
@@ -82,12 +81,11 @@ def _changes(
         progress = replays.progress()
         return progress.pending if progress else ()
 
-    history = SchemaHistory.of(schema_rows(stream, replays))
+    history = _history(pipeline)
     return Runner(pipeline, source, plan, history, follow_ups, listener, stop, pending_replays)
 
 
-def _ledgers(pipeline: Pipeline) -> tuple[Ledger, Ledger]:
-    """Return the ledger of the pipeline's runs and that of its replays."""
-    names = (pipeline.name, name_in_ledger(pipeline.name))
-    stream, replays = (Ledger(pipeline.lake, pipeline.ledger, name) for name in names)
-    return stream, replays
+def _history(pipeline: Pipeline) -> SchemaHistory:
+    """Return the schemas that tables have met, in runs and in replays."""
+    names = pipeline.name, replay_name(pipeline.name)
+    return LedgerSnapshot.open(pipeline.lake, pipeline.ledger, *names).schema_history()

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.envelopes.datastream.changes import SourceTable
-from headgate.lake.ledger import Kind, Ledger
+from headgate.lake.ledger import LedgerSnapshot
+from headgate.lake.ledger_entries import Kind
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.tables import TableError
@@ -55,14 +56,13 @@ def source_of(route: str) -> SourceTable:
     return SourceTable(*json.loads(route))
 
 
-def known_logs(ledger: Ledger, lake: str) -> dict[str, KnownSource]:
-    """Every log that the ledger tells of, and how new its changes are."""
-    known: dict[str, KnownSource] = {}
-    for row in ledger.rows([Kind.TABLE]):
-        if row["route"] is not None:
-            lineages = tuple(json.loads(row["detail"]).get("lineages", ()))
-            found = KnownSource(source_of(row["route"]), lineages)
-            known[row["table"]] = known.get(row["table"], found).joined(found)
+def known_logs(ledger: LedgerSnapshot, lake: str) -> dict[str, KnownSource]:
+    """Return every log in the ledger, with the time of its newest change."""
+    known = {
+        one.table: KnownSource(source_of(one.route), one.lineages)
+        for one in ledger.tables(Kind.TABLE).values()
+        if one.route is not None
+    }
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         newest = pool.map(lambda table: _newest(lake, table), known)
     return {

@@ -16,7 +16,6 @@ from headgate.cdc.plan import ChangePlan
 from headgate.config import Merge, Pipeline
 from headgate.engine.events import Listener, MergeFailed, TablesMerged, WithoutKey
 from headgate.engine.follow_up import Followed, TableChanged
-from headgate.lake.ledger import Entry, Kind
 from headgate.lake.names import pattern_name
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class MergeFollowUp:
             self.listener(merge_summary(merged, perf_counter() - began, batch))
         current = {plan.merged for plan in plans}
         return Followed(
-            [entry_of(one) for one in merged],
+            [one.entry for one in merged],
             [TableChanged(one.table) for one in merged if one.table in current],
         )
 
@@ -107,17 +106,6 @@ def merge_summary(
         deleted=sum(one.deleted for one in merged),
         seconds=seconds,
         by_spark=sum(one.engine == "spark" for one in merged),
-    )
-
-
-def entry_of(merged: TableMerged) -> Entry:
-    """Return the row of the ledger for a merged table."""
-    return Entry(
-        Kind.MERGED,
-        table=merged.table,
-        rows=merged.changes,
-        table_version=merged.version,
-        detail=merged.as_record,
     )
 
 

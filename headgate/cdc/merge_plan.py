@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from headgate.lake.ledger_entries import MergeEntry
 
 Engine = Literal["delta-rs", "spark"]
 
@@ -54,15 +56,19 @@ class TableMerged:
     append_only: bool = False
 
     @property
-    def as_record(self) -> dict[str, Any]:
-        return {
-            "log": self.log,
-            "log_version": self.log_version,
-            "engine": self.engine,
-            "inserted": self.inserted,
-            "updated": self.updated,
-            "deleted": self.deleted,
-        }
+    def entry(self) -> MergeEntry:
+        """The row of the ledger."""
+        return MergeEntry(
+            self.table,
+            rows=self.changes,
+            table_version=self.version,
+            log=self.log,
+            log_version=self.log_version,
+            engine=self.engine,
+            inserted=self.inserted,
+            updated=self.updated,
+            deleted=self.deleted,
+        )
 
 
 @dataclass(frozen=True)

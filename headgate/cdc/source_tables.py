@@ -10,17 +10,16 @@ from headgate.cdc.known_source import KnownSource, known_logs
 from headgate.cdc.plan import ChangePlan
 from headgate.config import Pipeline
 from headgate.errors import LandingError, UsageError, did_you_mean, listed, shown
-from headgate.lake.ledger import Ledger
+from headgate.lake.ledger import LedgerSnapshot, replay_name
 from headgate.lake.names import pattern_name
-from headgate.quarantine.ledger import name_in_ledger
 
 
 def known_with_replays(pipeline: Pipeline) -> dict[str, KnownSource]:
     """By change log. A replay may have made one that no run has seen yet."""
     known: dict[str, KnownSource] = {}
-    for name in (pipeline.name, name_in_ledger(pipeline.name)):
-        ledger = Ledger(pipeline.lake, pipeline.ledger, name)
-        for table, found in known_logs(ledger, pipeline.lake).items():
+    ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, pipeline.name)
+    for name in (pipeline.name, replay_name(pipeline.name)):
+        for table, found in known_logs(ledger.of(name), pipeline.lake).items():
             known[table] = _joined(known[table], found) if table in known else found
     return known
 

@@ -19,7 +19,7 @@ from headgate.cdc.merge_table import LARGEST_FOLD
 from headgate.cdc.source_tables import SourceTables, find_source, known_sources
 from headgate.config import Pipeline
 from headgate.engine.session import pipeline_session
-from headgate.lake.ledger import Ledger
+from headgate.lake.ledger import app_id
 from headgate.lake.names import ChangeTableKind
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.tables import TableError
@@ -242,7 +242,7 @@ def _verify(
     table = Snapshot.open(pipeline.lake, one.table)
     if table is None:
         return replace(one, behind=newest.version + 1)
-    app = f"{Ledger(pipeline.lake, pipeline.ledger, pipeline.name).app}:merge"
+    app = f"{app_id(pipeline.name)}:merge"
     marked = table.mark(app)
     if marked is None or marked < 0:
         return replace(one, trouble="no mark records how much of its log is merged")

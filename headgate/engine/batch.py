@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
 
 import pyarrow as pa
 
@@ -25,7 +24,15 @@ from headgate.engine.land_table import Before, TableLanded, TablePending, land_t
 from headgate.engine.plan import BatchPlan
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Committer, Mark
-from headgate.lake.ledger import Entry, Kind, Ledger, Pending
+from headgate.lake.ledger import Ledger, Pending, record_change
+from headgate.lake.ledger_entries import (
+    BatchEntry,
+    Entry,
+    ExpectationEntry,
+    PendingEntry,
+    SchemaEntry,
+    TableEntry,
+)
 from headgate.lake.parquet import delete_staged
 from headgate.lake.staged import (
     Checked,
@@ -66,32 +73,27 @@ class BatchOutcome:
     def entries(self, history: SchemaHistory) -> Iterator[Entry]:
         """Rows for the ledger: one a table, one a change, one a rule, one a file that waits."""
         for rule in self.expectations:
-            detail = {name: value for name, value in vars(rule).items() if name != "table"}
-            yield Entry(Kind.EXPECTATION, table=rule.table, rows=rule.failed, detail=detail)
+            yield ExpectationEntry.of(rule)
         for kept in self._news(history):
-            detail = {**kept.record, "schema_ids": list(kept.schema_ids), "rows": kept.rows}
-            yield Entry(Kind.SCHEMA, table=kept.table, rows=kept.rows, detail=detail)
+            yield SchemaEntry.of(kept.table, kept.change, kept.schema_ids, rows=kept.rows)
         for one in self.tables:
             if isinstance(one, TablePending):
                 yield from _waiting(one)
                 continue
-            yield Entry(
-                Kind.TABLE,
-                table=one.table,
-                route=one.route,
+            yield TableEntry(
+                one.table,
                 rows=one.rows,
+                table_version=one.version,
                 bytes=one.bytes,
                 files=one.files,
-                table_version=one.version,
-                detail={
-                    "schema_ids": list(one.schema_ids),
-                    **({"lineages": list(one.lineages)} if one.lineages else {}),
-                    **self._left_out(one),
-                },
+                route=one.route,
+                schema_ids=one.schema_ids,
+                lineages=one.lineages,
+                discarded=self._discarded(one.table),
+                unknown_fields=one.unknown_fields,
             )
             for asked in one.changes:
-                detail = {**asked.change.as_record(), "schema_ids": list(asked.schema_ids)}
-                yield Entry(Kind.SCHEMA, table=one.table, route=one.route, detail=detail)
+                yield SchemaEntry.of(one.table, asked.change, asked.schema_ids, one.route)
 
     def events(self, batch: int, history: SchemaHistory) -> Iterator[Event]:
         """The same for listeners, but for what is not worth a word."""
@@ -116,25 +118,18 @@ class BatchOutcome:
             if not history.of_table(one.table).schema_ids.issuperset(one.schema_ids or (-1,))
         ]
 
-    def _left_out(self, table: TableLanded) -> dict[str, Any]:
-        """Rows that landed without something they carried: nothing is left out silently."""
+    def _discarded(self, table: str) -> dict[str, int]:
+        """Count the rows that landed without the value of a field, by field."""
         counts: Counter[str] = Counter()
         for one in self.withheld:
-            if one.table == table.table and one.change.outcome is Outcome.DISCARDED:
+            if one.table == table and one.change.outcome is Outcome.DISCARDED:
                 counts[one.change.column] += one.rows
-        discarded = {"discarded": dict(counts)} if counts else {}
-        unknown = {"unknown_fields": table.unknown_fields} if table.unknown_fields else {}
-        return {**discarded, **unknown}
+        return dict(counts)
 
 
-def _waiting(table: TablePending) -> Iterator[Entry]:
-    for waiting in table.files:
-        detail = {
-            "version": waiting.version,
-            "file": waiting.file.to_json(),
-            "error": table.error[:1000],
-        }
-        yield Entry(Kind.PENDING, table=table.table, rows=waiting.file.rows, detail=detail)
+def _waiting(table: TablePending) -> Iterator[PendingEntry]:
+    for one in table.files:
+        yield PendingEntry(table.table, one.file.rows, one.version, one.file, table.error)
 
 
 _SIDE_BY_SIDE = 16
@@ -309,16 +304,15 @@ class BatchLander:
     ) -> None:
         entries = [*outcome.entries(self.history), *followed]
         if extent is not None:
-            rows = sum(entry.rows or 0 for entry in entries if entry.kind is Kind.TABLE)
-            place = {"from": extent.start, "to": extent.end}
-            entries.append(Entry(Kind.BATCH, rows=rows, detail=place))
+            rows = sum(entry.rows for entry in entries if isinstance(entry, TableEntry))
+            entries.append(BatchEntry(rows, extent.start, extent.end))
         self.ledger.complete(version, batch, entries)
         self.landed = version
         self.pending = outcome.pending
         self.known_tables |= {one.table for one in outcome.landed} - self._own_tables
         for entry in entries:
-            if entry.kind is Kind.SCHEMA and entry.table is not None:
-                self.history.add(entry.table, entry.detail)
+            if isinstance(entry, SchemaEntry):
+                record_change(self.history, entry)
         for one in outcome.landed:
             if one.refitted or one.table in self._shapes:
                 self._shapes[one.table] = one.schema

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from headgate.lake.ledger import Entry
+from headgate.lake.ledger_entries import Entry
 from headgate.lake.staged import StagedFile
 
 

@@ -20,7 +20,7 @@ from headgate.gold.declared import DeclaredQuery, DeclaredUnion, Landed, declare
 from headgate.gold.query import QueryDeriver
 from headgate.gold.source_table import DerivedTable, OutdatedTable, SourceRows, SourceTables
 from headgate.gold.union import UnionDeriver
-from headgate.lake.ledger import Entry, Kind
+from headgate.lake.ledger_entries import GoldEntry
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.tables import OpenTables
 
@@ -48,12 +48,12 @@ class GoldDeriver:
         self._tables = OpenTables(self.pipeline.lake)
         self._sources = SourceTables(self.pipeline.lake, self._tables)
 
-    def derive(self, landed: Sequence[Landed]) -> list[Entry]:
+    def derive(self, landed: Sequence[Landed]) -> list[GoldEntry]:
         """From tables that may have got something; nothing happens to those that have not."""
         self.known |= {one.table: one for one in landed}
         return self._told(self._derive(landed))
 
-    def refresh(self, tables: Sequence[str]) -> list[Entry]:
+    def refresh(self, tables: Sequence[str]) -> list[GoldEntry]:
         """Make derived tables anew, from all rows that there are; each is replaced at once."""
         return self._told(self._derive(list(self.known.values()), frozenset(tables)))
 
@@ -185,25 +185,16 @@ class GoldDeriver:
         else:
             yield from self.known
 
-    def _told(self, committed: Iterable[Committed]) -> list[Entry]:
+    def _told(self, committed: Iterable[Committed]) -> list[GoldEntry]:
         began = perf_counter()
         entries = []
         for one in committed:
             if one.error is not None:
                 self.listener(GoldFailed(one.table, one.error))
-            detail = None if one.error is None else {"error": one.error}
-            entries.append(
-                Entry(
-                    Kind.GOLD,
-                    table=one.table,
-                    rows=one.rows,
-                    table_version=one.version,
-                    detail=detail,
-                )
-            )
-        followed = [entry for entry in entries if entry.detail is None]
+            entries.append(GoldEntry(one.table, one.rows, one.version, one.error))
+        followed = [entry for entry in entries if entry.error is None]
         if followed:
-            rows = sum(entry.rows or 0 for entry in followed)
+            rows = sum(entry.rows for entry in followed)
             self.listener(GoldDerived(len(followed), rows, perf_counter() - began))
         return entries
 

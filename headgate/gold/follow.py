@@ -15,8 +15,8 @@ from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, did_you_mean, shown
 from headgate.gold.declared import Landed, landed
 from headgate.gold.derive import GoldDeriver
-from headgate.lake.ledger import Entry, Kind, Ledger
-from headgate.quarantine.ledger import name_in_ledger
+from headgate.lake.ledger import Ledger, LedgerSnapshot, replay_name
+from headgate.lake.ledger_entries import GoldEntry, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ class GoldFollowUp:
         self._learn()
         return self._deriver.tables(patterns)
 
-    def refresh(self, tables: Sequence[str]) -> list[Entry]:
+    def refresh(self, tables: Sequence[str]) -> list[GoldEntry]:
         """Make tables anew; those that are made of them follow."""
         self._learn()
         entries = self._deriver.refresh(tables)
@@ -71,12 +71,9 @@ def all_landed(pipeline: Pipeline) -> list[Landed]:
     if pipeline.lands_changes:
         merged = [one.merged for one in known_sources(pipeline) if one.merged is not None]
         return landed(pipeline, [(table, None) for table in merged])
-    rows = [
-        row
-        for name in (pipeline.name, name_in_ledger(pipeline.name))
-        for row in Ledger(pipeline.lake, pipeline.ledger, name).rows([Kind.TABLE])
-    ]
-    return landed(pipeline, dict.fromkeys((row["table"], row["route"]) for row in rows))
+    names = pipeline.name, replay_name(pipeline.name)
+    tables = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, *names).tables(Kind.TABLE)
+    return landed(pipeline, [(one.table, one.route) for one in tables.values()])
 
 
 @dataclass(frozen=True)
@@ -104,12 +101,7 @@ def refresh(
             raise _unknown(patterns, derived.tables())
         began(tables)
         return [
-            Refreshed(
-                entry.table or "",
-                entry.rows or 0,
-                entry.table_version,
-                entry.detail["error"] if entry.detail else None,
-            )
+            Refreshed(entry.table, entry.rows, entry.table_version, entry.error)
             for entry in derived.refresh(tables)
         ]
 

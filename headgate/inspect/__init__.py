@@ -1,11 +1,11 @@
-"""What pipelines did and how they stand, as values: the command line and the page show them."""
+"""What pipelines did and how they are doing, as values for the command line and the page."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from headgate.inspect.doctor import Check, State
+from headgate.inspect.doctor import Check, CheckState
 from headgate.inspect.ledger import RecordedChange
 from headgate.inspect.quarantine import (
     FilePosition,
@@ -21,8 +21,7 @@ from headgate.inspect.status import CurrentRun, Status, find_current_run, read_s
 from headgate.inspect.tables import TableSummary, read_tables
 
 if TYPE_CHECKING:
-    from headgate.inspect.plan import read_plan
-    from headgate.inspect.planned import Plan, TablePlan, UnusableSchema
+    from headgate.inspect.plan import PipelinePlan, TablePlan, UnusableSchema, read_plan
     from headgate.inspect.schema_diff import (
         NamedSchema,
         SchemaDiff,
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
         read_schema_diff,
     )
 
-_HOME = {
+_LAZY = {
     "NamedSchema": "headgate.inspect.schema_diff",
-    "Plan": "headgate.inspect.planned",
+    "PipelinePlan": "headgate.inspect.plan",
     "SchemaDiff": "headgate.inspect.schema_diff",
-    "TablePlan": "headgate.inspect.planned",
-    "UnusableSchema": "headgate.inspect.planned",
+    "TablePlan": "headgate.inspect.plan",
+    "UnusableSchema": "headgate.inspect.plan",
     "is_schema_file": "headgate.inspect.schema_diff",
     "read_plan": "headgate.inspect.plan",
     "read_schema_diff": "headgate.inspect.schema_diff",
@@ -43,16 +42,16 @@ _HOME = {
 
 __all__ = [
     "Check",
+    "CheckState",
     "CurrentRun",
     "FilePosition",
     "NamedSchema",
-    "Plan",
+    "PipelinePlan",
     "Position",
     "QuarantineCounts",
     "QuarantinedRecord",
     "RecordedChange",
     "SchemaDiff",
-    "State",
     "Status",
     "TablePlan",
     "TableSchema",
@@ -72,7 +71,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """On first use: who asks how a pipeline stands should not wait for decoders of schemas."""
-    if name not in _HOME:
+    """Import on first use: decoders are slow to import, and most readers need none."""
+    if name not in _LAZY:
         raise AttributeError(f"module 'headgate.inspect' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_LAZY[name]), name)

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a pipeline file and can be told without running it."""
+"""The mistakes of a pipeline file that can be found without running it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headgate.errors import PipelineFileError
 
 
 def find_mistakes(path: str | os.PathLike[str]) -> list[Finding]:
-    """What the file itself shows; then, if that is well, what its .proto file shows."""
+    """Return the mistakes of the file; if it has none, those of its .proto file."""
     findings = check_pipeline(path)
     if findings:
         return findings

@@ -1,4 +1,4 @@
-"""Every check of `headgate doctor`, in the order in which they matter."""
+"""The checks of `headgate doctor`, the most important first."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from pyarrow.fs import FileSystem, FileType
 from headgate.config import Duration, Kafka, Pipeline, Secret, load_pipeline
 from headgate.errors import CheckpointError, HeadgateError, RegistryUnavailable, SetupError
 from headgate.inspect.check import find_mistakes
-from headgate.inspect.ledger import LedgerRows
-from headgate.inspect.own_tables import landed_tables
-from headgate.inspect.status import batch_under_way, find_current_run, pending_tables
-from headgate.inspect.tables import tables_behind
+from headgate.inspect.ledger import open_ledger
+from headgate.inspect.status import batch_in_progress, find_current_run, pending_tables
+from headgate.inspect.tables import landed_tables, tables_behind
 from headgate.jars.jars import headgate_home, jar_paths
 from headgate.jars.java import find_java
 from headgate.lab.broker import broker_answers
@@ -30,14 +29,13 @@ from headgate.lab.process import is_free, recorded_process
 from headgate.lab.registry import registry_answers
 from headgate.lab.services import Services, find, find_database, read_services
 from headgate.lake.ledger import Ledger
-from headgate.registry.http import HttpRegistry
-from headgate.registry.open import open_registry
+from headgate.registry.open import opened_registry
 from headgate.sources.checkpoint import Checkpoint, CheckpointState, resume
 from headgate.sources.kafka import topics_found
 
 
-class State(StrEnum):
-    """How a check came out."""
+class CheckState(StrEnum):
+    """The result of a check."""
 
     OK = "ok"
     WARN = "warn"
@@ -46,30 +44,30 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, how it is, and how to mend it."""
+    """What was checked, the result, and how to fix it."""
 
     name: str
-    state: State
+    state: CheckState
     detail: str
     fix: str | None = None
 
 
 def ok(name: str, detail: str) -> Check:
-    return Check(name, State.OK, detail)
+    return Check(name, CheckState.OK, detail)
 
 
 def warn(name: str, detail: str, fix: str | None = None) -> Check:
-    return Check(name, State.WARN, detail, fix)
+    return Check(name, CheckState.WARN, detail, fix)
 
 
 def fail(name: str, detail: str, fix: str | None = None) -> Check:
-    return Check(name, State.FAIL, detail, fix)
+    return Check(name, CheckState.FAIL, detail, fix)
 
 
-def tried(name: str, look: Callable[[], Check]) -> Check:
-    """A check that cannot be made is one that failed; the others still have their turn."""
+def tried(name: str, check: Callable[[], Check]) -> Check:
+    """Run a check; an exception makes it a failed one, so that the others still run."""
     try:
-        return look()
+        return check()
     except HeadgateError as error:
         return fail(name, error.message, error.hint)
     except Exception as error:
@@ -78,12 +76,12 @@ def tried(name: str, look: Callable[[], Check]) -> Check:
 
 _OLDEST_PYTHON = (3, 11)
 _GIGABYTE = 1_000_000_000
-_LITTLE_ROOM = 5 * _GIGABYTE
-_NO_ROOM = 1 * _GIGABYTE
+_LOW_SPACE = 5 * _GIGABYTE
+_NO_SPACE = 1 * _GIGABYTE
 
 
 def check_machine(folder: Path) -> list[Check]:
-    """Python, Java, jars, and room on the disk that holds the folder."""
+    """Check Python, Java, jars, and free space on the disk of the folder."""
     return [
         tried("Python", _python),
         tried("Java", _java),
@@ -94,14 +92,14 @@ def check_machine(folder: Path) -> list[Check]:
 
 
 def check_disk(folder: Path) -> Check:
-    """Room where the folder is or would be."""
+    """Check the free space where the folder is or would be."""
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     detail = f"{free / _GIGABYTE:.1f} GB free at {folder}"
-    if free < _NO_ROOM:
+    if free < _NO_SPACE:
         return fail("disk", detail, "free disk space: a run needs at least 1 GB")
-    if free < _LITTLE_ROOM:
+    if free < _LOW_SPACE:
         return warn("disk", detail, "free disk space, or put `lake` on a larger disk")
     return ok("disk", detail)
 
@@ -198,22 +196,14 @@ def _port(port: int, name: str, taken: Collection[int]) -> Check:
 
 
 def check_all(pipeline_file: str | None, services_folder: Path) -> list[Check]:
-    """This machine and, if one is given, the pipeline."""
-    pipeline = None
+    """Check this machine and, if given, the pipeline."""
     if pipeline_file is None:
-        lake = Path.cwd()
-    else:
-        file_check = tried("pipeline file", lambda: _file(pipeline_file))
-        pipeline = load_pipeline(pipeline_file) if file_check.state == "ok" else None
-        lake = Path(pipeline.lake) if pipeline else Path.cwd()
-    checks = [*check_machine(lake), *check_services(services_folder)]
-    if pipeline_file is not None:
-        checks.append(file_check)
-    return checks + _check_pipeline(pipeline) if pipeline else checks
-
-
-def _check_pipeline(pipeline: Pipeline) -> list[Check]:
-    return [*check_source(pipeline), *check_lake(pipeline)]
+        return [*check_machine(Path.cwd()), *check_services(services_folder)]
+    file = tried("pipeline file", partial(_file, pipeline_file))
+    pipeline = load_pipeline(pipeline_file) if file.state is CheckState.OK else None
+    lake = Path(pipeline.lake) if pipeline else Path.cwd()
+    checks = [*check_machine(lake), *check_services(services_folder), file]
+    return [*checks, *check_source(pipeline), *check_lake(pipeline)] if pipeline else checks
 
 
 def _file(path: str) -> Check:
@@ -227,19 +217,12 @@ def _file(path: str) -> Check:
 
 
 def check_lake(pipeline: Pipeline) -> list[Check]:
-    waiting = tried("waiting tables", lambda: _waiting(pipeline))
+    lake = tried("lake", lambda: _writable(pipeline))
+    pending = tried("pending tables", lambda: _pending(pipeline))
     if pipeline.lands_changes:
-        return [
-            tried("lake", lambda: _writable(pipeline)),
-            tried("ledger", lambda: _ledger(pipeline)),
-            waiting,
-            tried("merged tables", lambda: _behind(pipeline)),
-        ]
-    return [
-        tried("lake", lambda: _writable(pipeline)),
-        tried("checkpoint", lambda: _checkpoint(pipeline)),
-        waiting,
-    ]
+        ledger = tried("ledger", lambda: _ledger(pipeline))
+        return [lake, ledger, pending, tried("merged tables", lambda: _behind(pipeline))]
+    return [lake, tried("checkpoint", lambda: _checkpoint(pipeline)), pending]
 
 
 def _writable(pipeline: Pipeline) -> Check:
@@ -256,7 +239,7 @@ def _writable(pipeline: Pipeline) -> Check:
 
 
 def _ledger(pipeline: Pipeline) -> Check:
-    """Change files have no checkpoint: all that a run remembers is in the lake."""
+    """Check the ledger alone: change files have no checkpoint to compare it with."""
     run = find_current_run(pipeline)
     if run is not None:
         return ok("ledger", f"in use by process {run.pid}")
@@ -274,7 +257,7 @@ def _ledger(pipeline: Pipeline) -> Check:
 
 
 def _behind(pipeline: Pipeline) -> Check:
-    behind = tables_behind(pipeline, LedgerRows(pipeline))
+    behind = tables_behind(pipeline, open_ledger(pipeline))
     if not behind:
         return ok("merged tables", "up to date with their change logs")
     return warn(
@@ -289,7 +272,7 @@ def _checkpoint(pipeline: Pipeline) -> Check:
     if run is not None:
         return ok("checkpoint", f"in use by process {run.pid}")
     progress = Ledger(pipeline.lake, pipeline.ledger, pipeline.name).progress()
-    staged = batch_under_way(pipeline, progress.landed) if progress else None
+    staged = batch_in_progress(pipeline, progress.landed) if progress else None
     checkpoint = Checkpoint(pipeline.checkpoint)
     state = CheckpointState(checkpoint.query_id, checkpoint.last_begun, checkpoint.last_committed)
     try:
@@ -302,8 +285,8 @@ def _checkpoint(pipeline: Pipeline) -> Check:
     return ok("checkpoint", f"matches the ledger; batch {last + 1} is next")
 
 
-def _waiting(pipeline: Pipeline) -> Check:
-    waiting = pending_tables(LedgerRows(pipeline))
+def _pending(pipeline: Pipeline) -> Check:
+    waiting = pending_tables(open_ledger(pipeline).stream)
     if not waiting:
         return ok("pending tables", "none")
     first = waiting[0]
@@ -314,7 +297,7 @@ def _waiting(pipeline: Pipeline) -> Check:
     )
 
 
-_PATIENCE = 5
+_TIMEOUT = 5
 
 
 def check_source(pipeline: Pipeline) -> list[Check]:
@@ -333,7 +316,7 @@ def check_source(pipeline: Pipeline) -> list[Check]:
 
 
 def _broker(source: Kafka) -> Check:
-    found = topics_found(source, _PATIENCE)
+    found = topics_found(source, _TIMEOUT)
     missing = [topic for topic in source.topics if topic not in found]
     if missing:
         return fail(
@@ -376,12 +359,11 @@ def _folder(path: str) -> Check:
 
 
 def _registry(pipeline: Pipeline) -> Check:
-    # Of a registry that is down, a run is more patient than a person.
-    declared = pipeline.schema_registry.model_copy(update={"timeout": Duration(seconds=_PATIENCE)})
-    registry = open_registry(declared)
-    if isinstance(registry, HttpRegistry):
+    declared = pipeline.schema_registry
+    if declared.url is not None:
         try:
-            count = len(registry.subjects())
+            with opened_registry(declared, Duration(seconds=_TIMEOUT)) as registry:
+                count = len(registry.subjects())
         except RegistryUnavailable as error:
             fix = "check `registry`; headgate up starts one on this machine"
             return fail("registry", f"{declared.url}: {error.message}", fix)
@@ -403,7 +385,7 @@ def _secret(secret: Secret) -> Check:
 
 
 def _secrets(pipeline: Pipeline) -> list[Secret]:
-    """Every secret that the pipeline refers to, once."""
+    """Return every secret that the pipeline refers to, once."""
     values: list[object] = [*pipeline.spark.values()]
     if pipeline.registry is not None:
         values.extend(value for _, value in pipeline.registry)

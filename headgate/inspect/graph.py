@@ -1,4 +1,4 @@
-"""A pipeline as a graph: what flows from where to where, as values."""
+"""A pipeline as a graph: the source, the tables, and which are made from which."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -19,15 +18,15 @@ from headgate.config.gold import ROUTE, GoldUnion
 from headgate.config.names import around
 from headgate.config.pipeline import FILES_TABLE
 from headgate.gold.declared import landed as landed_tables
-from headgate.inspect.ledger import LedgerRows
+from headgate.inspect.ledger import open_ledger
 from headgate.inspect.tables import TableSummary, read_tables
 
 MOST_TABLES = 12
-"""More of one template than these are shown as one."""
+"""A template with more tables than this is shown as one node."""
 
 
 class NodeKind(StrEnum):
-    """What a node stands for."""
+    """What a node represents."""
 
     SOURCE = "source"
     BRONZE = "bronze"
@@ -42,7 +41,7 @@ class NodeKind(StrEnum):
 
     @property
     def is_beside(self) -> bool:
-        """Whether a run keeps it for itself, and no table is made of it."""
+        """Whether it belongs to the pipeline itself, and no table is made from it."""
         return self in (NodeKind.QUARANTINE, NodeKind.FILES, NodeKind.LEDGER)
 
 
@@ -51,12 +50,12 @@ class GraphNode:
     """A table, many tables of one template, or the source."""
 
     name: str
-    """The table's; a template, with its braces; or what the source is."""
+    """A table, a template with its braces, or a description of the source."""
     kind: NodeKind
     template: str | None = None
-    """What gave the table its name, if the pipeline file itself does not have it."""
+    """The template of the table's name; None if the pipeline file has the name itself."""
     tables: int | None = 1
-    """How many there are: none of what is declared and not made yet; None for the source."""
+    """Number of tables: 0 if it is declared and not made yet; None for the source."""
     rows: int | None = None
     last_batch: int | None = None
     last_at: datetime | None = None
@@ -64,7 +63,7 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class GraphEdge:
-    """From one node to one that is made of it, by their names."""
+    """From one node to one that is made from it, by name."""
 
     source: str
     target: str
@@ -72,14 +71,14 @@ class GraphEdge:
 
 @dataclass(frozen=True)
 class Graph:
-    """All nodes, each after those that it is made of, and what leads to what."""
+    """All nodes, each after those that it is made from, and the edges between them."""
 
     pipeline: str
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
 
     def folded(self, most: int = MOST_TABLES) -> Graph:
-        """The same, with one node for each template that has more tables than that."""
+        """Return a graph with one node for each template that has more tables than that."""
         count = Counter(node.template for node in self.nodes if node.template)
         folds = {template for template, tables in count.items() if tables > most}
         name_now = {
@@ -115,12 +114,7 @@ def _newest(batches: Iterable[int | None]) -> int | None:
     return max((batch for batch in batches if batch is not None), default=None)
 
 
-_SIDE_BY_SIDE = 8
-_LAST_BATCHES = """
-SELECT "table", max(version) AS version, max(at) AS at FROM ledger
-WHERE "table" IS NOT NULL GROUP BY "table"
-"""
-_OF_ALL = 'SELECT count(*) AS "rows", max(version) AS version, max(at) AS at FROM ledger'
+_MAX_WORKERS = 8
 
 Tables = Mapping[str, TableSummary]
 
@@ -145,7 +139,7 @@ class _Drawn:
         made_of: Callable[[TableSummary], str | None],
         else_of: str,
     ) -> list[str]:
-        """All tables of one template; the template itself where there is none yet."""
+        """Add all tables of one template, or the template itself if it has none yet."""
         before, after = around(template)
         found = [
             one
@@ -158,22 +152,21 @@ class _Drawn:
 
 
 def read_graph(pipeline: Pipeline) -> Graph:
-    """Every table by itself; `folded` makes that readable where there are hundreds."""
+    """Read a graph with a node for every table; `folded` makes hundreds of them readable."""
     drawn = _Drawn()
-    ledger = LedgerRows(pipeline)
     tables = {one.table: one for one in read_tables(pipeline)}
     source = drawn.add(GraphNode(source_name(pipeline), NodeKind.SOURCE, tables=None))
     if pipeline.lands_changes:
         landed = _draw_changes(drawn, pipeline, tables, source)
     else:
         landed = _draw_records(drawn, pipeline, tables, source)
-    _draw_gold(drawn, pipeline, landed, ledger)
-    _draw_beside(drawn, pipeline, tables, source, ledger)
+    _draw_gold(drawn, pipeline, landed, tables)
+    _draw_own_tables(drawn, pipeline, tables, source)
     return Graph(pipeline.name, tuple(drawn.nodes.values()), tuple(drawn.edges))
 
 
 def source_name(pipeline: Pipeline) -> str:
-    """What a pipeline reads, in words; has a space, and is thus the name of no table."""
+    """Describe what a pipeline reads; the space in it keeps it apart from names of tables."""
     match pipeline.source:
         case Kafka(pattern=str(pattern)):
             return f"topics {pattern}"
@@ -183,7 +176,7 @@ def source_name(pipeline: Pipeline) -> str:
             return f"Delta table {path}"
         case Files(path=path):
             return f"folder {path}"
-    raise AssertionError(f"{type(pipeline.source).__name__} is no known source")
+    raise AssertionError(f"{type(pipeline.source).__name__} is not a known source")
 
 
 def _draw_records(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str) -> list[str]:
@@ -206,23 +199,20 @@ def _draw_changes(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str
     return landed
 
 
-def _draw_gold(
-    drawn: _Drawn, pipeline: Pipeline, landed: Sequence[str], ledger: LedgerRows
-) -> None:
+def _draw_gold(drawn: _Drawn, pipeline: Pipeline, landed: Sequence[str], tables: Tables) -> None:
     made_of = dict(_gold_and_its_inputs(pipeline, landed))
-    last = {row["table"]: row for row in ledger.query(_LAST_BATCHES)}
-    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        rows = list(pool.map(lambda each: _rows_now(pipeline.lake, each[1]), made_of))
+    with ThreadPoolExecutor(_MAX_WORKERS) as pool:
+        rows = list(pool.map(lambda each: _row_count(pipeline.lake, each[1]), made_of))
     for ((declaration, table), inputs), count in zip(made_of.items(), rows, strict=True):
-        seen: Mapping[str, Any] = last.get(table, {}) if count is not None else {}
+        last = tables.get(table) if count is not None else None
         node = GraphNode(
             name=table,
             kind=NodeKind.GOLD,
             template=declaration if ROUTE in declaration else None,
             tables=0 if count is None else 1,
             rows=count,
-            last_batch=seen.get("version"),
-            last_at=seen.get("at"),
+            last_batch=last.last_batch if last else None,
+            last_at=last.last_at if last else None,
         )
         drawn.add(node, inputs)
 
@@ -230,7 +220,7 @@ def _draw_gold(
 def _gold_and_its_inputs(
     pipeline: Pipeline, landed: Sequence[str]
 ) -> Iterator[tuple[tuple[str, str], list[str]]]:
-    """Declaration and table, with what it is made of; each after those that it is made of."""
+    """Yield declarations and tables with their inputs, each after its inputs."""
     known = landed_tables(pipeline, [(table, "") for table in landed])
     parts = {one.table: one.name for one in known}
     unions: dict[str, GoldUnion] = {}
@@ -242,7 +232,7 @@ def _gold_and_its_inputs(
             yield (declaration, declaration), list(landed)
         else:
             for table in landed:
-                # A template stands for tables that are not there yet.
+                # A template represents tables that do not exist yet.
                 name = declaration if "{" in table else declaration.replace(ROUTE, parts[table])
                 yield (declaration, name), [table]
                 of_routes.append(name)
@@ -250,21 +240,18 @@ def _gold_and_its_inputs(
         yield (declaration, declaration), [name for name in of_routes if union.takes(name)]
 
 
-def _draw_beside(
-    drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str, ledger: LedgerRows
-) -> None:
+def _draw_own_tables(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str) -> None:
     drawn.add(_own_node(pipeline.quarantine, NodeKind.QUARANTINE, tables), [source])
     if pipeline.lands_changes:
         drawn.add(_own_node(FILES_TABLE, NodeKind.FILES, tables), [source])
-    told = ledger.query(_OF_ALL)
-    rows = told[0]["rows"] if told else 0
+    size = open_ledger(pipeline).stream.size()
     node = GraphNode(
         name=pipeline.ledger,
         kind=NodeKind.LEDGER,
-        tables=1 if rows else 0,
-        rows=rows or None,
-        last_batch=told[0]["version"] if told else None,
-        last_at=told[0]["at"] if told else None,
+        tables=1 if size.count else 0,
+        rows=size.count or None,
+        last_batch=size.version,
+        last_at=size.at,
     )
     drawn.add(node, [source])
 
@@ -286,8 +273,8 @@ def _node_of(table: TableSummary, kind: NodeKind, template: str | None) -> Graph
     )
 
 
-def _rows_now(lake: str, table: str) -> int | None:
-    """As the table's own log tells; None where there is no such table."""
+def _row_count(lake: str, table: str) -> int | None:
+    """Return the rows according to the table's Delta log; None if there is no such table."""
     try:
         return DeltaTable(str(Path(lake, table))).count()
     except (DeltaError, OSError):

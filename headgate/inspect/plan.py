@@ -1,363 +1,217 @@
-"""What would happen if the newest registered schemas came now; nothing is written."""
+"""What would happen if records of the newest registered schemas came now; nothing is written."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import count
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from headgate.config import Confluent, Kafka, Mode, Pipeline, Rules
-from headgate.engine.land_table import Asked, fit_files
-from headgate.formats.decoder import MessageChoice, Refusal
+from headgate.config import Pipeline
+from headgate.engine.land_table import Asked
+from headgate.formats.decoder import Refusal
 from headgate.formats.decoders import Decoders
-from headgate.inspect.ask_registry import asked_registry, side_by_side
-from headgate.inspect.ledger import LedgerRows
-from headgate.inspect.plan_gold import plan_gold
-from headgate.inspect.planned import Plan, TablePlan, UnusableSchema
-from headgate.inspect.schema import open_table
-from headgate.inspect.schema_diff import can_rewrite, payload_message
-from headgate.lake.names import TableNames
-from headgate.lake.staged import StagedFile, written
-from headgate.lake.tables import size_of
-from headgate.registry.registry import SubjectVersion
-from headgate.schema.changes import (
-    CreateTable,
-    Outcome,
-    SameColumns,
-    SchemaChange,
-    SchemaHistory,
-    TableHistory,
-    WidenType,
+from headgate.inspect.ledger import open_ledger
+from headgate.inspect.plan_gold import ComingTable, DerivedPlan, GoldStep, map_parallel, plan_gold
+from headgate.inspect.plan_schemas import (
+    Candidate,
+    KnownTable,
+    place_subjects,
+    plan_columns,
+    read_known_tables,
 )
-from headgate.schema.fit import fit, with_outcome
-from headgate.schema.names import is_nameable
-from headgate.schema.origin import ORIGIN
-
-_IN_THE_TABLE = (Outcome.APPLIED, Outcome.KEPT_APART)
+from headgate.inspect.schema import open_table
+from headgate.inspect.schema_diff import REGISTRY_TIMEOUT, can_rewrite, change_record
+from headgate.lake.tables import size_of
+from headgate.registry.open import opened_registry
+from headgate.registry.registry import SubjectVersion
+from headgate.schema.changes import CreateTable, Outcome
 
 
 @dataclass(frozen=True)
-class KnownTable:
-    """What the ledger tells of one table."""
+class UnusableSchema:
+    """A schema that cannot decode any record, so that all of them would be quarantined."""
+
+    schema: SubjectVersion
+    tables: tuple[str, ...]
+    """Tables that they would land in, as far as is known."""
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """One table, and what the newest schemas would change in it."""
 
     table: str
     route: str | None
-    """None where nothing has landed in it yet."""
-    history: TableHistory
-    withheld: frozenset[tuple[int, str, str, str]]
-    """What the contract has kept out of it: schema, kind of change, column and outcome."""
-
-    @classmethod
-    def unheard_of(cls, table: str) -> KnownTable:
-        return cls(table, None, TableHistory(), frozenset())
-
-    @property
-    def met(self) -> set[int]:
-        return self.history.schema_ids
-
-    def asked_in_vain(self, schema_id: int) -> bool:
-        """Whether a contract kept anything of that schema out of the table."""
-        return any(one == schema_id for one, *_ in self.withheld)
-
-    def was_told(self, schema_id: int, change: SchemaChange) -> bool:
-        """Whether the ledger has just that already."""
-        return (schema_id, change.kind, change.column, change.outcome.value) in self.withheld
-
-
-def read_known_tables(ledger: LedgerRows) -> dict[str, KnownTable]:
-    """By name; also those that the contract did not let come to be."""
-    landed = ledger.query(
-        f"""
-        SELECT "table", max(route) AS route, detail FROM ledger
-        WHERE kind = 'table' AND {ledger.silver_only} GROUP BY "table", detail
-        """
-    )
-    told = ledger.query(
-        f"""
-        SELECT "table", detail FROM ledger
-        WHERE kind = 'schema' AND {ledger.silver_only} ORDER BY version
-        """
-    )
-    routes = {row["table"]: row["route"] for row in landed}
-    histories = SchemaHistory.of(told).tables
-    for row in landed:
-        history = histories.setdefault(row["table"], TableHistory())
-        history.schema_ids.update(json.loads(row["detail"])["schema_ids"])
-    withheld: dict[str, set[tuple[int, str, str, str]]] = defaultdict(set)
-    for row in told:
-        detail = json.loads(row["detail"])
-        if detail["outcome"] not in _IN_THE_TABLE:
-            what = detail["change"], detail["column"], detail["outcome"]
-            withheld[row["table"]].update((one, *what) for one in detail["schema_ids"])
-    return {
-        table: KnownTable(table, routes.get(table), history, frozenset(withheld[table]))
-        for table, history in histories.items()
-    }
-
-
-_VALUE, _KEY = "-value", "-key"
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A schema whose records a table would get."""
-
-    version: SubjectVersion
-    message: MessageChoice
-
-
-@dataclass(frozen=True)
-class Placed:
-    """Schemas by table, and those whose table is named by the records alone."""
-
-    by_table: dict[str, list[Candidate]] = field(default_factory=lambda: defaultdict(list))
-    elsewhere: list[Candidate] = field(default_factory=list)
-
-
-def place_subjects(
-    pipeline: Pipeline,
-    known: Mapping[str, KnownTable],
-    newest: Sequence[SubjectVersion],
-    subjects_of: Mapping[int, Sequence[str]],
-    decoders: Decoders,
-) -> Placed:
-    """By name, where the envelope routes by topic or by record; else by what landed before."""
-    placed = Placed()
-    by_history = _by_history(pipeline, known, subjects_of)
-    for version in newest:
-        if not _is_read(pipeline, version.subject):
-            continue
-        candidates = _by_name(pipeline, known, version, decoders)
-        if not candidates:
-            for table in by_history.get(version.subject, ()):
-                route = known[table].route
-                message = payload_message(pipeline, [route] if route else [version.subject])
-                candidates.append((table, Candidate(version, message)))
-        if not candidates:
-            message = payload_message(pipeline, [version.subject])
-            placed.elsewhere.append(Candidate(version, message))
-        for table, candidate in candidates:
-            placed.by_table[table].append(candidate)
-    return placed
-
-
-def _by_history(
-    pipeline: Pipeline, known: Mapping[str, KnownTable], subjects_of: Mapping[int, Sequence[str]]
-) -> dict[str, list[str]]:
-    """The tables that have met a schema of a subject.
-
-    One schema may be registered under many subjects; where one of them is called like the table,
-    the others are those of other tables.
-    """
-    names = TableNames.of(pipeline)
-    found: dict[str, dict[str, None]] = defaultdict(dict)
-    for table in known.values():
-        for schema_id in table.met:
-            subjects = subjects_of.get(schema_id, ())
-            own = [
-                subject
-                for subject in subjects
-                if table.table in {names.silver_for(each) for each in _routes(subject)}
-            ]
-            for subject in own or subjects:
-                found[subject][table.table] = None
-    return {subject: sorted(tables) for subject, tables in found.items()}
-
-
-def _routes(subject: str) -> Iterable[str]:
-    return filter(is_nameable, {subject, subject.removesuffix(_VALUE)})
-
-
-def _by_name(
-    pipeline: Pipeline,
-    known: Mapping[str, KnownTable],
-    version: SubjectVersion,
-    decoders: Decoders,
-) -> list[tuple[str, Candidate]]:
-    envelope, names = pipeline.envelope, TableNames.of(pipeline)
-    if not isinstance(envelope, Confluent):
-        return []
-    if envelope.route == "record":
-        return _by_record(pipeline, known, version, decoders)
-    topic = version.subject.removesuffix(_VALUE)
-    if topic == version.subject or not is_nameable(topic):
-        return []
-    return [(names.silver_for(topic), Candidate(version, payload_message(pipeline, [topic])))]
-
-
-def _by_record(
-    pipeline: Pipeline,
-    known: Mapping[str, KnownTable],
-    version: SubjectVersion,
-    decoders: Decoders,
-) -> list[tuple[str, Candidate]]:
-    """The first message of a schema is a record; a further one, where there is its table."""
-    found: list[tuple[str, Candidate]] = []
-    for index in count():
-        decoder = decoders.decoder(version.schema_id, (index,))
-        if isinstance(decoder, Refusal):
-            break
-        table = TableNames.of(pipeline).silver_for(decoder.record_name)
-        if index == 0 or table in known:
-            found.append((table, Candidate(version, (index,))))
-        text = decoders.text(version.schema_id)
-        if isinstance(text, Refusal) or text.schema_type != "PROTOBUF":
-            break
-    return found
-
-
-def _is_read(pipeline: Pipeline, subject: str) -> bool:
-    """Whether the pipeline may meet schemas of that name: keys are not opened, and a topic that
-    is not read has no records."""
-    if not isinstance(pipeline.envelope, Confluent):
-        return True
-    source, topic = pipeline.source, subject.removesuffix(_VALUE)
-    if subject.endswith(_KEY):
-        return False
-    if topic == subject or not isinstance(source, Kafka):
-        return True
-    if source.pattern is None:
-        return topic in source.topics
-    try:
-        return re.fullmatch(source.pattern, topic) is not None
-    except re.error:  # a pattern that only Java understands
-        return True
-
-
-@dataclass(frozen=True)
-class PlannedColumns:
-    """What would be new, and what would be withheld as it was before."""
-
+    exists: bool
+    schemas: tuple[SubjectVersion, ...]
+    """The newest of its subjects; empty if the registry no longer has them."""
     changes: tuple[Asked, ...] = ()
     as_before: tuple[Asked, ...] = ()
+    """Changes that the contract would block again; the ledger has them already."""
+    rewritten_bytes: int = 0
+    """Size of the files that would be rewritten to widen columns."""
     columns: tuple[str, ...] = ()
-    """Those that the table would have."""
+    """Columns that it would have; empty if no schema asks for a change."""
 
     @property
-    def widens(self) -> bool:
+    def is_created(self) -> bool:
         return any(
-            isinstance(one.change, WidenType) and one.change.outcome is Outcome.APPLIED
+            isinstance(one.change, CreateTable) and one.change.outcome is Outcome.APPLIED
             for one in self.changes
         )
 
-
-def plan_table(
-    known: KnownTable,
-    columns: pa.Schema | None,
-    schemas: Mapping[int, pa.Schema],
-    rules: Rules,
-    may_widen: bool = True,
-) -> PlannedColumns:
-    """By the very functions that land; `columns` is None where there is no such table yet."""
-    if columns is None and rules.tables is not Mode.EVOLVE:
-        return _told_apart(known, _without_table(known.table, schemas, rules))
-    history = known.history if columns is not None else TableHistory()
-    new = {key: schemas[key] for key in sorted(schemas.keys() - history.schema_ids)}
-    shape = columns if columns is not None else schemas[min(schemas)]
-    withheld = [
-        Asked(change, (key,))
-        for key, schema in new.items()
-        for change in fit(schema, shape, rules).blocked
-    ]
-    refused = {one.schema_ids[0] for one in withheld if one.change.outcome is Outcome.REFUSED}
-    landing = {key: schema for key, schema in new.items() if key not in refused}
-    fitted = fit_files(
-        known.table, _unwritten(known.table, landing), columns, ORIGIN, history, rules, may_widen
-    )
-    asked = [*fitted.asked, *withheld] if landing else withheld
-    for key in sorted(schemas.keys() - new.keys()):
-        again = fit(schemas[key], fitted.schema, rules, may_widen)
-        asked += [Asked(one, (key,)) for one in again.changes if one.decided_by is not None]
-    there = columns is not None or bool(landing)
-    return _told_apart(known, asked, fitted.schema.names if there else ())
+    def as_record(self) -> dict[str, Any]:
+        return {
+            **{name: value for name, value in vars(self).items() if name != "columns"},
+            "changes": [asked_record(one) for one in self.changes],
+            "as_before": [asked_record(one) for one in self.as_before],
+        }
 
 
-def _without_table(table: str, schemas: Mapping[int, pa.Schema], rules: Rules) -> list[Asked]:
-    return [
-        Asked(with_outcome(CreateTable(table, len(schema)), rules), (key,))
-        for key, schema in sorted(schemas.items())
-    ]
+@dataclass(frozen=True)
+class PlanSummary:
+    """The plan in numbers."""
+
+    tables: int
+    created: int
+    changed: int
+    kept_apart: int
+    """Columns."""
+    discarded: int
+    """Fields whose values would be discarded."""
+    quarantined: int
+    """Fields and tables whose records would be quarantined."""
+    refused: int
+    """Schemas whose records would all be quarantined."""
+    as_before: int
+    derived_made: int = 0
+    derived_rebuilt: int = 0
 
 
-def _unwritten(table: str, schemas: Mapping[int, pa.Schema]) -> list[StagedFile]:
-    """A file as records of these schemas would bring it, as far as columns are concerned."""
-    columns = ORIGIN.serialize().to_pybytes()
-    texts = {str(key): written(schema) for key, schema in schemas.items()}
-    return [StagedFile(table, "", 0, 0, "", columns, None, tuple(schemas), new_schemas=texts)]
+@dataclass(frozen=True)
+class PipelinePlan:
+    """What would happen if records of the newest registered schemas came now."""
+
+    pipeline: str
+    tables: tuple[TablePlan, ...]
+    unusable: tuple[UnusableSchema, ...]
+    without_table: tuple[SubjectVersion, ...]
+    """Schemas that no table has met, and whose table only their records name."""
+    derived: tuple[DerivedPlan, ...] = ()
+    """The declarations of `gold`."""
+
+    @property
+    def summary(self) -> PlanSummary:
+        outcomes = [one.change.outcome for one in self._asked()]
+        refused = {
+            key
+            for one in self._asked()
+            if one.change.outcome is Outcome.REFUSED
+            for key in one.schema_ids
+        } | {one.schema.schema_id for one in self.unusable}
+        return PlanSummary(
+            tables=sum(one.exists for one in self.tables),
+            created=sum(one.is_created for one in self.tables),
+            changed=sum(one.exists and _is_changed(one) for one in self.tables),
+            kept_apart=outcomes.count(Outcome.KEPT_APART),
+            discarded=outcomes.count(Outcome.DISCARDED),
+            quarantined=outcomes.count(Outcome.QUARANTINED),
+            refused=len(refused),
+            as_before=sum(len(one.as_before) for one in self.tables),
+            derived_made=self._derived_to(GoldStep.MAKE),
+            derived_rebuilt=self._derived_to(GoldStep.REBUILD),
+        )
+
+    @property
+    def all_lands_as_it_is(self) -> bool:
+        """Whether nothing would be refused, quarantined, discarded or kept apart."""
+        applied = all(one.change.outcome is Outcome.APPLIED for one in self._asked())
+        return applied and not self.unusable
+
+    def as_record(self) -> dict[str, Any]:
+        tables = [one.as_record() for one in self.tables]
+        derived = [one.as_record() for one in self.derived]
+        summary = asdict(self.summary)
+        return {**vars(self), "summary": summary, "tables": tables, "derived": derived}
+
+    def _derived_to(self, step: GoldStep) -> int:
+        return sum(len(one.those_to(step)) for one in self.derived)
+
+    def _asked(self) -> Iterator[Asked]:
+        for table in self.tables:
+            yield from table.changes
 
 
-def _told_apart(
-    known: KnownTable, asked: Sequence[Asked], columns: Iterable[str] = ()
-) -> PlannedColumns:
-    """Each schema is told of once: what the ledger has already is nothing new."""
-    worth = [one for one in asked if not isinstance(one.change, SameColumns)]
-    before = [
-        one for one in worth if all(known.was_told(key, one.change) for key in one.schema_ids)
-    ]
-    new = tuple(one for one in worth if one not in before)
-    return PlannedColumns(new, tuple(before), tuple(columns))
+def asked_record(asked: Asked) -> dict[str, Any]:
+    return {**change_record(asked.change), "schema_ids": list(asked.schema_ids)}
 
 
-def read_plan(pipeline: Pipeline) -> Plan:
-    """Change files bring their schemas along: there, only derived tables can be planned."""
-    ledger = LedgerRows(pipeline)
+def _is_changed(table: TablePlan) -> bool:
+    return any(one.change.outcome in (Outcome.APPLIED, Outcome.KEPT_APART) for one in table.changes)
+
+
+def read_plan(pipeline: Pipeline) -> PipelinePlan:
+    """Plan tables and derived tables; change files carry their schemas, so that only derived
+    tables can be planned for them."""
+    ledger = open_ledger(pipeline)
     if pipeline.lands_changes:
-        return Plan(pipeline.name, (), (), (), plan_gold(pipeline, ledger))
-    known = read_known_tables(ledger)
-    with asked_registry(pipeline) as registry:
+        return PipelinePlan(pipeline.name, (), (), (), plan_gold(pipeline, ledger.everything))
+    known = read_known_tables(pipeline, ledger.stream)
+    with opened_registry(pipeline.schema_registry, REGISTRY_TIMEOUT) as registry:
         newest = registry.latest_versions()
         met = sorted({key for table in known.values() for key in table.met})
-        subjects_of = side_by_side(registry.subjects_of, met)
+        subjects_of = map_parallel(registry.subjects_of, met)
         decoders = Decoders(registry)
         decoders.fetch(one.schema_id for one in newest)
         placed = place_subjects(pipeline, known, newest, subjects_of, decoders)
-        planning = _Planning(pipeline, known, decoders)
+        planner = _SchemaPlanner(pipeline, known, decoders)
         names = sorted({*known, *placed.by_table})
-        tables = side_by_side(
-            lambda table: planning.table(table, placed.by_table.get(table, ())), names
+        tables = map_parallel(
+            lambda table: planner.table(table, placed.by_table.get(table, ())), names
         )
-        unusable = planning.unusable(placed.by_table, placed.elsewhere)
+        unusable = planner.unusable(placed.by_table, placed.elsewhere)
     refused = {one.schema for one in unusable}
     within = _within(pipeline.max_tables, tables.values())
-    return Plan(
+    coming = [ComingTable(one.table, one.route, one.columns, one.is_created) for one in within]
+    return PipelinePlan(
         pipeline=pipeline.name,
         tables=within,
         unusable=unusable,
         without_table=tuple(one.version for one in placed.elsewhere if one.version not in refused),
-        derived=plan_gold(pipeline, ledger, within),
+        derived=plan_gold(pipeline, ledger.everything, coming),
     )
 
 
 @dataclass(frozen=True)
-class _Planning:
-    """What all tables have in common."""
+class _SchemaPlanner:
+    """Plans the tables of one pipeline."""
 
     pipeline: Pipeline
     known: Mapping[str, KnownTable]
     decoders: Decoders
 
     def table(self, table: str, candidates: Sequence[Candidate]) -> TablePlan | None:
-        """None for a table that is not there and that nothing could make."""
-        known = self.known.get(table) or KnownTable.unheard_of(table)
+        """Return None for a table that does not exist and that no schema could create."""
+        known = self.known.get(table) or KnownTable.unknown(table)
         exists = Path(self.pipeline.lake, table, "_delta_log").is_dir()
         plan = TablePlan(table, known.route, exists, tuple(one.version for one in candidates))
-        schemas = self._usable(known if exists else KnownTable.unheard_of(table), candidates)
+        schemas = self._usable(known if exists else KnownTable.unknown(table), candidates)
         if not schemas:
             return plan if exists else None
         rules = self.pipeline.contract.for_table(table)
         opened = open_table(self.pipeline, table) if exists else None
         columns = None if opened is None else pa.schema(opened.schema())
-        planned, rewritten = plan_table(known, columns, schemas, rules), 0
+        planned, rewritten = plan_columns(known, columns, schemas, rules), 0
         if opened is not None and planned.widens:
             rewritten = size_of(opened)
             if not can_rewrite(self.pipeline, table, rewritten):
-                planned, rewritten = plan_table(known, columns, schemas, rules, False), 0
+                planned, rewritten = plan_columns(known, columns, schemas, rules, False), 0
         return replace(
             plan,
             changes=planned.changes,
@@ -367,11 +221,11 @@ class _Planning:
         )
 
     def _usable(self, known: KnownTable, candidates: Iterable[Candidate]) -> dict[int, pa.Schema]:
-        """The columns of all schemas that may ask something of the table."""
+        """Return the columns of all schemas that may ask for a change of the table."""
         found = {}
         for one in candidates:
             key = one.version.schema_id
-            if key not in known.met or known.asked_in_vain(key):
+            if key not in known.met or known.was_blocked(key):
                 decoder = self.decoders.decoder(key, one.message)
                 if not isinstance(decoder, Refusal):
                     found[key] = decoder.schema
@@ -394,7 +248,7 @@ class _Planning:
 
 
 def _within(most: int, plans: Iterable[TablePlan | None]) -> tuple[TablePlan, ...]:
-    """Records of tables that would pass `max_tables` are quarantined."""
+    """Mark new tables beyond `max_tables` as quarantined, as their records would be."""
     tables = [one for one in plans if one is not None]
     room = most - sum(one.exists for one in tables)
     found = []

@@ -1,10 +1,13 @@
-"""What the next run would make of each declaration of `gold`; nothing is written or computed."""
+"""What the next run would do with the derived tables; nothing is written or computed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -19,28 +22,103 @@ from headgate.gold.declared import (
     how_it_follows,
     landed,
 )
-from headgate.inspect.ask_registry import side_by_side
-from headgate.inspect.ledger import LedgerRows
-from headgate.inspect.own_tables import TableKind, kind_of
-from headgate.inspect.planned import (
-    DerivedPlan,
-    DerivedTablePlan,
-    GoldStep,
-    MissingColumn,
-    TablePlan,
-    UnknownColumn,
-)
 from headgate.inspect.schema import open_table
-from headgate.lake.ledger import Ledger
+from headgate.inspect.tables import TableKind, kind_of
+from headgate.lake.ledger import LedgerSnapshot, app_id
+from headgate.lake.ledger_entries import Kind
 from headgate.lake.tables import size_of
 from headgate.sql.incremental import Incremental
+
+_MAX_WORKERS = 8
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+def map_parallel(function: Callable[[Key], Value], keys: Iterable[Key]) -> dict[Key, Value]:
+    """Return the result for each key; the first exception is raised."""
+    wanted = list(keys)
+    with ThreadPoolExecutor(_MAX_WORKERS) as pool:
+        return dict(zip(wanted, pool.map(function, wanted), strict=True))
+
+
+@dataclass(frozen=True)
+class ComingTable:
+    """A landed table as it would be after the newest schemas."""
+
+    table: str
+    route: str | None
+    columns: tuple[str, ...]
+    is_created: bool
+
+
+class GoldStep(StrEnum):
+    """What a run would do with a derived table."""
+
+    MAKE = "make"
+    REBUILD = "rebuild"
+    """Another declaration computed its rows."""
+    FOLLOW = "follow"
+    """It is up to date with some version of its sources, and continues from there."""
+
+
+@dataclass(frozen=True)
+class DerivedTablePlan:
+    """One derived table."""
+
+    table: str
+    step: GoldStep
+    sources: int
+    """Number of tables that it is derived from."""
+    read_bytes: int
+    """Size of the files that are read to make or rebuild it."""
+
+
+@dataclass(frozen=True)
+class UnknownColumn:
+    """A column that a declaration uses and no table has, so that it is null."""
+
+    column: str
+    meant: str | None
+    """An existing column with a similar name."""
+
+
+@dataclass(frozen=True)
+class MissingColumn:
+    """A column that a declaration uses and that only some tables have."""
+
+    column: str
+    tables: tuple[str, ...]
+    """Tables without the column, where it is null."""
+
+
+@dataclass(frozen=True)
+class DerivedPlan:
+    """One declaration of `gold`, and what a run would do with its tables."""
+
+    name: str
+    how: str
+    """How its tables are kept up to date."""
+    tables: tuple[DerivedTablePlan, ...]
+    unknown: tuple[UnknownColumn, ...] = ()
+    missing: tuple[MissingColumn, ...] = ()
+
+    def those_to(self, step: GoldStep) -> tuple[DerivedTablePlan, ...]:
+        return tuple(one for one in self.tables if one.step is step)
+
+    def as_record(self) -> dict[str, Any]:
+        return {
+            **vars(self),
+            "missing": [{**vars(one), "count": len(one.tables)} for one in self.missing],
+        }
+
 
 Declared = DeclaredQuery | DeclaredUnion
 
 
 @dataclass(frozen=True)
 class _Source:
-    """A table that others are derived from, as far as that matters here."""
+    """A table that others are derived from."""
 
     table: str
     columns: tuple[str, ...]
@@ -48,47 +126,42 @@ class _Source:
 
 
 def plan_gold(
-    pipeline: Pipeline, ledger: LedgerRows, tables: Iterable[TablePlan] = ()
+    pipeline: Pipeline, ledger: LedgerSnapshot, coming: Iterable[ComingTable] = ()
 ) -> tuple[DerivedPlan, ...]:
-    """In the order of the file; `tables` is what newer schemas would do to landed ones."""
+    """Plan each declaration, in the order of the file."""
     if not pipeline.gold:
         return ()
-    app = Ledger(pipeline.lake, pipeline.ledger, pipeline.name).app
-    queries, unions = declared_gold(pipeline, app)
-    after = {one.table: one for one in tables}
-    planning = _Planning(pipeline, after, queries, _landed(pipeline, ledger, after.values()))
+    queries, unions = declared_gold(pipeline, app_id(pipeline.name))
+    after = {one.table: one for one in coming}
+    planning = _GoldPlanner(pipeline, after, queries, _landed(pipeline, ledger, after.values()))
     every: list[Declared] = [*queries, *unions]
     declared = {one.name: one for one in every}
     return tuple(planning.declaration(declared[name]) for name in pipeline.gold)
 
 
-def _landed(pipeline: Pipeline, ledger: LedgerRows, tables: Iterable[TablePlan]) -> list[Landed]:
-    """Those that the lake has, and those that the newest schemas would make."""
-    kind = "table" if not pipeline.lands_changes else "merged"
-    rows = ledger.query(
-        f"""
-        SELECT "table", max(route) AS route FROM everything
-        WHERE kind = '{kind}' GROUP BY "table" ORDER BY "table"
-        """
-    )
-    known = {row["table"]: row["route"] for row in rows if _exists(pipeline, row["table"])}
+def _landed(
+    pipeline: Pipeline, ledger: LedgerSnapshot, coming: Iterable[ComingTable]
+) -> list[Landed]:
+    """Return the tables in the lake, and those that the newest schemas would create."""
+    totals = ledger.tables(Kind.MERGED if pipeline.lands_changes else Kind.TABLE)
+    known = {table: one.route for table, one in totals.items() if _exists(pipeline, table)}
     if pipeline.lands_changes:
         known = {table: None for table in known if kind_of(pipeline, table) is TableKind.MERGED}
-    coming = {one.table: one.route or "" for one in tables if one.is_created}
-    return landed(pipeline, {**known, **coming}.items())
+    created = {one.table: one.route or "" for one in coming if one.is_created}
+    return landed(pipeline, {**known, **created}.items())
 
 
 @dataclass
-class _Planning:
-    """What all declarations have in common."""
+class _GoldPlanner:
+    """Plans the declarations of one pipeline."""
 
     pipeline: Pipeline
-    after: Mapping[str, TablePlan]
+    after: Mapping[str, ComingTable]
     queries: Sequence[DeclaredQuery]
     landed: Sequence[Landed]
 
     def __post_init__(self) -> None:
-        self._known = side_by_side(self._look, (one.table for one in self.landed))
+        self._known = map_parallel(self._source, (one.table for one in self.landed))
 
     def declaration(self, declared: Declared) -> DerivedPlan:
         sources = self._sources(declared)
@@ -98,7 +171,7 @@ class _Planning:
             if isinstance(declared, DeclaredQuery)
             else declared.select.columns
         )
-        steps = side_by_side(lambda table: self._step(declared, table, sources[table]), sources)
+        steps = map_parallel(lambda table: self._step(declared, table, sources[table]), sources)
         return DerivedPlan(
             name=declared.name,
             how=how_it_follows(self.pipeline.gold[declared.name], self.pipeline.lands_changes),
@@ -108,7 +181,7 @@ class _Planning:
         )
 
     def _sources(self, declared: Declared) -> dict[str, list[_Source]]:
-        """The tables that a declaration gives, each with those that it is derived from."""
+        """Return the tables of a declaration, each with those that it is derived from."""
         if isinstance(declared, DeclaredUnion):
             derived = self._derived()
             tables = [table for table, _ in declared.sources(self.queries, self.landed)]
@@ -120,7 +193,7 @@ class _Planning:
         return found
 
     def _derived(self) -> dict[str, _Source]:
-        """Tables by route as sources of unions: their columns are those of their declarations."""
+        """Return tables by route as sources of unions, with the columns of their declarations."""
         found = {}
         for query in self.queries:
             if ROUTE in query.name:
@@ -142,12 +215,12 @@ class _Planning:
         return DerivedTablePlan(table, step, len(sources), read)
 
     def _size(self, source: _Source) -> int:
-        """Of derived tables, what they have so far."""
+        """Return the size of a source; that of a derived table is looked up."""
         if source.table in self._known or not _exists(self.pipeline, source.table):
             return source.bytes
         return size_of(open_table(self.pipeline, source.table))
 
-    def _look(self, table: str) -> _Source:
+    def _source(self, table: str) -> _Source:
         coming = self.after[table].columns if table in self.after else ()
         if not _exists(self.pipeline, table):
             return _Source(table, coming)
@@ -157,7 +230,7 @@ class _Planning:
 
 
 def _unknown(columns: Iterable[str], sources: Iterable[_Source]) -> Iterator[UnknownColumn]:
-    """Those that none of the tables has; nobody knows that before there are any."""
+    """Yield columns that no source has, once there are sources."""
     there = {column for one in sources for column in one.columns}
     lower = {column.lower() for column in there}
     if there:
@@ -167,7 +240,7 @@ def _unknown(columns: Iterable[str], sources: Iterable[_Source]) -> Iterator[Unk
 
 
 def _missing(columns: Iterable[str], sources: Iterable[_Source]) -> Iterator[MissingColumn]:
-    """Those that some tables have and others lack."""
+    """Yield columns that some sources have and others lack."""
     having = {one.table: {column.lower() for column in one.columns} for one in sources}
     for column in _asked_for(columns):
         lacking = tuple(table for table, there in having.items() if column.lower() not in there)
@@ -176,7 +249,7 @@ def _missing(columns: Iterable[str], sources: Iterable[_Source]) -> Iterator[Mis
 
 
 def _asked_for(columns: Iterable[str]) -> list[str]:
-    """The route that a row came by is known everywhere."""
+    """Leave out `route`, which every source has."""
     return sorted(column for column in columns if column.lower() != "route")
 
 

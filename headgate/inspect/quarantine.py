@@ -1,4 +1,4 @@
-"""Records in quarantine: how many, which, and all about one."""
+"""Records in quarantine: counts, lists, and single records."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from deltalake.exceptions import DeltaError
 from headgate.config import Pipeline
 from headgate.engine.quarantined import QuarantineState
 from headgate.errors import LandingError, UsageError
-from headgate.inspect.ledger import query_table
 from headgate.inspect.tables import names_of_route, shown_route
+from headgate.lake.query import query_table
 from headgate.quarantine.filter import OffsetRange, QuarantineFilter
 from headgate.quarantine.snapshot import QuarantineSnapshot, unreadable
 
@@ -42,14 +42,14 @@ class Position:
         return f"{self.topic}:{self.partition}:{self.offset}"
 
     def condition(self) -> str:
-        """Whether a row of the quarantine is the record, in SQL."""
+        """Return the SQL condition for the rows of this record."""
         offsets = OffsetRange(self.topic, self.partition, self.offset, self.offset)
         return QuarantineFilter(offsets=offsets, state=None).condition()
 
 
 @dataclass(frozen=True)
 class FilePosition:
-    """A change file, and which of its changes, if not all of it."""
+    """A change file, and the number of a change in it; None for the whole file."""
 
     file: str
     offset: int | None = None
@@ -71,28 +71,28 @@ class FilePosition:
         return self.file if self.offset is None else f"{self.file}:{self.offset}"
 
     def condition(self) -> str:
-        """Whether a row of the quarantine is the change, or any change of the file; in SQL."""
+        """Return the SQL condition for the rows of this change, or of the whole file."""
         of_file = QuarantineFilter(file=self.file, state=None).condition()
         return of_file if self.offset is None else f"{of_file} AND _offset = {self.offset}"
 
 
 @dataclass(frozen=True)
 class QuarantinedRecord:
-    """A record that could not land, why, and what has become of it."""
+    """A record that could not land, why, and its state."""
 
     id: str | None
     position: Position | FilePosition | None
-    """None where the source does not number its records."""
+    """None if the source does not number its records."""
     state: QuarantineState
     settled_at: datetime | None
     """When it was replayed or dropped."""
     reason: str
     detail: str | None
     route: str | None
-    """Of changes: the table of the source."""
+    """For changes, the table of the source."""
     schema_id: str | None
     timestamp: datetime | None
-    """When the source got it."""
+    """Timestamp of the source."""
     at: datetime
     """When it was put in quarantine."""
     batch: int
@@ -103,10 +103,10 @@ class QuarantinedRecord:
 
 @dataclass(frozen=True)
 class QuarantineCounts:
-    """How many records are in quarantine, and how many have been."""
+    """Number of records in quarantine, by reason, and of those that left it."""
 
     open: dict[str, int]
-    """For which reason, the most frequent first."""
+    """By reason, the most frequent first."""
     replayed: int
     dropped: int
 
@@ -134,7 +134,7 @@ def count_quarantined(pipeline: Pipeline) -> QuarantineCounts:
 def read_quarantined(
     pipeline: Pipeline, wanted: QuarantineFilter | None = None, limit: int = 20
 ) -> tuple[list[QuarantinedRecord], int]:
-    """The newest that are wanted, as many as asked for, and how many there are in all."""
+    """Return the newest records that match, up to the limit, and the number of all that match."""
     snapshot = _open(pipeline)
     if snapshot is None:
         return [], 0
@@ -144,7 +144,7 @@ def read_quarantined(
 def find_quarantined(
     pipeline: Pipeline, position: Position | FilePosition
 ) -> list[QuarantinedRecord]:
-    """All that is known of the record at a position; an error if it never was in quarantine."""
+    """Return every row for the record at a position; raise if it never was in quarantine."""
     snapshot = _open(pipeline)
     found = None if snapshot is None else _read(pipeline, snapshot, position.condition(), 20)
     if found is None or not found[0]:

@@ -1,4 +1,4 @@
-"""A table's columns as they are, and what they went through."""
+"""A table's columns now, and the changes that led to them."""
 
 from __future__ import annotations
 
@@ -15,69 +15,60 @@ from headgate.cdc.plan import source_text
 from headgate.config import Pipeline
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import LandingError, nearest
-from headgate.inspect.ledger import LedgerRows, RecordedChange, recorded_changes
-from headgate.inspect.own_tables import TableKind, kind_of
-from headgate.inspect.tables import plan_of_names, read_following
+from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger, recorded_changes
+from headgate.inspect.tables import TableKind, kind_of, merged_tables, named_plan
+from headgate.lake.ledger_entries import Kind
 from headgate.lake.names import TableNames, pattern_name
 from headgate.schema.fit import type_name
 from headgate.schema.origin import ORIGIN_COLUMNS
 
-_DERIVED = """
-SELECT DISTINCT "table" FROM everything WHERE kind = 'gold' AND table_version IS NOT NULL
-"""
-_BESIDE_ROWS = LOG_COLUMN_NAMES | set(VALIDITY.names)
+_METADATA_OF_CHANGES = LOG_COLUMN_NAMES | set(VALIDITY.names)
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of a table."""
 
     name: str
     type: str
     origin: bool
-    """It says where a record or a change came from, and is not the message's or the row's own."""
+    """Whether it is metadata about where the record or change came from."""
 
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Columns now, and their history with the oldest change first."""
+    """Columns now, and their history, the oldest change first."""
 
     table: str
     kind: TableKind
     route: str | None
-    """Of changes: the table of the source."""
+    """For changes, the table of the source."""
     version: int
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     history: tuple[RecordedChange, ...]
-    """Of a merged or history table: what happened to the columns of its change log."""
+    """For a merged or history table, the changes of its change log."""
     follows: str | None = None
-    """The change log that a merged or history table is made of."""
+    """The change log that a merged or history table is made from."""
 
 
 def read_table_schema(pipeline: Pipeline, name: str) -> TableSchema:
-    """By the table's name, by the route that lands in it, or by the name of the source's table."""
-    ledger = LedgerRows(pipeline)
-    gold = [row["table"] for row in ledger.query(_DERIVED)]
+    """Find a table by its name, by its route, or by the name of its source table."""
+    ledger = open_ledger(pipeline)
+    gold = ledger.everything.tables(Kind.GOLD)
     if name in gold:
         return _of_gold(pipeline, name)
     if pipeline.lands_changes:
         return _of_changes(pipeline, ledger, name, gold)
-    routes = ledger.query(
-        """
-        SELECT "table", max(route) AS route, count(DISTINCT route) AS routes FROM ledger
-        WHERE kind = 'table' GROUP BY "table"
-        """
-    )
-    known = [row["table"] for row in routes]
+    known = ledger.stream.tables(Kind.TABLE)
     table = find_table(pipeline, name, known)
     if table is None:
         raise _unknown(pipeline, name, nearest_table(pipeline, name, [*known, *gold]))
     opened = open_table(pipeline, table)
-    mine = next(row for row in routes if row["table"] == table)
+    totals = known[table]
     return TableSchema(
         table=table,
         kind=kind_of(pipeline, table),
-        route=mine["route"] if mine["routes"] == 1 else None,
+        route=totals.route if totals.routes == 1 else None,
         version=opened.version(),
         columns=_columns(opened, ORIGIN_COLUMNS),
         history=tuple(recorded_changes(ledger, table)),
@@ -85,7 +76,7 @@ def read_table_schema(pipeline: Pipeline, name: str) -> TableSchema:
 
 
 def _of_gold(pipeline: Pipeline, table: str) -> TableSchema:
-    """What a derived table has follows from its declaration: nothing happens to its columns."""
+    """Describe a derived table, whose columns follow from its declaration and have no history."""
     opened = open_table(pipeline, table)
     return TableSchema(
         table=table,
@@ -98,40 +89,39 @@ def _of_gold(pipeline: Pipeline, table: str) -> TableSchema:
 
 
 def _of_changes(
-    pipeline: Pipeline, ledger: LedgerRows, name: str, gold: Collection[str]
+    pipeline: Pipeline, ledger: PipelineLedger, name: str, gold: Collection[str]
 ) -> TableSchema:
-    landed = ledger.query("""SELECT DISTINCT "table" FROM everything WHERE kind = 'table'""")
-    following = read_following(ledger)
-    plan = plan_of_names(pipeline, ledger)
-    known = [*(row["table"] for row in landed), *following]
+    merged = merged_tables(ledger)
+    plan = named_plan(pipeline, ledger)
+    known = [*ledger.landed, *merged]
     by_source = {source_text(one.source): log for log, one in plan.known.items()}
     by_source |= {pattern_name(one.source): log for log, one in plan.known.items()}
     table = name if name in known else by_source.get(name)
     if table is None:
         raise _unknown(pipeline, name, nearest(name, [*known, *gold, *by_source]))
     opened = open_table(pipeline, table)
-    log = following[table].log if table in following else None
+    log = merged[table].log if table in merged else None
     source = plan.known.get(log or table)
     return TableSchema(
         table=table,
         kind=kind_of(pipeline, table),
         route=None if source is None else source_text(source.source),
         version=opened.version(),
-        columns=_columns(opened, _BESIDE_ROWS if source is not None else ()),
+        columns=_columns(opened, _METADATA_OF_CHANGES if source is not None else ()),
         history=tuple(recorded_changes(ledger, log or table)),
         follows=log,
     )
 
 
-def _columns(table: DeltaTable, origin: Collection[str]) -> tuple[Column, ...]:
+def _columns(table: DeltaTable, origin: Collection[str]) -> tuple[TableColumn, ...]:
     return tuple(
-        Column(field.name, type_name(field.type), field.name in origin)
+        TableColumn(field.name, type_name(field.type), field.name in origin)
         for field in pa.schema(table.schema())
     )
 
 
 def find_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str | None:
-    """The table of that name, or of that route."""
+    """Return the table of that name or route."""
     if name in known:
         return name
     by_route = TableNames.of(pipeline).silver_for(name)
@@ -139,7 +129,7 @@ def find_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str | N
 
 
 def nearest_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str | None:
-    """The table that a mistyped name or route may mean."""
+    """Return the table whose name or route is most like this one."""
     return nearest(name, known) or nearest(TableNames.of(pipeline).silver_for(name), known)
 
 

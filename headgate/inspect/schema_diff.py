@@ -1,4 +1,4 @@
-"""What going from one schema to another changes, and what a contract makes of it."""
+"""The changes from one schema to another, and what a contract makes of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from headgate.config import Contract, Pipeline, Rules, Wrapper
+from headgate.config import Contract, Duration, Pipeline, Rules, Wrapper
 from headgate.errors import LandingError, RegistryError, UsageError, nearest
 from headgate.formats.avro import AvroDecoder
 from headgate.formats.decoder import (
@@ -25,25 +25,28 @@ from headgate.formats.decoder import (
 )
 from headgate.formats.decoders import Decoders
 from headgate.formats.protobuf import AmbiguousMessage, NoSuchMessage, ProtobufDecoder
-from headgate.inspect.ask_registry import asked_registry
-from headgate.inspect.ledger import LedgerRows
-from headgate.inspect.planned import change_record
+from headgate.inspect.ledger import open_ledger
 from headgate.inspect.schema import find_table, nearest_table, open_table
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.ledger_entries import Kind
 from headgate.lake.tables import size_of
 from headgate.reasons import Reason
 from headgate.registry.folder import SCHEMA_TYPES, read_schema_file
+from headgate.registry.open import opened_registry
 from headgate.registry.registry import RefusedSchema, SchemaCatalog, UnknownSchema
 from headgate.schema.changes import DropColumn, RenameColumn, SchemaChange, WidenType
 from headgate.schema.field_metadata import kept_apart_from
 from headgate.schema.fit import fit
 from headgate.schema.origin import ORIGIN_COLUMNS
 
+REGISTRY_TIMEOUT = Duration(seconds=10)
+"""Shorter than that of a run, because a person waits for the answer."""
+
 _AT_VERSION = re.compile(r"(.+)@([0-9]{1,18})")
 
 
 class Named(StrEnum):
-    """What a name turned out to be."""
+    """What a name refers to."""
 
     FILE = "file"
     SCHEMA = "schema"
@@ -53,14 +56,14 @@ class Named(StrEnum):
 
 @dataclass(frozen=True)
 class NamedSchema:
-    """Columns, and what they are the columns of."""
+    """The columns of a file, a schema, a subject or a table."""
 
     name: str
     what: Named
     columns: pa.Schema = field(repr=False)
-    """The message's own; where a record came from is the same everywhere."""
+    """Those of the message, without metadata about the source."""
     version: int | None = None
-    """Of the subject or of the table."""
+    """Version of the subject or of the table."""
     schema_id: int | None = None
 
     def __str__(self) -> str:
@@ -70,7 +73,7 @@ class NamedSchema:
 
 
 def is_schema_file(name: str) -> bool:
-    """Whether a name is that of a file: one that is there, or one with a path."""
+    """Return whether a name is that of a file: one that exists, or one with a path."""
     path = Path(name)
     return path.suffix in SCHEMA_TYPES and (path.is_file() or "/" in name)
 
@@ -93,30 +96,25 @@ def payload_message(pipeline: Pipeline | None, names: Iterable[str]) -> MessageC
 
 
 def find_schema(name: str, pipeline: Pipeline | None) -> NamedSchema:
-    """A file by its path; with a pipeline also an id, a table or route, or a subject."""
+    """Find a file by its path; with a pipeline also an id, a table or route, or a subject."""
     if is_schema_file(name):
         return _in_file(name, payload_message(pipeline, [Path(name).stem]))
     if pipeline is None:
         hint = "to use tables or subjects, name a pipeline with --pipeline"
         raise UsageError("bad-argument", f"`{name}` is not a file", hint=hint)
     if name.isdecimal():
-        with asked_registry(pipeline) as registry:
+        with opened_registry(pipeline.schema_registry, REGISTRY_TIMEOUT) as registry:
             subjects = registry.subjects_of(int(name))
             message = payload_message(pipeline, subjects)
             columns = _registered(registry, int(name), message, f"schema {name}")
         return NamedSchema(name, Named.SCHEMA, columns, schema_id=int(name))
     parts = _AT_VERSION.fullmatch(name)
     plain, version = (parts[1], int(parts[2])) if parts else (name, None)
-    known = [
-        row["table"]
-        for row in LedgerRows(pipeline).query(
-            """SELECT DISTINCT "table" FROM ledger WHERE kind = 'table'"""
-        )
-    ]
+    known = open_ledger(pipeline).stream.tables(Kind.TABLE)
     table = find_table(pipeline, plain, known)
     if table is not None:
         return _of_table(pipeline, table, version)
-    with asked_registry(pipeline) as registry:
+    with opened_registry(pipeline.schema_registry, REGISTRY_TIMEOUT) as registry:
         return _of_subject(registry, pipeline, plain, version, known)
 
 
@@ -196,7 +194,7 @@ def _own(columns: pa.Schema) -> pa.Schema:
 
 
 def can_rewrite(pipeline: Pipeline, table: str, size: int) -> bool:
-    """Whether the committer that a run would take for the table would rewrite it."""
+    """Return whether the committer that a run uses for the table would rewrite it."""
     most = int(pipeline.contract.rewrite_up_to)
     delta_rs = DeltaRsCommitter(pipeline.lake)
     if pipeline.commit == "spark" or (pipeline.commit == "auto" and not delta_rs.can_write(table)):
@@ -206,7 +204,7 @@ def can_rewrite(pipeline: Pipeline, table: str, size: int) -> bool:
 
 @dataclass(frozen=True)
 class SchemaDiff:
-    """Two schemas, and the way from the first to the second."""
+    """Two schemas, and the changes from the first to the second."""
 
     first: NamedSchema
     second: NamedSchema
@@ -223,7 +221,7 @@ class SchemaDiff:
 
 
 def read_schema_diff(first: str, second: str, pipeline: Pipeline | None = None) -> SchemaDiff:
-    """A pipeline is needed for all but files; without one, the contract follows every change."""
+    """Compare two schemas; without a pipeline, both are files and every change is allowed."""
     one, other = find_schema(first, pipeline), find_schema(second, pipeline)
     rules = _rules(pipeline, one, other)
     diff = diff_schemas(one, other, rules)
@@ -235,7 +233,7 @@ def read_schema_diff(first: str, second: str, pipeline: Pipeline | None = None) 
 def diff_schemas(
     first: NamedSchema, second: NamedSchema, contract: Rules, may_widen: bool = True
 ) -> SchemaDiff:
-    """As if records of the second came to a table with the columns of the first."""
+    """Compare as if records of the second came to a table with the columns of the first."""
     asked = fit(second.columns, first.columns, contract, may_widen).changes
     renamed = {change.was for change in asked if isinstance(change, RenameColumn)}
     gone = _gone(first.columns, second.columns, renamed)
@@ -252,7 +250,7 @@ def _gone(before: pa.Schema, after: pa.Schema, renamed: Collection[str]) -> Iter
 
 
 def _gone_inside(before: pa.DataType, after: pa.DataType, path: str) -> Iterator[str]:
-    """Fields inside a column, as long as it is of the same kind in both."""
+    """Yield fields inside a column, as long as it is of the same kind in both."""
     if pa.types.is_struct(before) and pa.types.is_struct(after):
         types = {one.name: one.type for one in after}
         for one in before:
@@ -289,3 +287,7 @@ def _may_widen(pipeline: Pipeline | None, first: NamedSchema) -> bool:
 
 def _record(schema: NamedSchema) -> dict[str, Any]:
     return {name: value for name, value in vars(schema).items() if name != "columns"}
+
+
+def change_record(change: SchemaChange) -> dict[str, Any]:
+    return {**change.as_record(), "breaking": change.breaking, "text": str(change)}

@@ -1,12 +1,12 @@
-"""The tables of a pipeline, one line each."""
+"""The tables of a pipeline: their kinds, the routes that lead to them, and a line for each."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
@@ -17,34 +17,85 @@ from deltalake.exceptions import DeltaError
 from headgate.cdc.known_source import KnownSource, source_of
 from headgate.cdc.plan import ChangePlan, source_text
 from headgate.config import Pipeline
-from headgate.inspect.ledger import LedgerRows, RecordedChange, recorded_changes
-from headgate.inspect.own_tables import TableKind, kind_of
-from headgate.lake.names import TableNames
+from headgate.config.gold import is_declared_gold
+from headgate.config.pipeline import FILES_TABLE
+from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger, recorded_changes
+from headgate.lake.ledger_entries import Kind, MergeEntry
+from headgate.lake.names import ChangeTables, TableNames
 from headgate.quarantine.snapshot import NamesOfRoute
 
-_LOGS = """
-SELECT "table", max(route) AS route FROM everything
-WHERE kind = 'table' AND route IS NOT NULL GROUP BY "table"
-"""
+_MAX_WORKERS = 8
 
 
-def plan_of_names(pipeline: Pipeline, ledger: LedgerRows) -> ChangePlan:
-    """A plan that knows which logs there are and whose they are, and no more of them."""
-    logs = {row["table"]: row["route"] for row in ledger.query(_LOGS)}
-    known = {table: KnownSource(source_of(route)) for table, route in logs.items()}
+class TableKind(StrEnum):
+    """What a table holds."""
+
+    SILVER = "silver"
+    BRONZE = "bronze"
+    LOG = "log"
+    MERGED = "merged"
+    HISTORY = "history"
+    GOLD = "gold"
+    QUARANTINE = "quarantine"
+    FILES = "files"
+
+    @property
+    def is_landed_in(self) -> bool:
+        """Whether it is one of the many tables that the source's records or changes land in."""
+        return self in (TableKind.SILVER, TableKind.LOG)
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether it is made from a change log."""
+        return self in (TableKind.MERGED, TableKind.HISTORY)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether every pipeline has exactly one of it."""
+        return not (self.is_landed_in or self.is_derived or self is TableKind.GOLD)
+
+
+def kind_of(pipeline: Pipeline, table: str) -> TableKind:
+    if table == pipeline.quarantine:
+        return TableKind.QUARANTINE
+    if is_declared_gold(pipeline.gold, table):
+        return TableKind.GOLD
+    if pipeline.lands_changes:
+        if table == FILES_TABLE:
+            return TableKind.FILES
+        return TableKind(ChangeTables.of(pipeline).kind_of(table) or TableKind.LOG)
+    return TableKind.BRONZE if table == pipeline.bronze else TableKind.SILVER
+
+
+def landed_tables(pipeline: Pipeline) -> list[str]:
+    """Return the silver tables or change logs in the lake, whether or not the ledger has them."""
+    if pipeline.lands_changes:
+        return ChangeTables.of(pipeline).logs_in(pipeline.lake)
+    return TableNames.of(pipeline).silver_in(pipeline.lake)
+
+
+def named_plan(pipeline: Pipeline, ledger: PipelineLedger) -> ChangePlan:
+    """Return a plan with the source table of each change log, and nothing else about the logs."""
+    known = {
+        one.table: KnownSource(source_of(one.route))
+        for one in ledger.landed.values()
+        if one.route is not None
+    }
     return replace(ChangePlan.of(pipeline), known=known)
 
 
 def names_of_route(pipeline: Pipeline) -> NamesOfRoute:
-    """What a person may call a route, beside itself."""
-    if not pipeline.lands_changes:
-        tables = TableNames.of(pipeline)
-        return lambda route: (tables.silver_for(route),)
+    """Return a function for the other names by which a person may select a route."""
+    if pipeline.lands_changes:
+        return _names_of_source(pipeline)
+    tables = TableNames.of(pipeline)
+    return lambda route: (tables.silver_for(route),)
 
+
+def _names_of_source(pipeline: Pipeline) -> NamesOfRoute:
     @cache
     def plan() -> ChangePlan:
-        assert pipeline.lands_changes
-        return plan_of_names(pipeline, LedgerRows(pipeline))
+        return named_plan(pipeline, open_ledger(pipeline))
 
     def names(route: str) -> Collection[str]:
         return plan().names_of_route(route)
@@ -53,108 +104,74 @@ def names_of_route(pipeline: Pipeline) -> NamesOfRoute:
 
 
 def shown_route(pipeline: Pipeline, route: str | None) -> str | None:
-    """A route as a person reads it: that of changes names a table of the source."""
+    """Return a route for display: for changes, the name of the source table."""
     if route is None or not pipeline.lands_changes:
         return route
     return source_text(source_of(route))
 
 
-_LAST_WORD = """
-SELECT "table", detail FROM (
-    SELECT "table", detail, row_number() OVER (
-        PARTITION BY "table" ORDER BY at DESC, table_version DESC
-    ) AS place
-    FROM everything WHERE kind = 'merged'
-) WHERE place = 1
-"""
-_LOG_VERSIONS = """
-SELECT "table", max(table_version) AS version FROM everything
-WHERE kind = 'table' AND route IS NOT NULL GROUP BY "table"
-"""
-
-
 @dataclass(frozen=True)
-class Following:
-    """The change log that a table is made of, and the version of it that it has."""
+class MergedFrom:
+    """The change log that a table is merged from, and the version that it is merged up to."""
 
     log: str
     log_version: int
 
 
-def read_following(ledger: LedgerRows) -> dict[str, Following]:
-    """By merged or history table."""
-    told = {row["table"]: json.loads(row["detail"]) for row in ledger.query(_LAST_WORD)}
+def merged_tables(ledger: PipelineLedger) -> dict[str, MergedFrom]:
+    """Return the merged and history tables, by name."""
     return {
-        table: Following(str(detail["log"]), int(detail["log_version"]))
-        for table, detail in told.items()
+        table: MergedFrom(row.entry.log, row.entry.log_version)
+        for table, row in ledger.everything.latest(MergeEntry).items()
     }
 
 
-def tables_behind(pipeline: Pipeline, ledger: LedgerRows) -> tuple[str, ...]:
-    """Those that the pipeline wants and that do not have all of their logs, by name."""
-    following = read_following(ledger)
-    plan = plan_of_names(pipeline, ledger)
+def tables_behind(pipeline: Pipeline, ledger: PipelineLedger) -> tuple[str, ...]:
+    """Return the merged and history tables that are behind their change logs, by name."""
+    merged = merged_tables(ledger)
+    plan = named_plan(pipeline, ledger)
     behind: set[str] = set()
-    for row in ledger.query(_LOG_VERSIONS):
-        source = plan.known[row["table"]].source
-        names = plan.tables_of(source)
+    for log, known in plan.known.items():
+        source, names = known.source, plan.tables_of(known.source)
         wanted = [table for table in (names.merged_for(source), names.history_for(source)) if table]
-        made = [table for table in wanted if table in following]
-        behind |= {table for table in made if following[table].log_version < row["version"]}
+        made = [table for table in wanted if table in merged]
+        behind |= {
+            table for table in made if merged[table].log_version < ledger.landed[log].table_version
+        }
         if not made:
-            # Of one without a key there is no history, so only the first is sure to come.
+            # A table without a key has no history, so only the first is certain to be made.
             behind.update(wanted[:1])
     return tuple(sorted(behind))
 
 
-_SIDE_BY_SIDE = 8
-_ONE_ROW_A_TABLE = """
-SELECT
-    "table",
-    max(route) AS route,
-    sum("rows") AS "rows",
-    sum(files) AS files,
-    sum(bytes) AS bytes,
-    max(table_version) AS table_version,
-    -- Replays count their versions apart.
-    coalesce(max(version) FILTER (WHERE pipeline NOT LIKE '%:replay'), max(version)) AS version,
-    max(at) AS at,
-    bool_or(kind = 'gold') AS is_gold
-FROM everything
--- A derived table that could not follow has a row without a version.
-WHERE kind IN ('table', 'merged') OR (kind = 'gold' AND table_version IS NOT NULL)
-GROUP BY "table"
-"""
-
-
 @dataclass(frozen=True)
 class TableSummary:
-    """A table as ledger and log tell of it."""
+    """A table according to the ledger and to its own Delta log."""
 
     table: str
     kind: TableKind
     route: str | None
-    """Of changes: the table of the source."""
+    """For changes, the table of the source."""
     rows: int
-    """Those that landed; of merged, history and derived tables, those that there are now."""
+    """Rows landed; for merged, history and derived tables, the rows that they have now."""
     files: int
-    """Files that were landed; compaction may have joined them since."""
+    """Files landed; compaction may have joined them since."""
     bytes: int
     columns: int | None
-    """None where the table cannot be opened."""
+    """None if the table cannot be opened."""
     version: int
     last_batch: int
     last_at: datetime
     last_change: RecordedChange | None
     log: str | None = None
-    """The change log that a merged or history table follows."""
+    """The change log that a merged or history table is made from."""
     behind: bool = False
-    """Whether its log has more than it has."""
+    """Whether its change log has changes that it does not have."""
 
 
 @dataclass(frozen=True)
-class _Now:
-    """What a table's own log says."""
+class _Content:
+    """What a table's own Delta log says."""
 
     columns: int | None = None
     rows: int | None = None
@@ -163,40 +180,39 @@ class _Now:
 
 
 def read_tables(pipeline: Pipeline) -> list[TableSummary]:
-    """Those that the source's records came to and what is made of them; then derived tables; then
-    the pipeline's own."""
-    ledger = LedgerRows(pipeline)
+    """Return the tables that the source's records land in and those merged from them, then derived
+    tables, then the pipeline's own."""
+    ledger = open_ledger(pipeline)
     last_changes = {change.table: change for change in recorded_changes(ledger)}
-    rows = {row["table"]: row for row in ledger.query(_ONE_ROW_A_TABLE)}
-    following: dict[str, Following] = {}
+    totals = ledger.everything.tables()
+    merged: dict[str, MergedFrom] = {}
     behind: tuple[str, ...] = ()
     if pipeline.lands_changes:
-        following, behind = read_following(ledger), tables_behind(pipeline, ledger)
-    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        now = pool.map(
-            lambda row: _look(
-                pipeline.lake, row["table"], row["is_gold"] or row["table"] in following
-            ),
-            rows.values(),
+        merged, behind = merged_tables(ledger), tables_behind(pipeline, ledger)
+    # Rows come and go in these tables, so the rows recorded do not add up to the rows there are.
+    counted = {table for table, one in totals.items() if Kind.GOLD in one.kinds} | merged.keys()
+    with ThreadPoolExecutor(_MAX_WORKERS) as pool:
+        contents = list(
+            pool.map(lambda table: _content(pipeline.lake, table, table in counted), totals)
         )
     found = []
-    for (table, row), seen in zip(rows.items(), now, strict=True):
-        # Also where the file no longer declares it.
-        kind = TableKind.GOLD if row["is_gold"] else kind_of(pipeline, table)
-        log = following[table].log if table in following else None
-        origin = row if log is None else rows.get(log, row)
+    for (table, one), content in zip(totals.items(), contents, strict=True):
+        # The pipeline file may no longer declare it.
+        kind = TableKind.GOLD if Kind.GOLD in one.kinds else kind_of(pipeline, table)
+        log = merged[table].log if table in merged else None
+        route = one.route if log is None or log not in totals else totals[log].route
         found.append(
             TableSummary(
                 table=table,
                 kind=kind,
-                route=None if kind.is_own else shown_route(pipeline, origin["route"]),
-                rows=_first(seen.rows, row["rows"]),
-                files=_first(seen.files, row["files"]),
-                bytes=_first(seen.bytes, row["bytes"]),
-                columns=seen.columns,
-                version=row["table_version"],
-                last_batch=row["version"],
-                last_at=row["at"],
+                route=None if kind.is_own else shown_route(pipeline, route),
+                rows=one.rows if content.rows is None else content.rows,
+                files=one.files if content.files is None else content.files,
+                bytes=one.bytes if content.bytes is None else content.bytes,
+                columns=content.columns,
+                version=one.table_version,
+                last_batch=one.version,
+                last_at=one.at,
                 last_change=last_changes.get(table),
                 log=log,
                 behind=table in behind,
@@ -206,31 +222,26 @@ def read_tables(pipeline: Pipeline) -> list[TableSummary]:
 
 
 def _place(table: TableSummary) -> tuple[bool, bool, str, int, str]:
-    """What is made of a log comes right after it."""
+    """Sort tables that are merged from a change log right after it."""
     kind = list(TableKind).index(table.kind)
     is_gold = table.kind is TableKind.GOLD
     return table.kind.is_own, is_gold, table.log or table.table, kind, table.table
 
 
-def _look(lake: str, table: str, counted: bool) -> _Now:
-    """Rows come and go in tables that follow others: what landed says little of how many."""
+def _content(lake: str, table: str, count_rows: bool) -> _Content:
     try:
         opened = DeltaTable(str(Path(lake, table)))
         columns = len(opened.schema().fields)
-        if not counted:
-            return _Now(columns)
-        # By its stream, because pyarrow's own functions ask pandas what it is.
+        if not count_rows:
+            return _Content(columns)
+        # As a stream, because pyarrow's own conversion imports pandas.
         added = pa.RecordBatchReader.from_stream(opened.get_add_actions()).read_all()
     except (DeltaError, OSError):
-        return _Now()
+        return _Content()
     sizes = {name: added[name].to_pylist() for name in ("num_records", "size_bytes")}
-    return _Now(
+    return _Content(
         columns,
         rows=sum(map(int, sizes["num_records"])),
         files=len(added),
         bytes=sum(map(int, sizes["size_bytes"])),
     )
-
-
-def _first(*amounts: int | None) -> int:
-    return next((amount for amount in amounts if amount is not None), 0)

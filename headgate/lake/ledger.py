@@ -1,74 +1,62 @@
-"""The ledger: one row per table per batch and one per schema change, written last in each batch.
-
-Everything that was landed can be told from it: how far the pipeline got, which version of which
-table belongs together, what waits to be committed, and what a table's columns went through.
+"""The ledger: a Delta table with a row per table and batch, per schema change, and per complete
+batch. Its commit is the last of a batch, and everything a pipeline needs to resume is in it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from headgate.lake.staged import StagedFile
-from headgate.lake.tables import open_table
-
-LEDGER = pa.schema(
-    [
-        pa.field("pipeline", pa.string()),
-        pa.field("kind", pa.string()),
-        pa.field("version", pa.int64()),
-        pa.field("batch", pa.int64()),
-        pa.field("at", pa.timestamp("us", "UTC")),
-        pa.field("table", pa.string()),
-        pa.field("route", pa.string()),
-        pa.field("rows", pa.int64()),
-        pa.field("bytes", pa.int64()),
-        pa.field("files", pa.int32()),
-        pa.field("table_version", pa.int64()),
-        pa.field("detail", pa.string()),
-    ]
+from headgate.errors import LandingError
+from headgate.lake.ledger_entries import (
+    LEDGER,
+    BatchEntry,
+    Entry,
+    EntryType,
+    GoldEntry,
+    Kind,
+    LedgerRow,
+    OfTable,
+    PendingEntry,
+    SchemaEntry,
+    StartEntry,
+    columns_of,
+    decode_entry,
+    encode_entry,
 )
+from headgate.lake.query import query_table, quoted
+from headgate.lake.snapshot import table_url
+from headgate.lake.staged import Checked, StagedFile
+from headgate.lake.tables import TableError, open_table
+from headgate.schema.changes import DropColumn, SchemaHistory
+
+_TABLE_PROPERTIES = {"delta.dataSkippingStatsColumns": "pipeline,kind,version,at,table"}
+"""Statistics only where reads filter: the ledger has a file per batch, and its log stays short."""
+
+_UNDESCRIBED = pa.schema([column.remove_metadata() for column in LEDGER])
+
+_NOT_OF_A_BATCH = (Kind.START, Kind.MERGED, Kind.GOLD)
+"""Rows that are also written between batches, and do not list the files that are pending."""
 
 
-class Kind(StrEnum):
-    """What a row of the ledger tells."""
-
-    START = "start"  # a checkpoint was taken up; `version` is that of its batch 0
-    TABLE = "table"  # a table got rows
-    SCHEMA = "schema"  # a table's columns changed
-    PENDING = "pending"  # a table could not be committed; `detail` has one of its files
-    BATCH = "batch"  # a batch is complete; `detail` has where in the source it starts and ends
-    GOLD = "gold"  # a derived table followed its sources
-    MERGED = "merged"  # a merged or history table followed its change log
-    EXPECTATION = "expectation"  # rows of a table were checked by a rule; `rows` broke it
-    SETTLED = "settled"  # records left the quarantine; `detail` says how, and which were meant
+def replay_name(pipeline: str) -> str:
+    """Return the name under which replays of a pipeline's quarantine are recorded."""
+    return f"{pipeline}:replay"
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One row, but for what the ledger itself knows."""
-
-    kind: Kind
-    table: str | None = None
-    route: str | None = None
-    rows: int | None = None
-    bytes: int | None = None
-    files: int | None = None
-    table_version: int | None = None
-    detail: Any = None
+def app_id(pipeline: str) -> str:
+    """Return the application id of a pipeline's transactions in all its tables."""
+    return f"headgate:{pipeline}"
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A file that waits for its table to become writable."""
+    """A staged file whose table could not be committed yet."""
 
     version: int
     file: StagedFile
@@ -76,7 +64,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a pipeline got, by its ledger."""
+    """How far a pipeline got, according to its ledger."""
 
     query_id: str
     first_version: int
@@ -84,76 +72,279 @@ class Progress:
     landed: int | None
     """The newest complete version."""
     ended_at: Any
-    """Where the source ends in it."""
+    """Where that version ends in the source."""
     pending: tuple[Pending, ...]
 
 
-class Ledger:
-    """Reads and writes the ledger of one pipeline."""
+@dataclass(frozen=True)
+class TableTotals:
+    """Everything recorded for one table, added up."""
 
-    def __init__(self, lake: str, name: str, pipeline: str) -> None:
-        self._path = str(Path(lake, name))
-        self._pipeline = pipeline
-        self.app = f"headgate:{pipeline}"
+    table: str
+    kinds: frozenset[Kind]
+    route: str | None
+    routes: int
+    """Number of routes; only bronze has more than one."""
+    rows: int
+    bytes: int
+    files: int
+    table_version: int
+    version: int
+    """The newest batch of the stream, or of replays if the stream has none."""
+    at: datetime
+    lineages: tuple[str, ...]
+    """As last recorded."""
 
+
+@dataclass(frozen=True)
+class Totals:
+    """A number of batches or rows, and the newest of them."""
+
+    count: int
+    version: int | None = None
+    at: datetime | None = None
+
+
+class LedgerSnapshot:
+    """One version of the ledger, read for one or more pipelines.
+
+    This is the only reader. Filters on pipeline, kind, table and version are pushed down to Delta,
+    and a read takes only the columns that it needs.
+    """
+
+    def __init__(self, path: str, table: DeltaTable | None, pipelines: Sequence[str]) -> None:
+        self._path = path
+        self._table = table
+        self._pipelines = tuple(pipelines)
+
+    @classmethod
+    def open(cls, lake: str, ledger: str, *pipelines: str) -> LedgerSnapshot:
+        """Open the newest version; a ledger that does not exist has no rows."""
+        path = table_url(lake, ledger)
+        try:
+            return cls(path, open_table(path), pipelines)
+        except (TableError, OSError) as error:
+            raise _unreadable(path, error) from error
+
+    def of(self, *pipelines: str) -> LedgerSnapshot:
+        """Return the same version, read for other pipelines."""
+        return LedgerSnapshot(self._path, self._table, pipelines)
+
+    @property
     def landed(self) -> int | None:
-        table = self._open()
-        return table.transaction_version(self.app) if table else None
+        """The newest complete version, of a snapshot for one pipeline."""
+        (pipeline,) = self._pipelines
+        return None if self._table is None else self._table.transaction_version(app_id(pipeline))
 
-    def progress(self) -> Progress | None:
-        """None for a pipeline that was never run on this lake."""
-        table = self._open()
-        if table is None:
-            return None
-        starts = self.rows([Kind.START])
-        if not starts:
-            return None
-        start = max(starts, key=lambda row: (row["version"], row["at"]))
-        landed = table.transaction_version(self.app)
-        newest = [] if landed is None else self.rows([Kind.BATCH, Kind.PENDING], since=landed)
-        extents = [json.loads(row["detail"]) for row in newest if row["kind"] == Kind.BATCH]
-        return Progress(
-            query_id=json.loads(start["detail"])["query_id"],
-            first_version=start["version"],
-            landed=landed,
-            ended_at=extents[-1]["to"] if extents else None,
-            pending=_pending(newest),
+    def entries(
+        self, kind: type[EntryType], *, table: str | None = None, since: int | None = None
+    ) -> list[LedgerRow[EntryType]]:
+        """Return all rows of one kind, the oldest first."""
+        where = _where((kind.kind,), table, since)
+        return self._rows(kind, f"FROM mine WHERE {where} ORDER BY version, at")
+
+    def newest(
+        self, kind: type[EntryType], since: int | None = None
+    ) -> LedgerRow[EntryType] | None:
+        """Return the row of the newest version; of several in one version, the last written."""
+        where = _where((kind.kind,), since=since)
+        rows = self._rows(kind, f"FROM mine WHERE {where} ORDER BY version DESC, at DESC LIMIT 1")
+        return rows[0] if rows else None
+
+    def latest(self, kind: type[OfTable]) -> dict[str, LedgerRow[OfTable]]:
+        """Return the last row of one kind for each table, by name."""
+        rows = self._rows(kind, _last_of_each('"table"', _where((kind.kind,))))
+        return {row.entry.table: row for row in rows}
+
+    def tables(
+        self, *kinds: Kind, table: str | None = None, since: int | None = None
+    ) -> dict[str, TableTotals]:
+        """Return the totals of each table that has rows of these kinds, by name.
+
+        A derived table that was never updated, and only failed to be, is not among them.
+        """
+        wanted = kinds or (Kind.TABLE, Kind.MERGED, Kind.GOLD)
+        replays = [one for one in self._pipelines if one.endswith(replay_name(""))]
+        of_stream = _not_in("pipeline", replays)
+        found = self._query(
+            f"""
+            SELECT
+                "table",
+                array_agg(DISTINCT kind) AS kinds,
+                max(route) AS route,
+                count(DISTINCT route) AS routes,
+                coalesce(sum("rows"), 0) AS "rows",
+                coalesce(sum(bytes), 0) AS bytes,
+                coalesce(sum(files), 0) AS files,
+                max(table_version) AS table_version,
+                -- Replays count their versions separately.
+                coalesce(max(version) FILTER (WHERE {of_stream}), max(version)) AS version,
+                max(at) AS at,
+                last_value(lineages ORDER BY version, at)
+                    FILTER (WHERE lineages IS NOT NULL) AS lineages
+            FROM mine
+            WHERE {_where(wanted, table, since)} AND table_version IS NOT NULL
+            GROUP BY "table" ORDER BY "table"
+            """
         )
-
-    def start(self, query_id: str, first_version: int) -> None:
-        """Take up a checkpoint whose batch 0 shall have this version."""
-        self._append([Entry(Kind.START, detail={"query_id": query_id})], first_version, 0)
+        return {
+            row["table"]: TableTotals(
+                **{
+                    **row,
+                    "kinds": frozenset(map(Kind, row["kinds"])),
+                    "lineages": tuple(row["lineages"] or ()),
+                }
+            )
+            for row in found
+        }
 
     def table_versions(self) -> dict[str, int]:
-        """The version that each table had after its last batch."""
-        rows = self.rows([Kind.TABLE])
-        return {row["table"]: row["table_version"] for row in rows}
+        """Return the Delta version of each table after its last batch."""
+        last = _last_of_each('"table"', _where((Kind.TABLE,)), order="version DESC, at DESC")
+        found = self._query(f'SELECT "table", table_version {last}')
+        return {row["table"]: row["table_version"] for row in found}
+
+    def schema_ids(self) -> dict[str, set[int]]:
+        """Return the schemas of the records that each table got."""
+        found = self._query(
+            f"""
+            SELECT DISTINCT "table", unnest(schema_ids) AS schema_id FROM mine
+            WHERE {_where((Kind.TABLE,))} AND schema_ids IS NOT NULL
+            """
+        )
+        ids: dict[str, set[int]] = {}
+        for row in found:
+            ids.setdefault(row["table"], set()).add(row["schema_id"])
+        return ids
+
+    def schema_history(self) -> SchemaHistory:
+        """Return which schemas each table has met, and which columns they dropped."""
+        history = SchemaHistory()
+        for row in self.entries(SchemaEntry):
+            record_change(history, row.entry)
+        return history
+
+    def pending(self) -> list[LedgerRow[PendingEntry]]:
+        """Return the files that are pending after the newest batch, in the order of their tables.
+
+        Every batch tries them again, and so does every start of a run, which writes under the
+        version of the last batch: the last of these commits has all that are still pending.
+        """
+        if self.landed is None:
+            return []
+        others = _not_in("kind", _NOT_OF_A_BATCH)
+        return self._rows(
+            PendingEntry,
+            f"""
+            FROM mine WHERE {_where((Kind.PENDING,), since=self.landed)} AND at = (
+                SELECT max(at) FROM mine WHERE version >= {self.landed} AND {others}
+            )
+            ORDER BY "table"
+            """,
+        )
+
+    def gold(self) -> list[LedgerRow[GoldEntry]]:
+        """Return the last update and the last failure of each derived table, in order of time."""
+        by = '"table", error IS NULL'
+        return self._rows(
+            GoldEntry, f'{_last_of_each(by, _where((Kind.GOLD,)))} ORDER BY "table", at'
+        )
+
+    def expectations(self) -> tuple[Checked, ...]:
+        """Return the totals of each expectation; those that most rows failed come first."""
+        found = self._query(
+            f"""
+            SELECT "table", rule, on_fail, sum(checked) AS checked, sum(failed) AS failed
+            FROM mine WHERE {_where((Kind.EXPECTATION,))}
+            GROUP BY "table", rule, on_fail ORDER BY failed DESC, "table", rule, on_fail
+            """
+        )
+        return tuple(Checked(**row) for row in found)
+
+    def batches(self) -> Totals:
+        found = self._query(
+            f"""
+            SELECT count(DISTINCT version) AS count, max(version) AS version,
+                last_value(at ORDER BY version, at) AS at
+            FROM mine WHERE {_where((Kind.BATCH,))}
+            """
+        )
+        return Totals(**found[0]) if found else Totals(0)
+
+    def size(self) -> Totals:
+        """Return the number of rows, and the newest version and time of any."""
+        found = self._query(
+            "SELECT count(*) AS count, max(version) AS version, max(at) AS at FROM mine"
+        )
+        return Totals(**found[0]) if found else Totals(0)
+
+    def _rows(self, kind: type[EntryType], clauses: str) -> list[LedgerRow[EntryType]]:
+        columns = ("pipeline", "version", "batch", "at", *columns_of(kind))
+        selected = ", ".join(f'"{name}"' for name in columns)
+        return [
+            LedgerRow(
+                row["pipeline"], row["version"], row["batch"], row["at"], decode_entry(kind, row)
+            )
+            for row in self._query(f"SELECT {selected} {clauses}")
+        ]
+
+    def _query(self, sql: str) -> list[dict[str, Any]]:
+        """Return the rows of a query over `mine`, the rows of these pipelines."""
+        if self._table is None:
+            return []
+        mine = f"SELECT * FROM stored WHERE {_in('pipeline', self._pipelines)}"
+        try:
+            return query_table(self._table, f"WITH mine AS ({mine}) {sql}")
+        except (TableError, OSError, pa.ArrowException) as error:
+            raise _unreadable(self._path, error) from error
+
+
+class Ledger:
+    """Writes the ledger of one pipeline, and reads what its next batch depends on."""
+
+    def __init__(self, lake: str, name: str, pipeline: str) -> None:
+        self._lake = lake
+        self._name = name
+        self._pipeline = pipeline
+        self.app = app_id(pipeline)
+
+    def snapshot(self) -> LedgerSnapshot:
+        return LedgerSnapshot.open(self._lake, self._name, self._pipeline)
+
+    def landed(self) -> int | None:
+        return self.snapshot().landed
+
+    def progress(self) -> Progress | None:
+        """Return None for a pipeline that never ran on this lake."""
+        snapshot = self.snapshot()
+        start = snapshot.newest(StartEntry)
+        if start is None:
+            return None
+        batch = snapshot.newest(BatchEntry, since=snapshot.landed)
+        return Progress(
+            query_id=start.entry.query_id,
+            first_version=start.version,
+            landed=snapshot.landed,
+            ended_at=batch.entry.source_end if batch else None,
+            pending=_files(snapshot.pending()),
+        )
+
+    def table_versions(self) -> dict[str, int]:
+        """Return the Delta version of each table after its last batch."""
+        return self.snapshot().table_versions()
+
+    def start(self, query_id: str, first_version: int) -> None:
+        """Record a new checkpoint, whose batch 0 has this version."""
+        self._append([StartEntry(query_id)], first_version, 0)
 
     def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
-        """The last commit of a batch: with it, the batch is landed."""
+        """Write the last commit of a batch, which makes it complete."""
         mark = CommitProperties(app_transactions=[Transaction(self.app, version)])
         self._append(entries, version, batch, mark)
 
     def add(self, version: int, entries: Sequence[Entry]) -> None:
-        """What happened after a batch was complete."""
+        """Record what happened after a batch was complete."""
         self._append(entries, version, version)
-
-    def rows(
-        self, kinds: Iterable[Kind], table: str | None = None, since: int | None = None
-    ) -> list[dict[str, Any]]:
-        opened = self._open()
-        if opened is None:
-            return []
-        filters: list[tuple[str, str, Any]] = [
-            ("pipeline", "=", self._pipeline),
-            ("kind", "in", [kind.value for kind in kinds]),
-        ]
-        if table is not None:
-            filters.append(("table", "=", table))
-        if since is not None:
-            filters.append(("version", ">=", since))
-        found = opened.to_pyarrow_table(filters=filters).sort_by([("version", "ascending")])
-        return list(found.to_pylist())
 
     def _append(
         self,
@@ -163,41 +354,70 @@ class Ledger:
         mark: CommitProperties | None = None,
     ) -> None:
         now = datetime.now(UTC)
-        records = [
-            {
-                "pipeline": self._pipeline,
-                "kind": entry.kind.value,
-                "version": version,
-                "batch": batch,
-                "at": now,
-                "table": entry.table,
-                "route": entry.route,
-                "rows": entry.rows,
-                "bytes": entry.bytes,
-                "files": entry.files,
-                "table_version": entry.table_version,
-                "detail": None if entry.detail is None else json.dumps(entry.detail),
-            }
-            for entry in entries
-        ]
-        rows = pa.Table.from_pylist(records, LEDGER)
-        write_deltalake(self._path, rows, mode="append", commit_properties=mark)
-
-    def _open(self) -> DeltaTable | None:
-        return open_table(self._path)
+        same = {"pipeline": self._pipeline, "version": version, "batch": batch, "at": now}
+        records = [{**same, "kind": entry.kind.value, **encode_entry(entry)} for entry in entries]
+        path = table_url(self._lake, self._name)
+        table = open_table(path)
+        # The descriptions of columns are in the table once, and not in each of its files.
+        write_deltalake(
+            path if table is None else table,
+            pa.Table.from_pylist(records, LEDGER if table is None else _UNDESCRIBED),
+            mode="append",
+            configuration=_TABLE_PROPERTIES if table is None else None,
+            commit_properties=mark,
+        )
 
 
-def schema_rows(*ledgers: Ledger) -> list[dict[str, Any]]:
-    """What all of these tell of changes: those of a stream, and those of its replays."""
-    return [row for ledger in ledgers for row in ledger.rows([Kind.SCHEMA])]
+def record_change(history: SchemaHistory, entry: SchemaEntry) -> None:
+    """Add a schema change to the history of its table."""
+    dropped = entry.column if entry.change == DropColumn.__name__ else None
+    history.record(entry.table, entry.schema_ids, dropped)
 
 
-def _pending(rows: Iterable[dict[str, Any]]) -> tuple[Pending, ...]:
-    """Each file once, however often the ledger says that it waits."""
-    waiting: dict[tuple[str, str], Pending] = {}
-    for row in rows:
-        if row["kind"] == Kind.PENDING:
-            detail = json.loads(row["detail"])
-            file = StagedFile.from_json(detail["file"])
-            waiting[file.table, file.path] = Pending(int(detail["version"]), file)
-    return tuple(waiting.values())
+def _files(rows: Sequence[LedgerRow[PendingEntry]]) -> tuple[Pending, ...]:
+    """Return each file once."""
+    pending = {
+        (row.entry.table, row.entry.staged_file.path): Pending(
+            row.entry.staged_version, row.entry.staged_file
+        )
+        for row in rows
+    }
+    return tuple(pending.values())
+
+
+def _where(kinds: Sequence[Kind], table: str | None = None, since: int | None = None) -> str:
+    conditions = [_in("kind", kinds)]
+    if table is not None:
+        conditions.append(f'"table" = {quoted(table)}')
+    if since is not None:
+        conditions.append(f"version >= {since}")
+    return " AND ".join(conditions)
+
+
+def _in(column: str, values: Sequence[str]) -> str:
+    return f"{column} IN ({', '.join(map(quoted, values))})"
+
+
+def _not_in(column: str, values: Sequence[str]) -> str:
+    return f"{column} NOT IN ({', '.join(map(quoted, values))})" if values else "true"
+
+
+def _last_of_each(
+    group: str, where: str, order: str = "at DESC, version DESC, table_version DESC"
+) -> str:
+    """Return the clauses of a query for the last row of each group."""
+    return f"""
+        FROM (
+            SELECT *, row_number() OVER (PARTITION BY {group} ORDER BY {order}) AS place
+            FROM mine WHERE {where}
+        ) WHERE place = 1
+    """
+
+
+def _unreadable(path: str, error: Exception) -> LandingError:
+    return LandingError(
+        "lake-unreadable",
+        f"the ledger cannot be read: {str(error).splitlines()[0]}",
+        hint="check `lake`, and that you may read the folder",
+        where=path,
+    )

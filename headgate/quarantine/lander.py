@@ -17,7 +17,7 @@ from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantined import QuarantineState
 from headgate.errors import LandingError
 from headgate.lake.commit import Committer
-from headgate.lake.ledger import Kind
+from headgate.lake.ledger_entries import TableEntry
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.quarantine.filter import QuarantineFilter
@@ -56,7 +56,7 @@ class SettlingLander:
             pending=progress.pending if progress else (),
             known_tables=set(plan.tables_in_lake()),
             history=self.ledger.history(),
-            pending_elsewhere=self.ledger.waiting_of_stream,
+            pending_elsewhere=self.ledger.pending_of_stream,
         )
         self._begun = progress is not None
 
@@ -129,8 +129,8 @@ class SettlingLander:
             self.remaining.update(settlement.remaining)
         own = self.plan.own_tables
         for entry in self.ledger.entries:
-            if entry.kind is Kind.TABLE and entry.table is not None and entry.table not in own:
-                self.landed[entry.table] += entry.rows or 0
+            if isinstance(entry, TableEntry) and entry.table not in own:
+                self.landed[entry.table] += entry.rows
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, BatchLanded) and self.ledger.settlement is not None:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from headgate.cdc.merge import Told, entry_of, merge_plan, merge_summary, merge_tables
+from headgate.cdc.merge import Told, merge_plan, merge_summary, merge_tables
 from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.cdc.plan import ChangePlan
 from headgate.config import Pipeline
 from headgate.engine.events import Listener, MergeFailed, WithoutKey
-from headgate.lake.ledger import Kind, Ledger
+from headgate.lake.ledger import app_id
+from headgate.lake.ledger_entries import Kind
 from headgate.lake.parquet import delete_file
 from headgate.quarantine.ledger import SettlingLedger
 
@@ -31,8 +32,8 @@ def merge_replayed(
     pipeline: Pipeline, plan: ChangePlan, ledger: SettlingLedger, listener: Listener
 ) -> Followed:
     """All logs that any replay landed in: one that was cut short may not have merged its own."""
-    app = f"{Ledger(pipeline.lake, pipeline.ledger, pipeline.name).app}:merge"
-    logs = sorted({row["table"] for row in ledger.rows([Kind.TABLE])} & set(plan.known))
+    app = f"{app_id(pipeline.name)}:merge"
+    logs = sorted(ledger.snapshot().tables(Kind.TABLE).keys() & plan.known.keys())
     plans = [merge_plan(plan, pipeline.merge, app, log, plan.known[log]) for log in logs]
     began = perf_counter()
     told = _merged([one for one in plans if one is not None])
@@ -40,7 +41,7 @@ def merge_replayed(
     if merged:
         landed = ledger.landed()
         assert landed is not None
-        ledger.add(landed, [entry_of(one) for one in merged])
+        ledger.add(landed, [one.entry for one in merged])
         listener(merge_summary(merged, perf_counter() - began))
     for one in told:
         if isinstance(one, TableMerged) and one.made and one.append_only:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from headgate.config import Registry, Secret
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headgate.config import Duration, Registry, Secret
 from headgate.registry.folder import FolderRegistry
 from headgate.registry.http import HttpRegistry, HttpRegistrySettings
 from headgate.registry.registry import SchemaCatalog
@@ -18,6 +21,17 @@ def open_registry(declared: Registry) -> SchemaCatalog:
             declared.url, _client_settings(declared), declared.timeout.total_seconds()
         )
     )
+
+
+@contextmanager
+def opened_registry(declared: Registry, max_timeout: Duration) -> Iterator[SchemaCatalog]:
+    """Open a registry with a timeout of at most `max_timeout`, and close it at the end."""
+    timeout = min(declared.timeout, max_timeout)
+    registry = open_registry(declared.model_copy(update={"timeout": timeout}))
+    try:
+        yield registry
+    finally:
+        registry.close()
 
 
 def _client_settings(declared: Registry) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
@@ -228,19 +227,12 @@ class SchemaHistory:
 
     tables: dict[str, TableHistory] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]]) -> SchemaHistory:
-        """Read the schema rows of the ledger."""
-        history = cls()
-        for row in rows:
-            history.add(row["table"], json.loads(row["detail"]))
-        return history
-
-    def add(self, table: str, change: Mapping[str, Any]) -> None:
+    def record(self, table: str, schema_ids: Iterable[int], dropped: str | None = None) -> None:
+        """Add schemas that a table has seen, and the column that they dropped."""
         history = self.tables.setdefault(table, TableHistory())
-        history.schema_ids.update(change["schema_ids"])
-        if change["change"] == DropColumn.__name__:
-            history.dropped.add(change["column"])
+        history.schema_ids.update(schema_ids)
+        if dropped is not None:
+            history.dropped.add(dropped)
 
     def of_table(self, table: str) -> TableHistory:
         return self.tables.get(table) or TableHistory()

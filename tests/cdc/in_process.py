@@ -23,9 +23,8 @@ from headgate.engine.plan import BatchPlan
 from headgate.engine.stage import all_told, staged_files
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
-from headgate.lake.ledger import Kind, Ledger
+from headgate.lake.ledger import Ledger
 from headgate.lake.staged import StagedBatchNote, StagedFile
-from headgate.schema.changes import SchemaHistory
 from headgate.sources.batch import Extent
 
 
@@ -59,7 +58,7 @@ class ChangeLake:
         progress = self.ledger.progress()
         if progress is None:
             self.ledger.start("files", 0)
-        known = known_logs(self.ledger, self.pipeline.lake)
+        known = known_logs(self.ledger.snapshot(), self.pipeline.lake)
         self.plan = replace(ChangePlan.of(self.pipeline), known=known, began=time.time() * 1000)
         self.note = StagedBatchNote(self.pipeline.lake, "shop")
         landed = progress.landed if progress else None
@@ -72,7 +71,7 @@ class ChangeLake:
             landed=landed,
             pending=progress.pending if progress else (),
             known_tables=set(known),
-            history=SchemaHistory.of(self.ledger.rows([Kind.SCHEMA])),
+            history=self.ledger.snapshot().schema_history(),
             follow_ups=[self],
         )
         paths = pa.RecordBatch.from_pydict({"file": [str(file) for file in files]})

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from headgate.engine.events import ExpectationsBroken
 from headgate.errors import LandingError
 from headgate.inspect import read_status
-from headgate.lake.ledger import Kind
+from headgate.lake.ledger_entries import ExpectationEntry
 from headgate.lake.staged import Checked
 from headgate.quarantine.settle import replay_quarantine
 from tests.inspect.change_lake import ShopLake, change
@@ -36,12 +34,11 @@ def declare(
 
 
 def told(lake: ShopLake) -> list[tuple[str, int, int]]:
-    details = [(row["table"], json.loads(row["detail"])) for row in _rows(lake)]
-    return [(table, one["checked"], one["failed"]) for table, one in details]
+    return [(one.table, one.checked, one.failed) for one in _entries(lake)]
 
 
-def _rows(lake: ShopLake) -> list[dict[str, Any]]:
-    return lake.ledger.rows([Kind.EXPECTATION])
+def _entries(lake: ShopLake) -> list[ExpectationEntry]:
+    return [row.entry for row in lake.ledger.snapshot().entries(ExpectationEntry)]
 
 
 def names(lake: ShopLake) -> dict[int, str]:

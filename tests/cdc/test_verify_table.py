@@ -255,4 +255,4 @@ def test_only_the_tables_that_are_named_are_verified(lake: ChangeLake) -> None:
 def known_source(lake: ChangeLake) -> Any:
     from headgate.cdc.known_source import known_logs
 
-    return replace(known_logs(lake.ledger, lake.pipeline.lake)[LOG])
+    return replace(known_logs(lake.ledger.snapshot(), lake.pipeline.lake)[LOG])

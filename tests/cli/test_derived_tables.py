@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from headgate.cli.commands.plan import print_plan
-from headgate.inspect import Plan
-from headgate.inspect.planned import (
+from headgate.inspect import PipelinePlan
+from headgate.inspect.plan_gold import (
     DerivedPlan,
     DerivedTablePlan,
     GoldStep,
@@ -24,7 +24,7 @@ from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
 from tests.inspect.change_lake import ShopLake, make_shop_lake
 from tests.inspect.gold_declared import GAMES, SHOP, declare_gold
-from tests.inspect.gold_lake import derive, tell
+from tests.inspect.gold_lake import derive, record
 from tests.inspect.small_lake import SmallLake, make_small_lake
 
 CHESS = "gold_chess_player_agg"
@@ -38,13 +38,13 @@ def derived(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
     declare_gold(lake.file, GAMES.replace("max(", "count("))
     for table in (CHESS, "gold_go_player_agg"):
         derive(lake.pipeline, PLAYERS, table)
-        tell(lake.pipeline, table)
+        record(lake.pipeline, table)
     lake.file.write_text(lake.file.read_text().replace("count(event", "max(event"))
     lake.file.write_text(lake.file.read_text().replace("newest", "newst, max(user_nam) AS user"))
     derive(lake.pipeline, "unified_gold", "unified_gold", CHESS)
-    tell(lake.pipeline, "unified_gold", rows=4, seconds=1.5)
+    record(lake.pipeline, "unified_gold", rows=4)
     for number in range(7):
-        tell(lake.pipeline, f"gold_{number}_player_agg", error=f"no room for {number}\x1b[2J")
+        record(lake.pipeline, f"gold_{number}_player_agg", error=f"no room for {number}\x1b[2J")
     return lake
 
 
@@ -77,7 +77,7 @@ def test_derived_of_changes(
     headgate: Headgate, snapshot: Snapshot, shop: ShopLake, command: str
 ) -> None:
     derive(shop.pipeline, "all_names", "all_names", "shop_orders")
-    tell(shop.pipeline, "all_names", rows=4)
+    record(shop.pipeline, "all_names", rows=4)
     printed = headgate(command)
     assert (printed.code, printed.err) == (0, "")
     snapshot.check(printed.out)
@@ -102,7 +102,7 @@ def test_many_derived_tables_are_folded(
     )
     one = DerivedPlan("one", "incremental (1 state)", tables(1, GoldStep.FOLLOW))
     nothing = DerivedPlan("nothing", "incremental (1 state)", ())
-    print_plan(Plan("games", (), (), (), (many, one, nothing)))
+    print_plan(PipelinePlan("games", (), (), (), (many, one, nothing)))
     snapshot.check(capsys.readouterr().out)
 
 

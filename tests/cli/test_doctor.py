@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.inspect.doctor import Check, State
+from headgate.inspect.doctor import Check, CheckState
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
 
@@ -30,9 +30,9 @@ def test_doctor_ends_with_the_fixes(
     headgate: Headgate, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks = [
-        Check("Java", State.OK, "17 at /usr/bin/java"),
-        Check("disk", State.WARN, "2.0 GB free at /lake", "make room"),
-        Check("broker", State.FAIL, "no broker answers at localhost:9092", "headgate up"),
+        Check("Java", CheckState.OK, "17 at /usr/bin/java"),
+        Check("disk", CheckState.WARN, "2.0 GB free at /lake", "make room"),
+        Check("broker", CheckState.FAIL, "no broker answers at localhost:9092", "headgate up"),
     ]
     monkeypatch.setattr("headgate.inspect.doctor.check_all", lambda *_: checks)
     printed = headgate("doctor")

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.cli.commands.plan import print_plan
 from headgate.engine.land_table import Asked
-from headgate.inspect import Plan, TablePlan
+from headgate.inspect import PipelinePlan, TablePlan
 from headgate.registry.registry import SchemaText, SubjectVersion
 from headgate.schema.changes import AddColumn, CreateTable, Outcome, WidenType
 from tests.cli.conftest import Headgate
@@ -83,7 +83,7 @@ def test_plan_shows_the_size_of_a_rewrite(
     refused = Asked(CreateTable("silver_new", 3, outcome=Outcome.REFUSED), (8,))
     new = TablePlan("silver_new", None, False, (SubjectVersion("new-value", 1, 8),), (refused,))
     before = replace(table, table="silver_old", changes=(), as_before=(refused,))
-    print_plan(Plan("shop", (new, before, table), (), many))
+    print_plan(PipelinePlan("shop", (new, before, table), (), many))
     snapshot.check(capsys.readouterr().out)
 
 

@@ -20,12 +20,11 @@ from headgate.engine.stage import all_told, staged_files
 from headgate.envelopes.wrapper import WrapperEnvelope
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
-from headgate.lake.ledger import Kind, Ledger
+from headgate.lake.ledger import Ledger
 from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.registry.folder import FolderRegistry
 from headgate.registry.registry import SchemaText
-from headgate.schema.changes import SchemaHistory
 from headgate.schema.origin import RECORD_COLUMNS
 from headgate.sources.batch import Extent
 
@@ -145,7 +144,7 @@ class Pipeline:
             landed=progress.landed if progress else None,
             pending=progress.pending if progress else (),
             known_tables={one for one in self.tables() if one.startswith("silver_")},
-            history=SchemaHistory.of(self.ledger.rows([Kind.SCHEMA])),
+            history=self.ledger.snapshot().schema_history(),
         )
         lander.land_pending()
         return lander

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from headgate.config import Contract, Mode
 from headgate.engine.events import SchemaChanged
-from headgate.lake.ledger import Kind
+from headgate.lake.ledger_entries import SchemaEntry, TableEntry
 from headgate.schema.changes import AddColumn, Outcome, RetypeColumn
 
 from .in_process import (
@@ -37,10 +36,9 @@ def land(pipeline: Pipeline, batch: int, *values: bytes) -> None:
 
 
 def told(pipeline: Pipeline) -> list[tuple[str, str, int | None]]:
-    rows = pipeline.ledger.rows([Kind.SCHEMA])
-    silver = [row for row in rows if row["table"] != "quarantine"]
-    details = [json.loads(row["detail"]) for row in silver]
-    return [(one["change"], one["outcome"], one.get("rows")) for one in details]
+    entries = [row.entry for row in pipeline.ledger.snapshot().entries(SchemaEntry)]
+    silver = [one for one in entries if one.table != "quarantine"]
+    return [(one.change, one.outcome, one.rows) for one in silver]
 
 
 def quarantined(pipeline: Pipeline) -> dict[str, list[int]]:
@@ -82,8 +80,8 @@ def test_value_alone_is_discarded_and_counted(tmp_path: Path) -> None:
         ("RetypeColumn", "discarded", 1),
     ]
     land(pipeline, 2, record("chess", 4, WIDER), record("chess", 5, WIDER))
-    newest = pipeline.ledger.rows([Kind.TABLE], table="silver_chess")[-1]
-    assert json.loads(newest["detail"])["discarded"] == {"name": 2}
+    newest = pipeline.ledger.snapshot().entries(TableEntry, table="silver_chess")[-1]
+    assert newest.entry.discarded == {"name": 2}
 
 
 @pytest.mark.parametrize("mode", STRICT, ids=str)
@@ -160,6 +158,6 @@ def test_fields_that_the_schema_does_not_have_are_counted(tmp_path: Path) -> Non
     newer = b"\x08\x01\x12\x01x"
     message = ENVELOPE.decoder.message(game_name="chess", schema_id=PLAIN, payload=newer)
     land(pipeline, 0, record("chess", 1), bytes(message.SerializeToString()))
-    [table] = pipeline.ledger.rows([Kind.TABLE], table="silver_chess")
-    assert json.loads(table["detail"])["unknown_fields"] == 1
+    [table] = pipeline.ledger.snapshot().entries(TableEntry, table="silver_chess")
+    assert table.entry.unknown_fields == 1
     assert [row["n"] for row in pipeline.rows("silver_chess")] == [1, 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from headgate.config import Contract, Expectation
 from headgate.engine.events import ExpectationsBroken
 from headgate.errors import LandingError, PipelineFileError
-from headgate.lake.ledger import Kind
+from headgate.lake.ledger_entries import ExpectationEntry
 from headgate.lake.names import TableNames
 from headgate.lake.staged import Checked, rules_added_up
 from tests.engine.in_process import PLAIN, WIDER, Pipeline, extent, record, records, staged_by
@@ -34,12 +33,10 @@ def land(pipeline: Pipeline, batch: int, *values: bytes) -> None:
 def told(pipeline: Pipeline) -> dict[tuple[str, str], tuple[int, int]]:
     """Rows checked and failed by table and rule, as the ledger has them."""
     found: dict[tuple[str, str], tuple[int, int]] = {}
-    for row in pipeline.ledger.rows([Kind.EXPECTATION]):
-        detail = json.loads(row["detail"])
-        assert detail["failed"] == row["rows"]
-        before = found.get((row["table"], detail["rule"]), (0, 0))
-        after = before[0] + detail["checked"], before[1] + detail["failed"]
-        found[row["table"], detail["rule"]] = after
+    for row in pipeline.ledger.snapshot().entries(ExpectationEntry):
+        entry = row.entry
+        before = found.get((entry.table, entry.rule), (0, 0))
+        found[entry.table, entry.rule] = before[0] + entry.checked, before[1] + entry.failed
     return found
 
 

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headgate.engine.events import BatchLanded, BatchSkipped, SchemaChanged, TableWaits
-from headgate.lake.ledger import Kind
+from headgate.lake.ledger_entries import SchemaEntry, TableEntry
 from headgate.lake.names import TableNames
 from headgate.schema.changes import AddColumn, CreateTable
 from tests.lake.failing_committer import Crash, CrashingLedger, FailingCommitter
+from tests.lake.recorded import all_rows
 from tests.lake.staged import files_in
 
 from .in_process import (
@@ -44,7 +44,7 @@ MORE_CHESS = staged_by(records([record("chess", 3, WIDER)], 3))
 def test_batch_makes_its_tables_and_ends_with_the_ledger(pipeline: Pipeline) -> None:
     pipeline.run().land(extent(0), CHESS_AND_GO)
     assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
-    kinds = [row["kind"] for row in pipeline.ledger.rows(list(Kind))]
+    kinds = [row.entry.kind for row in all_rows(pipeline.ledger)]
     assert sorted(kinds) == ["batch", *["schema"] * 3, "start", *["table"] * 3]
     progress = pipeline.ledger.progress()
     assert progress is not None
@@ -84,20 +84,18 @@ def test_ledger_tells_every_table_and_every_schema_change(pipeline: Pipeline) ->
     lander = pipeline.run()
     lander.land(extent(0), CHESS_AND_GO)
     lander.land(extent(1), MORE_CHESS)
-    tables = pipeline.ledger.rows([Kind.TABLE], table="silver_chess")
-    assert [(row["version"], row["rows"], row["route"]) for row in tables] == [
+    ledger = pipeline.ledger.snapshot()
+    tables = ledger.entries(TableEntry, table="silver_chess")
+    assert [(row.version, row.entry.rows, row.entry.route) for row in tables] == [
         (0, 1, "chess"),
         (1, 1, "chess"),
     ]
-    created, added = pipeline.ledger.rows([Kind.SCHEMA], table="silver_chess")
-    assert json.loads(created["detail"])["change"] == "CreateTable"
-    assert json.loads(added["detail"]) == {
-        "change": "AddColumn",
-        "outcome": "applied",
-        "column": "name",
-        "type": "string",
-        "schema_ids": [WIDER],
-    }
+    created, added = ledger.entries(SchemaEntry, table="silver_chess")
+    assert created.entry.change == "CreateTable"
+    assert added.entry == SchemaEntry.of(
+        "silver_chess", AddColumn("name", "string"), (WIDER,), "chess"
+    )
+    assert (added.entry.change, added.entry.outcome) == ("AddColumn", "applied")
 
 
 def test_types_and_names_that_clash_are_kept_apart_in_one_batch(pipeline: Pipeline) -> None:
@@ -295,8 +293,8 @@ def test_history_of_a_table_is_whole_after_a_crash_before_the_ledger(pipeline: P
         pipeline.run().land(extent(1), MORE_CHESS)
     ledger.crashing = False
     pipeline.run().land(extent(1), MORE_CHESS)
-    changes = [json.loads(row["detail"]) for row in ledger.rows([Kind.SCHEMA], "silver_chess")]
-    assert [(change["change"], change["column"]) for change in changes] == [
+    changes = ledger.snapshot().entries(SchemaEntry, table="silver_chess")
+    assert [(row.entry.change, row.entry.column) for row in changes] == [
         ("CreateTable", "silver_chess"),
         ("AddColumn", "name"),
     ]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headgate.config import Contract, Expectation
-from headgate.lake.ledger import Kind
+from headgate.lake.ledger_entries import SchemaEntry, TableEntry
 from headgate.registry.registry import SchemaText
 from tests.quarantine.replaying import replay
 
@@ -47,8 +46,8 @@ def quarantined(pipeline: Pipeline) -> dict[int, tuple[str, str]]:
 
 
 def counted(pipeline: Pipeline) -> list[int | None]:
-    rows = pipeline.ledger.rows([Kind.TABLE], table="silver_chess")
-    return [json.loads(row["detail"]).get("unknown_fields") for row in rows]
+    rows = pipeline.ledger.snapshot().entries(TableEntry, table="silver_chess")
+    return [row.entry.unknown_fields or None for row in rows]
 
 
 def test_record_with_unknown_fields_is_in_quarantine_by_default(tmp_path: Path) -> None:
@@ -118,7 +117,7 @@ def test_column_of_kept_bytes_is_never_said_to_be_dropped(tmp_path: Path) -> Non
     pipeline = games(tmp_path, unknown_fields="keep")
     land(pipeline, 0, *chess(KNOWN + UNKNOWN))
     land(pipeline, 1, record("chess", 3, WIDER))
-    changes = [json.loads(row["detail"])["change"] for row in pipeline.ledger.rows([Kind.SCHEMA])]
+    changes = [row.entry.change for row in pipeline.ledger.snapshot().entries(SchemaEntry)]
     assert changes == ["CreateTable", "AddColumn"]
 
 

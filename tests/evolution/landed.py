@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from headgate.config import Contract, Mode
 from headgate.lake.commit import Committer
-from headgate.lake.ledger import Kind
+from headgate.lake.ledger_entries import SchemaEntry
 from headgate.registry.registry import SchemaText
 from headgate.schema.changes import Outcome
 from headgate.schema.origin import ORIGIN_COLUMNS
@@ -42,9 +41,10 @@ class Landed:
 
     def told(self, case: Case) -> set[tuple[str, Outcome]]:
         """What the ledger tells of the second batch."""
-        rows = self.pipeline.ledger.rows([Kind.SCHEMA], table=f"silver_{case.route}")
-        details = [json.loads(row["detail"]) for row in rows if row["batch"] == 1]
-        return {(one["change"], Outcome(one["outcome"])) for one in details}
+        ledger = self.pipeline.ledger.snapshot()
+        rows = ledger.entries(SchemaEntry, table=f"silver_{case.route}")
+        entries = [row.entry for row in rows if row.batch == 1]
+        return {(one.change, Outcome(one.outcome)) for one in entries}
 
 
 def land_cases(

@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from headgate.cdc.known_source import KnownSource
-from headgate.cdc.merge import entry_of
 from headgate.config import load_pipeline
 from headgate.engine.follow_up import Followed, TableChanged
 from headgate.examples import find_example
 from headgate.lab.shop.datastream import write_changes
 from headgate.lab.shop.statement import Change, ChangeKind, Column
-from headgate.lake.ledger import Entry, Ledger
+from headgate.lake.ledger import Ledger
+from headgate.lake.ledger_entries import Entry
 from tests.cdc.in_process import ChangeLake
 
 FIRST = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -61,7 +61,7 @@ class ShopLake(ChangeLake):
 
     def merge(self, logs: Iterable[tuple[str, KnownSource]]) -> None:
         super().merge(logs)
-        self.entries += [entry_of(one) for one in self.told]
+        self.entries += [one.entry for one in self.told]
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         self.entries = []

@@ -1,17 +1,17 @@
-"""Derived tables as a run leaves them: rows, marks, and what the ledger tells."""
+"""Derived tables as a run leaves them: rows, marks, and rows of the ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from headgate.config import Pipeline
 from headgate.gold.declared import declared_gold
-from headgate.lake.ledger import Entry, Kind, Ledger
+from headgate.lake.ledger import Ledger
+from headgate.lake.ledger_entries import GoldEntry
 
 ROWS = pa.table({"user_name": [f"player {each}" for each in range(200)], "_kept": [*range(200)]})
 
@@ -42,16 +42,9 @@ def commit(pipeline: Pipeline, table: str, marks: Mapping[str, int] | None = Non
     )
 
 
-def tell(pipeline: Pipeline, table: str, rows: int | None = 2, **detail: Any) -> None:
-    """A row of the ledger, written after a batch."""
-    failed = "error" in detail
-    entry = Entry(
-        Kind.GOLD,
-        table=table,
-        rows=0 if failed else rows,
-        table_version=None if failed else 0,
-        detail=detail or None,
-    )
+def record(pipeline: Pipeline, table: str, rows: int = 2, error: str | None = None) -> None:
+    """Add a row to the ledger, as after a batch."""
+    entry = GoldEntry(table, rows, 0) if error is None else GoldEntry(table, 0, None, error)
     ledger = ledger_of(pipeline)
     ledger.add(ledger.landed() or 0, [entry])
 

@@ -19,7 +19,8 @@ from headgate.inspect import (
     read_tables,
 )
 from headgate.inspect.doctor import check_lake
-from headgate.lake.ledger import Entry, Kind
+from headgate.lake.ledger_entries import BatchEntry, PendingEntry
+from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
 from tests.inspect.change_lake import OF_ANOTHER_SERIES, ShopLake, change, make_shop_lake
 
@@ -169,8 +170,9 @@ def test_a_pipeline_of_logs_only_is_never_behind(tmp_path: Path) -> None:
 def test_a_merge_on_its_own_does_not_hide_what_waits(tmp_path: Path) -> None:
     lake = ShopLake(tmp_path)
     lake.land_changes(change("orders", 1, "new", at=1))
-    waits = Entry(Kind.PENDING, table="log_shop_carts", rows=3, detail={"error": "no room"})
-    lake.ledger.complete(1, 1, [waits, Entry(Kind.BATCH, rows=0, detail={})])
+    file = StagedFile("log_shop_carts", "part.parquet", 1, 3, "{}", b"")
+    waits = PendingEntry("log_shop_carts", 3, 1, file, "no room")
+    lake.ledger.complete(1, 1, [waits, BatchEntry(0)])
     lake.ledger.add(1, lake.entries)
     (waiting,) = read_status(lake.pipeline).pending
     assert (waiting.table, waiting.error) == ("log_shop_carts", "no room")

@@ -10,7 +10,7 @@ from headgate.config import Kafka, Pipeline, Security
 from headgate.errors import SetupError
 from headgate.inspect.doctor import (
     Check,
-    State,
+    CheckState,
     check_all,
     check_disk,
     check_lake,
@@ -28,8 +28,8 @@ def test_a_check_that_breaks_is_one_that_failed() -> None:
     def refused() -> Check:
         raise SetupError("java-missing", "there is no Java", hint="install one")
 
-    assert tried("a", broken) == Check("a", State.FAIL, "ZeroDivisionError: by zero")
-    assert tried("b", refused) == Check("b", State.FAIL, "there is no Java", "install one")
+    assert tried("a", broken) == Check("a", CheckState.FAIL, "ZeroDivisionError: by zero")
+    assert tried("b", refused) == Check("b", CheckState.FAIL, "there is no Java", "install one")
 
 
 def test_disk_is_checked_where_a_folder_would_be_made(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_a_missing_secret_is_named_and_a_silent_broker_too(
 def test_a_lake_that_fits_its_checkpoint_is_well(lake: SmallLake) -> None:
     _write_checkpoint(lake.pipeline, "query", last=1)
     checks = {each.name: each for each in check_lake(lake.pipeline)}
-    assert {each.state for each in checks.values()} == {State.OK}
     assert checks["checkpoint"].detail == "matches the ledger; batch 2 is next"
+    assert {each.state for each in checks.values()} == {CheckState.OK}
 
 
 def test_a_reset_checkpoint_is_told_with_its_way_on(empty_lake: SmallLake) -> None:

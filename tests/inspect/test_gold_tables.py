@@ -9,10 +9,10 @@ import pytest
 from headgate.errors import LandingError
 from headgate.inspect import read_status, read_table_schema, read_tables
 from headgate.inspect.graph import NodeKind, read_graph
-from headgate.inspect.own_tables import TableKind, kind_of, landed_tables
+from headgate.inspect.tables import TableKind, kind_of, landed_tables
 from tests.inspect.change_lake import make_shop_lake
 from tests.inspect.gold_declared import GAMES, SHOP, declare_gold
-from tests.inspect.gold_lake import derive, tell
+from tests.inspect.gold_lake import derive, record
 from tests.inspect.small_lake import SmallLake, make_small_lake
 
 CHESS = "gold_chess_player_agg"
@@ -26,13 +26,13 @@ def lake(tmp_path: Path) -> SmallLake:
     declare_gold(made.file, GAMES)
     derive(made.pipeline, PLAYERS, CHESS)
     derive(made.pipeline, "routes", "routes", "silver_chess")
-    tell(made.pipeline, CHESS, rows=2, seconds=0.5)
-    tell(made.pipeline, "routes", rows=7)
+    record(made.pipeline, CHESS, rows=2)
+    record(made.pipeline, "routes", rows=7)
     return made
 
 
 def test_status_tells_when_derived_tables_followed(lake: SmallLake) -> None:
-    tell(lake.pipeline, CHESS, rows=1)
+    record(lake.pipeline, CHESS, rows=1)
     chess, routes = read_status(lake.pipeline).derived
     assert (chess.table, chess.rows_last, chess.table_version, chess.error) == (CHESS, 1, 0, None)
     assert (routes.table, routes.rows_last) == ("routes", 7)
@@ -43,8 +43,8 @@ def test_status_tells_when_derived_tables_followed(lake: SmallLake) -> None:
 
 def test_status_tells_what_hindered_a_derived_table(lake: SmallLake) -> None:
     before = read_status(lake.pipeline).derived
-    tell(lake.pipeline, CHESS, error="no room")
-    tell(lake.pipeline, "unified_gold", error='it says "no"')
+    record(lake.pipeline, CHESS, error="no room")
+    record(lake.pipeline, "unified_gold", error='it says "no"')
     chess, routes, union = read_status(lake.pipeline).derived
     assert (chess.error, chess.at, chess.rows_last) == ("no room", before[0].at, 2)
     assert routes == before[1]
@@ -52,23 +52,23 @@ def test_status_tells_what_hindered_a_derived_table(lake: SmallLake) -> None:
 
 
 def test_status_forgets_an_error_once_the_table_has_followed(lake: SmallLake) -> None:
-    tell(lake.pipeline, CHESS, error="no room")
-    tell(lake.pipeline, CHESS, rows=3)
+    record(lake.pipeline, CHESS, error="no room")
+    record(lake.pipeline, CHESS, rows=3)
     assert [one.error for one in read_status(lake.pipeline).derived] == [None, None]
 
 
 def test_status_forgets_what_hindered_a_whole_declaration(lake: SmallLake) -> None:
-    tell(lake.pipeline, PLAYERS, error="no such function")
+    record(lake.pipeline, PLAYERS, error="no such function")
     template = read_status(lake.pipeline).derived[1]
     assert (template.table, template.error) == (PLAYERS, "no such function")
-    tell(lake.pipeline, "routes", rows=7)
+    record(lake.pipeline, "routes", rows=7)
     assert PLAYERS in [one.table for one in read_status(lake.pipeline).derived]
-    tell(lake.pipeline, CHESS, rows=3)
+    record(lake.pipeline, CHESS, rows=3)
     assert [one.table for one in read_status(lake.pipeline).derived] == [CHESS, "routes"]
 
 
 def test_status_leaves_out_what_is_declared_no_more(lake: SmallLake) -> None:
-    tell(lake.pipeline, "routes", error="no room")
+    record(lake.pipeline, "routes", error="no room")
     lake.file.write_text(lake.file.read_text().replace("  routes:", "  counts:"))
     assert [one.table for one in read_status(lake.pipeline).derived] == [CHESS]
 
@@ -85,7 +85,7 @@ def test_tables_that_wait_still_do_after_others_were_derived(tmp_path: Path) -> 
     declare_gold(lake.file, GAMES)
     lake.register(2, versions=[1])
     lake.land(50, bad_share=0)
-    tell(lake.pipeline, CHESS)
+    record(lake.pipeline, CHESS)
     assert [one.table for one in read_status(lake.pipeline).pending] == ["silver_go"]
 
 
@@ -103,7 +103,7 @@ def test_tables_list_derived_ones_after_the_landed(lake: SmallLake) -> None:
 
 
 def test_tables_leave_out_those_that_could_never_be_derived(lake: SmallLake) -> None:
-    tell(lake.pipeline, "unified_gold", error="no room")
+    record(lake.pipeline, "unified_gold", error="no room")
     assert "unified_gold" not in [one.table for one in read_tables(lake.pipeline)]
 
 
@@ -146,7 +146,7 @@ def test_derived_tables_of_changes_are_neither_logs_nor_merged(tmp_path: Path) -
     declare_gold(lake.file, SHOP)
     lake.declare()
     derive(lake.pipeline, "gold_{route}_names", "gold_shop_orders_names")
-    tell(lake.pipeline, "gold_shop_orders_names")
+    record(lake.pipeline, "gold_shop_orders_names")
     kinds = {one.table: one.kind.value for one in read_tables(lake.pipeline)}
     assert kinds["gold_shop_orders_names"] == "gold"
     assert kinds["shop_orders"] == "merged"

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from headgate.config import Kafka
 from headgate.errors import RegistryUnavailable
-from headgate.inspect import Plan, TablePlan, read_plan
+from headgate.inspect import PipelinePlan, TablePlan, read_plan
 from headgate.registry.registry import SubjectVersion
 from tests.inspect.framed_lake import FramedLake, proto
 from tests.registry.fake_registry import Response, fake_registry, folder_responses
@@ -19,7 +19,7 @@ FIRST = b"\0"
 SECOND = b"\x02\x02"
 
 
-def planned(plan: Plan) -> dict[str, list[tuple[str, str]]]:
+def planned(plan: PipelinePlan) -> dict[str, list[tuple[str, str]]]:
     """What would change: text and outcome by table."""
     return {
         table.table: [(str(one.change), one.change.outcome.value) for one in table.changes]
@@ -28,7 +28,7 @@ def planned(plan: Plan) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def one_table(plan: Plan, table: str) -> TablePlan:
+def one_table(plan: PipelinePlan, table: str) -> TablePlan:
     (found,) = [one for one in plan.tables if one.table == table]
     return found
 

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from headgate.config import Pipeline
 from headgate.inspect import read_plan
-from headgate.inspect.planned import (
+from headgate.inspect.plan_gold import (
     DerivedPlan,
     DerivedTablePlan,
     GoldStep,

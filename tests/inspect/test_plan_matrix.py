@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Literal
@@ -10,8 +9,8 @@ from typing import Literal
 import pytest
 
 from headgate.config import Contract, Delta, Mode, Pipeline, Wrapper
-from headgate.inspect import Plan, read_plan
-from headgate.lake.ledger import Kind
+from headgate.inspect import PipelinePlan, read_plan
+from headgate.lake.ledger_entries import SchemaEntry
 from headgate.schema.changes import Outcome, SameColumns
 from tests.engine import in_process
 from tests.engine.in_process import ENVELOPE, extent, records, staged_by
@@ -52,23 +51,23 @@ def test_plan_foretells_what_the_ledger_tells(
     assert _without_changes(read_plan(_declared(landing)), mode)
 
 
-def _without_changes(plan: Plan, mode: Mode) -> bool:
+def _without_changes(plan: PipelinePlan, mode: Mode) -> bool:
     """Once records have come, there is nothing new; what is withheld is withheld as before."""
     assert bool(plan.summary.as_before) == (mode is not Mode.EVOLVE)
     return not any(table.changes for table in plan.tables)
 
 
-def _planned(plan: Plan, case: Case) -> set[tuple[str, Outcome]]:
+def _planned(plan: PipelinePlan, case: Case) -> set[tuple[str, Outcome]]:
     (table,) = [one for one in plan.tables if one.table == f"silver_{case.route}"]
     return {(one.change.kind, one.change.outcome) for one in table.changes}
 
 
 def _told(landing: in_process.Pipeline, batch: int) -> dict[str, set[tuple[str, Outcome]]]:
     told: dict[str, set[tuple[str, Outcome]]] = defaultdict(set)
-    for row in landing.ledger.rows([Kind.SCHEMA], since=batch):
-        detail = json.loads(row["detail"])
-        if detail["change"] != SameColumns.__name__:
-            told[row["table"]].add((detail["change"], Outcome(detail["outcome"])))
+    for row in landing.ledger.snapshot().entries(SchemaEntry, since=batch):
+        entry = row.entry
+        if entry.change != SameColumns.__name__:
+            told[entry.table].add((entry.change, Outcome(entry.outcome)))
     return told
 
 

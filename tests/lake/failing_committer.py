@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, Committer, TableState
-from headgate.lake.ledger import Entry, Ledger
+from headgate.lake.ledger import Ledger
+from headgate.lake.ledger_entries import Entry
 
 
 class Crash(BaseException):

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from headgate.lake.ledger import Kind, Ledger
+from headgate.lake.ledger import Ledger
+from headgate.lake.ledger_entries import LedgerRow, QuarantineEntry
 from headgate.quarantine.drop import drop_quarantined
 from headgate.quarantine.filter import QuarantineFilter
 from tests.engine.in_process import UNKNOWN, Pipeline, extent, record, records, staged_by
@@ -83,16 +83,17 @@ def test_nothing_to_drop_is_not_asked_about(tmp_path: Path, pipeline: Pipeline) 
     assert drop_quarantined(empty, QuarantineFilter(), confirm) == {}
 
 
+def recorded(pipeline: Pipeline) -> list[LedgerRow[QuarantineEntry]]:
+    ledger = Ledger(str(pipeline.lake), "ledger", "games:replay")
+    return ledger.snapshot().entries(QuarantineEntry)
+
+
 def test_ledger_tells_how_many_were_dropped_and_which(pipeline: Pipeline) -> None:
     drop(pipeline, RUBBISH)
-    [row] = Ledger(str(pipeline.lake), "ledger", "games:replay").rows([Kind.SETTLED])
-    assert row["rows"] == 2
-    assert json.loads(row["detail"]) == {
-        "state": "dropped",
-        "taken": 2,
-        "remaining": {},
-        "wanted": {"reason": "envelope_undecodable", "state": "open"},
-    }
+    [row] = recorded(pipeline)
+    assert (row.entry.rows, row.entry.taken, row.entry.remaining) == (2, 2, {})
+    assert row.entry.state == "dropped"
+    assert row.entry.filter == {"reason": "envelope_undecodable", "state": "open"}
 
 
 @pytest.mark.parametrize("step", Step)
@@ -103,7 +104,7 @@ def test_drop_that_is_cut_short_is_completed(pipeline: Pipeline, step: Step) -> 
     replay(pipeline, QuarantineFilter(reason="schema_unknown"))
     drop(pipeline, RUBBISH)
     assert in_quarantine(pipeline) == {1: "replayed", 2: "dropped", 3: "dropped"}
-    assert len(Ledger(str(pipeline.lake), "ledger", "games:replay").rows([Kind.SETTLED])) == 2
+    assert len(recorded(pipeline)) == 2
 
 
 @pytest.mark.parametrize("step", [Step.AFTER_NOTE, Step.BEFORE_MARKING])

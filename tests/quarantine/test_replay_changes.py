@@ -18,7 +18,8 @@ from headgate.cdc.source_tables import known_with_replays
 from headgate.config import Pipeline
 from headgate.engine.events import Event, MergeFailed, TablesMerged
 from headgate.inspect import read_status
-from headgate.lake.ledger import Kind, Ledger
+from headgate.lake.ledger import LedgerSnapshot
+from headgate.lake.ledger_entries import TableEntry
 from headgate.quarantine import merge as merge_replayed
 from headgate.quarantine import replay as replay_quarantined
 from headgate.quarantine.filter import QuarantineFilter
@@ -263,6 +264,5 @@ def _crash(*_: Any) -> None:
 
 def _landed_by_ledger(pipeline: Pipeline) -> int:
     names = (pipeline.name, f"{pipeline.name}:replay")
-    ledgers = [Ledger(pipeline.lake, pipeline.ledger, name) for name in names]
-    rows = [row for ledger in ledgers for row in ledger.rows([Kind.TABLE])]
-    return sum(row["rows"] for row in rows if row["table"].startswith("log_"))
+    rows = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, *names).entries(TableEntry)
+    return sum(row.entry.rows for row in rows if row.entry.table.startswith("log_"))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from datetime import UTC, datetime
@@ -14,7 +13,8 @@ from headgate.config import Contract, Mode
 from headgate.engine.events import BatchLanded, Event
 from headgate.engine.quarantined import QUARANTINE
 from headgate.errors import LandingError
-from headgate.lake.ledger import Kind, Ledger
+from headgate.lake.ledger import Ledger
+from headgate.lake.ledger_entries import QuarantineEntry, SchemaEntry, TableEntry
 from headgate.quarantine.filter import OffsetRange, QuarantineFilter
 from headgate.quarantine.outcome import SettlementNote
 from headgate.quarantine.replay import Portion, replay_quarantined
@@ -30,6 +30,7 @@ from tests.engine.in_process import (
     staged_by,
 )
 from tests.lake.failing_committer import Crash, FailingCommitter
+from tests.lake.recorded import all_rows
 from tests.quarantine.replaying import Step, crash_at, in_quarantine, lander, learn, places, replay
 from tests.readers import by_deltalake
 
@@ -264,19 +265,21 @@ def test_rows_of_an_older_quarantine_are_replayed(pipeline: Pipeline) -> None:
 
 def test_ledger_tells_of_a_replay_apart_from_the_stream(pipeline: Pipeline) -> None:
     learn(pipeline)
-    stream = pipeline.ledger.rows(list(Kind))
+    stream = all_rows(pipeline.ledger)
     replay(pipeline, QuarantineFilter(reason="schema_unknown"))
-    assert pipeline.ledger.rows(list(Kind)) == stream
-    ledger = Ledger(str(pipeline.lake), "ledger", "games:replay")
-    [row] = ledger.rows([Kind.SETTLED])
-    assert (row["table"], row["rows"]) == ("quarantine", 3)
-    assert json.loads(row["detail"]) == {
-        "state": "replayed",
-        "taken": 3,
-        "remaining": {},
-        "wanted": {"reason": "schema_unknown", "state": "open"},
-    }
-    told = {row["table"]: row["rows"] for row in ledger.rows([Kind.TABLE])}
+    assert all_rows(pipeline.ledger) == stream
+    ledger = Ledger(str(pipeline.lake), "ledger", "games:replay").snapshot()
+    [row] = ledger.entries(QuarantineEntry)
+    assert row.entry == QuarantineEntry(
+        "quarantine",
+        rows=3,
+        table_version=DeltaTable(pipeline.lake / "quarantine").version(),
+        state="replayed",
+        taken=3,
+        remaining={},
+        filter={"reason": "schema_unknown", "state": "open"},
+    )
+    told = {row.entry.table: row.entry.rows for row in ledger.entries(TableEntry)}
     assert told == {"silver_chess": 2, "silver_go": 1}
 
 
@@ -289,8 +292,8 @@ def test_replay_run_again_tells_no_table_as_new(
         replay(pipeline)
     failing.heal()
     replay(pipeline)
-    changes = Ledger(str(pipeline.lake), "ledger", "games:replay").rows([Kind.SCHEMA])
-    assert {json.loads(row["detail"])["change"] for row in changes} == {"AddColumn"}
+    ledger = Ledger(str(pipeline.lake), "ledger", "games:replay").snapshot()
+    assert {row.entry.change for row in ledger.entries(SchemaEntry)} == {"AddColumn"}
 
 
 def test_stream_lands_batches_between_two_portions(pipeline: Pipeline) -> None:

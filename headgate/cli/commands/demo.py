@@ -40,7 +40,7 @@ def demo(
     from headgate.cli.progress.live import choose_view
     from headgate.cli.progress.tally import Tally
     from headgate.config import load_pipeline
-    from headgate.inspect.own_tables import landed_tables
+    from headgate.inspect.tables import landed_tables
     from headgate.jars.jars import fetch_jars
     from headgate.lab.demo import Demo, prepare_folder
 

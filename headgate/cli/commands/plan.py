@@ -22,8 +22,8 @@ from headgate.errors import UsageError
 from headgate.schema.changes import Outcome, SchemaChange, WidenType
 
 if TYPE_CHECKING:
-    from headgate.inspect import Plan, TablePlan, UnusableSchema
-    from headgate.inspect.planned import DerivedPlan, DerivedTablePlan
+    from headgate.inspect import PipelinePlan, TablePlan, UnusableSchema
+    from headgate.inspect.plan_gold import DerivedPlan, DerivedTablePlan
     from headgate.registry.registry import SubjectVersion
 
 _MAX_SCHEMAS = 10
@@ -80,14 +80,14 @@ def plan(
         raise typer.Exit(1)
 
 
-def _problems(plan: Plan) -> list[ShownError]:
+def _problems(plan: PipelinePlan) -> list[ShownError]:
     if plan.all_lands_as_it_is:
         return []
     hint = "fix the schema, or change `contract` in the pipeline file"
     return [ShownError("schema-withheld", ", ".join(_not_applied(plan)), hint)]
 
 
-def _next_steps(plan: Plan, file: str) -> list[tuple[str, str]]:
+def _next_steps(plan: PipelinePlan, file: str) -> list[tuple[str, str]]:
     steps = [(f"headgate run {file} --once", "land what the source has")]
     changing = [one for one in plan.tables if one.exists and one.changes]
     if changing:
@@ -97,7 +97,7 @@ def _next_steps(plan: Plan, file: str) -> list[tuple[str, str]]:
     return steps
 
 
-def print_plan(plan: Plan) -> None:
+def print_plan(plan: PipelinePlan) -> None:
     print(f"{styled(plan.pipeline, 'bold')}: {_summary(plan)}")
     for table in plan.tables:
         if table.changes:
@@ -113,7 +113,7 @@ def print_plan(plan: Plan) -> None:
     _print_derived(plan)
 
 
-def _summary(plan: Plan) -> str:
+def _summary(plan: PipelinePlan) -> str:
     """`12 tables: 3 would change, 1 column would be kept apart, 2 schemas would be refused`."""
     found = plan.summary
     derived = [
@@ -136,7 +136,7 @@ def _summary(plan: Plan) -> str:
     return f"{counted(found.tables, 'table')}: {', '.join(parts) or 'no changes'}"
 
 
-def _not_applied(plan: Plan) -> list[str]:
+def _not_applied(plan: PipelinePlan) -> list[str]:
     """What would not land unchanged in its table."""
     found = plan.summary
     parts = [
@@ -178,7 +178,7 @@ def _listed(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {number(more)} more" if more > 0 else "")
 
 
-def _print_derived(plan: Plan) -> None:
+def _print_derived(plan: PipelinePlan) -> None:
     if not plan.derived:
         return
     print(f"\n{styled('Derived tables', 'bold')}")

@@ -66,7 +66,7 @@ def run(
     from headgate.cli.progress.live import choose_view
     from headgate.cli.progress.tally import Tally
     from headgate.config import load_pipeline
-    from headgate.inspect.own_tables import landed_tables
+    from headgate.inspect.tables import landed_tables
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
@@ -101,20 +101,20 @@ def _milliseconds(trigger: str) -> int:
 
 
 def _pending(pipeline: Pipeline) -> tuple[PendingTable, ...]:
-    from headgate.inspect.ledger import LedgerRows
+    from headgate.inspect.ledger import open_ledger
     from headgate.inspect.status import pending_tables
 
-    return pending_tables(LedgerRows(pipeline))
+    return pending_tables(open_ledger(pipeline).stream)
 
 
 def _not_derived(pipeline: Pipeline) -> list[GoldTable]:
     """Return the derived tables that could not be updated."""
-    from headgate.inspect.ledger import LedgerRows
-    from headgate.inspect.status import read_derived
+    from headgate.inspect.ledger import open_ledger
+    from headgate.inspect.status import read_gold
 
     if not pipeline.gold:
         return []
-    return [one for one in read_derived(pipeline, LedgerRows(pipeline)) if one.error is not None]
+    return [one for one in read_gold(pipeline, open_ledger(pipeline)) if one.error is not None]
 
 
 def _summary(

@@ -1,0 +1,11 @@
+"""Everything that a pipeline has recorded in its ledger."""
+
+from __future__ import annotations
+
+from headgate.lake.ledger import Ledger
+from headgate.lake.ledger_entries import ENTRY_TYPES, Entry, LedgerRow
+
+
+def all_rows(ledger: Ledger) -> list[LedgerRow[Entry]]:
+    snapshot = ledger.snapshot()
+    return [row for kind in ENTRY_TYPES for row in snapshot.entries(kind)]
