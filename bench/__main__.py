@@ -25,7 +25,7 @@ from bench.landing import Landing, land, land_in_turn
 from bench.peers import a_stream_per_game, a_write_per_game
 from headgate.engine.session import spark_session
 from headgate.jars.jars import fetch_jars
-from headgate.lab import down, up
+from headgate.lab.services import down, up
 
 FAN_OUT = (1, 10, 50, 250, 1000)
 STREAMS = (10, 30)
@@ -56,7 +56,7 @@ def _scratch(name: str) -> Iterator[Path]:
 
 
 def _bench_landing(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
-    services = up(folder / "services", say=out.print)
+    services = up(folder / "services", report=out.print)
     try:
         spark = _session(out)
         out.print("Warming up: the compiler of the JVM takes a while to know the code")

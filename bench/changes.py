@@ -15,12 +15,12 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from bench.measure import Cost, measured
-from headgate.config import ChangePipeline, Datastream, Files
+from headgate.config import Datastream, Files, Pipeline
 from headgate.engine.events import BatchLanded, Event, TablesMerged
+from headgate.engine.runner import RunOptions
 from headgate.lab.shop.datastream import FileOptions, write_changes
 from headgate.lab.shop.statement import Change, ChangeKind, Column
-from headgate.run.run_options import RunOptions
-from headgate.run.run_pipeline import run_pipeline
+from headgate.run import run_pipeline
 
 _COLUMNS = (
     Column("id", "bigint"),
@@ -90,10 +90,10 @@ def merge_large(
     return Merging(what, 1, changes, batch.seconds, merged.seconds, peer, cost)
 
 
-def _pipeline(folder: Path) -> ChangePipeline:
+def _pipeline(folder: Path) -> Pipeline:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "landing").mkdir(parents=True)
-    return ChangePipeline(
+    return Pipeline(
         name="bench",
         source=Files(path=str(folder / "landing")),
         envelope=Datastream(),
@@ -101,17 +101,15 @@ def _pipeline(folder: Path) -> ChangePipeline:
     )
 
 
-def _merged(pipeline: ChangePipeline, table: str) -> Path:
+def _merged(pipeline: Pipeline, table: str) -> Path:
     return Path(pipeline.lake, f"bench_{table}")
 
 
-def _land(
-    pipeline: ChangePipeline, files: Sequence[Sequence[Path]]
-) -> tuple[BatchLanded, TablesMerged]:
+def _land(pipeline: Pipeline, files: Sequence[Sequence[Path]]) -> tuple[BatchLanded, TablesMerged]:
     """Put the files into the landing folder and run; one batch."""
     for several in files:
         for file in several:
-            shutil.copy(file, Path(pipeline.source.path, f"{file.parent.name}-{file.name}"))
+            shutil.copy(file, Path(pipeline.change_files.path, f"{file.parent.name}-{file.name}"))
     events: list[Event] = []
     run_pipeline(pipeline, RunOptions(once=True), events.append)
     (batch,) = (event for event in events if isinstance(event, BatchLanded))
@@ -203,7 +201,7 @@ def _merge_with_spark(spark: SparkSession, path: Path, files: Sequence[Path]) ->
     return time.perf_counter() - began
 
 
-def _require_same(pipeline: ChangePipeline, folder: Path, names: Sequence[str]) -> None:
+def _require_same(pipeline: Pipeline, folder: Path, names: Sequence[str]) -> None:
     """A figure about two ways of which one is wrong says nothing."""
     for name in names:
         ours, peer = (

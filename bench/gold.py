@@ -16,11 +16,11 @@ from rich.table import Table
 from bench.measure import Cost, measured
 from headgate.config import Delta, Pipeline, Registry, Wrapper
 from headgate.engine.events import BatchLanded, Event, GoldDerived
+from headgate.engine.runner import RunOptions
 from headgate.lab.destination import DeltaDestination
 from headgate.lab.games import GamesPlan, simulate_games
 from headgate.registry.folder import FolderRegistry
-from headgate.run.run_options import RunOptions
-from headgate.run.run_pipeline import run_pipeline
+from headgate.run import run_pipeline
 
 PLAYERS = 1_000
 """Of each game."""

@@ -12,8 +12,8 @@ from bench.data import Data
 from bench.measure import Cost, measured
 from headgate.config import Kafka, Pipeline, Registry, Wrapper
 from headgate.engine.events import BatchLanded, Event
-from headgate.run.run_options import RunOptions
-from headgate.run.run_pipeline import run_pipeline
+from headgate.engine.runner import RunOptions
+from headgate.run import run_pipeline
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,6 @@ def pages() -> dict[str, str]:
 
 def _pipeline_file() -> str:
     from headgate.config import (
-        AnyPipeline,
-        ChangePipeline,
         Confluent,
         Contract,
         Datastream,
@@ -45,17 +43,17 @@ def _pipeline_file() -> str:
         Security,
         Wrapper,
     )
+    from headgate.config.pipeline import CHANGE_KEYS, RECORD_KEYS
 
-    common = set(AnyPipeline.model_fields) - {"source", "envelope"}
     text = (
         "# Pipeline file\n\n"
         "A file declares a stream of records, or a folder of change files: those of a database's"
         " tables, with `source: {files: …}` and `envelope: datastream`. Unknown keys are errors."
         " Relative paths are relative to the file.\n"
     )
-    text += _keys("Every file", AnyPipeline, only=common)
-    text += _keys("A stream of records", Pipeline, leave_out=common)
-    text += _keys("Change files", ChangePipeline, leave_out=common) + _names_of_changes()
+    text += _keys("Every file", Pipeline, leave_out=(*RECORD_KEYS, *CHANGE_KEYS))
+    text += _keys("A stream of records", Pipeline, only=RECORD_KEYS)
+    text += _keys("Change files", Pipeline, only=CHANGE_KEYS) + _names_of_changes()
     after = {Contract: _words_of_others(), Expectation: _EXPECT, GoldUnion: _gold()}
     for title, model in (
         ("`source.kafka`", Kafka),
@@ -91,11 +89,11 @@ def _keys(
 
 
 def _names_of_changes() -> str:
-    from headgate.config import ChangePipeline
+    from headgate.config import Pipeline
     from headgate.config.names import PLACEHOLDERS
     from headgate.lake.names import ChangeTables
 
-    fields = ChangePipeline.model_fields
+    fields = Pipeline.model_fields
     names = ChangeTables(
         fields["change_log"].get_default(), "quarantine", "ledger", fields["merged"].get_default()
     )

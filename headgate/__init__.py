@@ -33,10 +33,10 @@ if TYPE_CHECKING:
         check_pipeline,
         load_pipeline,
     )
+    from headgate.engine.runner import RunOptions
     from headgate.errors import HeadgateError
     from headgate.quarantine.settle import replay_quarantine
-    from headgate.run.run_options import RunOptions
-    from headgate.run.run_pipeline import run_pipeline
+    from headgate.run import run_pipeline
 
 __version__ = "0.1.0"
 
@@ -48,14 +48,14 @@ _HOME = {
     "Kafka": "headgate.config",
     "Pipeline": "headgate.config",
     "Registry": "headgate.config",
-    "RunOptions": "headgate.run.run_pipeline",
+    "RunOptions": "headgate.engine.runner",
     "Secret": "headgate.config",
     "Security": "headgate.config",
     "Wrapper": "headgate.config",
     "check_pipeline": "headgate.config",
     "load_pipeline": "headgate.config",
     "replay_quarantine": "headgate.quarantine.settle",
-    "run_pipeline": "headgate.run.run_pipeline",
+    "run_pipeline": "headgate.run",
 }
 
 __all__ = [

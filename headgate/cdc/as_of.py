@@ -99,7 +99,7 @@ def _that_name_a_key(changes: pa.Table) -> pa.Table:
 
 def rows_as_of(log: ChangeLog, key: TableKey, until: Until) -> pa.Table:
     """The rows of that moment, in the columns of the log."""
-    changes = log.changes()
+    changes = log.rows()
     if not key:
         return until.of(changes)
     return _rows_then(keyed_changes(changes, key, lambda _: changes), key, until)
@@ -114,7 +114,7 @@ def rows_as_of_with_spark(
     """
     from pyspark.sql import functions as F
 
-    frame = spark.read.format("delta").option("versionAsOf", log.version).load(str(log.path))
+    frame = spark.read.format("delta").option("versionAsOf", log.version).load(log.url)
     if until.moment is not None:
         frame = frame.filter(F.col(TIME) <= F.lit(until.moment))
     if not key:

@@ -6,12 +6,9 @@ finds its place between two others: only the version before it is touched.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.fold import KnownRows, by_row_id_alone, ends_of_runs, has_key, keyed_changes
@@ -19,7 +16,9 @@ from headgate.cdc.key import ORDER, ROW_ID, TableKey, key_by_now, newest_key
 from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.cdc.merge_table import GONE, LARGEST_FOLD, follow, same_key
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
-from headgate.lake.tables import tables_kept_open
+from headgate.lake.commit import Mark
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.write import MergeClauses, merge_rows, replace_rows
 
 VALIDITY = pa.schema(
     [
@@ -44,15 +43,15 @@ def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
     log = ChangeLog.newest(plan.lake, plan.log)
     if log is None:
         return None
-    table = tables_kept_open(plan.lake).newest(plan.history)
-    marked = table.transaction_version(plan.app) if table else None
+    table = Snapshot.newest(plan.lake, plan.history)
+    marked = table.mark(plan.app) if table else None
     if marked is not None and marked >= log.version:
         return None
     new_changes = log.since(marked)
     if new_changes.bytes > LARGEST_FOLD:
         return ForSpark(plan, plan.history, log.version, None, is_history=True)
-    changes = new_changes.changes()
-    kept = TableKey.kept_in(pa.schema(table.schema())) if table else None
+    changes = new_changes.rows()
+    kept = TableKey.kept_in(table.schema) if table else None
     key = key_by_now(kept, newest_key(changes, plan.key))
     if not key:
         return None
@@ -60,39 +59,31 @@ def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
     if table is None or key != kept or _tells_whom_a_row_id_meant(changes, log, key):
         if log.bytes > LARGEST_FOLD:
             return ForSpark(plan, plan.history, log.version, None, is_history=True)
-        return _make(plan, log, log.changes(), key, made=table is None)
+        return _make(plan, log, log.rows(), key, made=table is None)
     known = timeline(log, key, changes)
     new = known.filter(pc.is_in(known[ORDER], value_set=changes[ORDER].unique()))
-    mark = CommitProperties(app_transactions=[Transaction(plan.app, log.version)])
     table = follow(plan, plan.history, table, schema, marked)
     before = known.filter(pc.and_(known["_precedes_new"], pc.invert(known[GONE])))
     touched = before.filter(pc.invert(pc.is_in(before[ORDER], value_set=changes[ORDER].unique())))
     source = pa.concat_tables(
         [_flagged(versions(new, changes, schema), True), _flagged(_ends(touched, schema), False)]
     )
-    did = (
-        table.merge(
-            source,
-            f"{same_key(key, chr(34))} AND row.{ORDER} = change.{ORDER}",
-            source_alias="change",
-            target_alias="row",
-            streamed_exec=False,
-            commit_properties=mark,
-        )
-        .when_matched_update({"_valid_to": "change._valid_to", "_is_current": "change._is_current"})
-        .when_not_matched_insert_all("change._is_new", except_cols=["_is_new"])
-        .execute()
+    clauses = MergeClauses(
+        on=f"{same_key(key, chr(34))} AND row.{ORDER} = change.{ORDER}",
+        set={"_valid_to": "change._valid_to", "_is_current": "change._is_current"},
+        insert="change._is_new",
+        flag="_is_new",
     )
-    table.update_incremental()
+    did = merge_rows(table, source, clauses, Mark(plan.app, log.version))
     return TableMerged(
         plan.history,
         plan.log,
         log.version,
-        table.version(),
+        did.version,
         "delta-rs",
         changes=len(changes),
-        inserted=did["num_target_rows_inserted"],
-        updated=did["num_target_rows_updated"],
+        inserted=did.inserted,
+        updated=did.updated,
     )
 
 
@@ -111,14 +102,12 @@ def _make(
     """All versions by the whole log."""
     assert plan.history is not None
     rows = all_versions(changes, key, history_columns(log.schema, key), log.rows_by_id(key))
-    path = str(Path(plan.lake, plan.history))
-    mark = CommitProperties(app_transactions=[Transaction(plan.app, log.version)])
-    write_deltalake(path, rows, schema_mode="overwrite", mode="overwrite", commit_properties=mark)
+    version = replace_rows(plan.lake, plan.history, rows, Mark(plan.app, log.version))
     return TableMerged(
         plan.history,
         plan.log,
         log.version,
-        DeltaTable(path).version(),
+        version,
         "delta-rs",
         changes=len(changes),
         inserted=len(rows),

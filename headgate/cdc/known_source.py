@@ -7,17 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from headgate.envelopes.datastream.changes import SourceTable
 from headgate.lake.ledger import Kind, Ledger
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
+from headgate.lake.tables import TableError
 
 _SIDE_BY_SIDE = 16
 _NEWEST = "max._source_timestamp"
@@ -65,19 +64,20 @@ def known_logs(ledger: Ledger, lake: str) -> dict[str, KnownSource]:
             found = KnownSource(source_of(row["route"]), lineages)
             known[row["table"]] = known.get(row["table"], found).joined(found)
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        newest = pool.map(lambda table: _newest(Path(lake, table)), known)
+        newest = pool.map(lambda table: _newest(lake, table), known)
     return {
         table: replace(one, newest=moment)
         for (table, one), moment in zip(known.items(), newest, strict=True)
     }
 
 
-def _newest(path: Path) -> datetime | None:
+def _newest(lake: str, table: str) -> datetime | None:
     try:
-        added = pa.table(DeltaTable(str(path)).get_add_actions(flatten=True))
-    except DeltaError:
+        log = Snapshot.open(lake, table)
+    except TableError:
         return None
-    if _NEWEST not in added.column_names:
+    added = None if log is None else log.statistics()
+    if added is None or _NEWEST not in added.column_names:
         return None
     newest: datetime | None = pc.max(added[_NEWEST].cast(pa.timestamp("us", "UTC"))).as_py()
     return newest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
@@ -13,8 +13,9 @@ from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.cdc.merge_table import merge_table
 from headgate.cdc.merge_with_spark import merge_with_spark
 from headgate.cdc.plan import ChangePlan
-from headgate.config import Merge
+from headgate.config import Merge, Pipeline
 from headgate.engine.events import Listener, MergeFailed, TablesMerged, WithoutKey
+from headgate.engine.follow_up import Followed, TableChanged
 from headgate.lake.ledger import Entry, Kind
 from headgate.lake.names import pattern_name
 
@@ -28,8 +29,8 @@ _TASKS_PER_CORE = 4
 
 
 @dataclass
-class ChangeMerger:
-    """Merges after batches, as often as the pipeline wants it."""
+class MergeFollowUp:
+    """Merged and history tables follow their change logs, as often as the pipeline wants it."""
 
     spark: SparkSession
     app: str
@@ -37,44 +38,35 @@ class ChangeMerger:
     merge: Merge
     listener: Listener
     behind: dict[str, KnownSource] = field(default_factory=dict)
-    """Logs that have something which their tables may not have yet."""
+    """Logs that may have changes which their tables do not have yet."""
     last: float = field(default_factory=monotonic)
 
-    def landed(self, logs: Mapping[str, KnownSource], batch: int) -> list[Entry]:
-        """Some logs have new changes: merge them now, or when it is time."""
-        self.behind |= logs
-        return self.merge_all(batch) if self._is_time() else []
+    @classmethod
+    def of(
+        cls, spark: SparkSession, pipeline: Pipeline, plan: ChangePlan, app: str, listener: Listener
+    ) -> MergeFollowUp:
+        """Start with all logs: an earlier run may not have merged its last changes."""
+        return cls(spark, app, plan, pipeline.merge, listener, dict(plan.known))
 
-    def merge_all(self, batch: int | None = None) -> list[Entry]:
+    def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
+        self.plan = self.plan.with_committed([file for one in changed for file in one.files])
+        self.behind |= {one.table: self.plan.known[one.table] for one in changed}
+        if batch is not None and not self._is_due():
+            return Followed()
         plans = [plan for log, known in self.behind.items() if (plan := self._plan(log, known))]
         self.behind.clear()
         self.last = monotonic()
         if not plans:
-            return []
+            return Followed()
         began = perf_counter()
         merged = list(self._merged(plans))
         if merged:
-            self.listener(
-                TablesMerged(
-                    batch,
-                    tables=len(merged),
-                    inserted=sum(one.inserted for one in merged),
-                    updated=sum(one.updated for one in merged),
-                    deleted=sum(one.deleted for one in merged),
-                    seconds=perf_counter() - began,
-                    by_spark=sum(one.engine == "spark" for one in merged),
-                )
-            )
-        return [
-            Entry(
-                Kind.MERGED,
-                table=one.table,
-                rows=one.changes,
-                table_version=one.version,
-                detail=one.as_record,
-            )
-            for one in merged
-        ]
+            self.listener(merge_summary(merged, perf_counter() - began, batch))
+        current = {plan.merged for plan in plans}
+        return Followed(
+            [entry_of(one) for one in merged],
+            [TableChanged(one.table) for one in merged if one.table in current],
+        )
 
     def _merged(self, plans: Sequence[MergePlan]) -> Iterator[TableMerged]:
         context = self.spark.sparkContext
@@ -95,12 +87,38 @@ class ChangeMerger:
         except Exception as error:  # one table's trouble is not the others'
             return MergeFailed(asked.table, f"{type(error).__name__}: {error}")
 
-    def _is_time(self) -> bool:
+    def _is_due(self) -> bool:
         every = self.merge.every
         return every is None or monotonic() - self.last >= every.total_seconds()
 
     def _plan(self, log: str, known: KnownSource) -> MergePlan | None:
         return merge_plan(self.plan, self.merge, self.app, log, known)
+
+
+def merge_summary(
+    merged: Sequence[TableMerged], seconds: float, batch: int | None = None
+) -> TablesMerged:
+    """Add up what was done to all tables."""
+    return TablesMerged(
+        batch,
+        tables=len(merged),
+        inserted=sum(one.inserted for one in merged),
+        updated=sum(one.updated for one in merged),
+        deleted=sum(one.deleted for one in merged),
+        seconds=seconds,
+        by_spark=sum(one.engine == "spark" for one in merged),
+    )
+
+
+def entry_of(merged: TableMerged) -> Entry:
+    """Return the row of the ledger for a merged table."""
+    return Entry(
+        Kind.MERGED,
+        table=merged.table,
+        rows=merged.changes,
+        table_version=merged.version,
+        detail=merged.as_record,
+    )
 
 
 def merge_plan(

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.fold import by_row_id_alone, deletions, fold_in, keyed_changes, latest, live
@@ -30,9 +26,17 @@ from headgate.cdc.key import (
 from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.cdc.tombstones import Tombstones
 from headgate.lake.commit import Commit, Mark
-from headgate.lake.delta_rs import DeltaRsCommitter, add_action, hooks_after
-from headgate.lake.parquet import write_parquet
-from headgate.lake.tables import tables_kept_open
+from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.parquet import stage_merge
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.write import (
+    MergeClauses,
+    MergeCounts,
+    commit_files,
+    merge_rows,
+    new_file,
+    replace_rows,
+)
 
 GONE = "_is_deleted"
 LARGEST_FOLD = 64 << 20
@@ -54,20 +58,20 @@ def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
     log = ChangeLog.newest(plan.lake, plan.log)
     if log is None:
         return None
-    table = tables_kept_open(plan.lake).newest(plan.merged)
-    marked = table.transaction_version(plan.app) if table else None
+    table = Snapshot.newest(plan.lake, plan.merged)
+    marked = table.mark(plan.app) if table else None
     if marked is not None and marked >= log.version:
         return None
     new = log.since(marked)
     if new.bytes > LARGEST_FOLD:
         return ForSpark(plan, plan.merged, log.version, None)
-    changes = new.changes(columns_to_merge(log.schema))
-    kept = TableKey.kept_in(pa.schema(table.schema())) if table else None
+    changes = new.rows(columns_to_merge(log.schema))
+    kept = TableKey.kept_in(table.schema) if table else None
     key = key_by_now(kept, newest_key(changes, plan.key))
     if table is None:
         return _make(plan, log, changes, key, again=False)
     if _is_outdated(plan, table, changes, key) or (new is log and not kept):
-        return _all_anew(plan, log)
+        return _rebuild(plan, log)
     key = kept or TableKey()
     schema = merged_columns(log.schema, key, plan.metadata)
     table = follow(plan, plan.merged, table, schema, marked)
@@ -76,15 +80,14 @@ def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
     tombstones = Tombstones(plan.lake, plan.tombstones, key)
     if tombstones.of_rows(changes):
         # A row was deleted by its row id, and only now it is told which key it had then.
-        return _all_anew(plan, log)
+        return _rebuild(plan, log)
     folded = fold_new(changes, key, log, tombstones, keep_living=not plan.metadata)
     tombstones.remember(*folded.gone, since=_horizon(plan, changes))
-    there = ChangeLog.of(table, Path(plan.lake, plan.merged))
-    if there.bytes > plan.spark_above:
-        path = _set_down(plan, folded.changes, schema)
+    if table.bytes > plan.spark_above:
+        path = stage_merge(plan.lake, plan.merged, merge_source(folded.changes, schema))
         return ForSpark(plan, plan.merged, log.version, path)
-    if there.bytes <= plan.in_memory_up_to and plan.metadata:
-        return _merge_in_memory(plan, log, table, there, folded.changes, key)
+    if table.bytes <= plan.in_memory_up_to and plan.metadata:
+        return _merge_in_memory(plan, log, table, folded.changes, key)
     return _merge(plan, log, table, folded.changes, schema, key)
 
 
@@ -101,12 +104,12 @@ def fold_new(
     return Folded(tombstones.without_the_dead(last), (remembered, by_row))
 
 
-def _all_anew(plan: MergePlan, log: ChangeLog) -> TableMerged | ForSpark:
+def _rebuild(plan: MergePlan, log: ChangeLog) -> TableMerged | ForSpark:
     """By the whole log, and by the key that its newest change has."""
     assert plan.merged is not None
     if log.bytes > LARGEST_FOLD:
         return ForSpark(plan, plan.merged, log.version, None)
-    changes = log.changes(columns_to_merge(log.schema))
+    changes = log.rows(columns_to_merge(log.schema))
     return _make(plan, log, changes, newest_key(changes, plan.key) or TableKey(), again=True)
 
 
@@ -125,7 +128,8 @@ def _make(
         rows = live(folded.changes)
     else:
         rows = changes
-    version = _write(plan, log, rows.select(schema.names).cast(schema))
+    rows = rows.select(schema.names).cast(schema)
+    version = replace_rows(plan.lake, plan.merged, rows, _mark(plan, log))
     return TableMerged(
         plan.merged,
         plan.log,
@@ -140,18 +144,18 @@ def _make(
 
 
 def _append(
-    plan: MergePlan, log: ChangeLog, table: DeltaTable, changes: pa.Table, schema: pa.Schema
+    plan: MergePlan, log: ChangeLog, table: Snapshot, changes: pa.Table, schema: pa.Schema
 ) -> TableMerged:
     """Nothing tells the rows apart: every change is kept, once."""
     assert plan.merged is not None
     rows = changes.select(schema.names).cast(schema)
-    write_deltalake(table, rows, mode="append", commit_properties=_mark(plan, log))
-    table.update_incremental()
+    file = new_file(plan.lake, plan.merged, rows)
+    version = commit_files(plan.lake, plan.merged, table, [file], marks=[_mark(plan, log)])
     return TableMerged(
         plan.merged,
         plan.log,
         log.version,
-        table.version(),
+        version,
         "delta-rs",
         changes=len(changes),
         inserted=len(changes),
@@ -160,76 +164,55 @@ def _append(
 
 
 def _merge_in_memory(
-    plan: MergePlan,
-    log: ChangeLog,
-    table: DeltaTable,
-    there: ChangeLog,
-    folded: pa.Table,
-    key: TableKey,
+    plan: MergePlan, log: ChangeLog, table: Snapshot, folded: pa.Table, key: TableKey
 ) -> TableMerged:
-    """Of a small table all files would be read and most written anew: so do it at once."""
+    """Of a small table all files would be read and most rewritten: do it at once."""
     assert plan.merged is not None
-    did = fold_in(there.changes(), merge_source(folded, there.schema), key)
-    file = write_parquet(plan.lake, plan.merged, f"part-{uuid4()}.parquet", did.rows)
-    table.create_write_transaction(
-        [add_action(file)],
-        "overwrite",
-        table.schema(),
-        commit_properties=_mark(plan, log),
-        post_commithook_properties=hooks_after(table),
-    )
-    return TableMerged(
+    did = fold_in(table.rows(), merge_source(folded, table.schema), key)
+    version = commit_files(
+        plan.lake,
         plan.merged,
-        plan.log,
-        log.version,
-        table.version() + 1,
-        "delta-rs",
-        changes=len(folded),
-        inserted=did.inserted,
-        updated=did.updated,
-        deleted=did.deleted,
+        table,
+        [new_file(plan.lake, plan.merged, did.rows)],
+        marks=[_mark(plan, log)],
+        replace=True,
     )
+    counts = MergeCounts(version, did.inserted, did.updated, did.deleted)
+    return _merged(plan, log, folded, counts)
 
 
 def _merge(
     plan: MergePlan,
     log: ChangeLog,
-    table: DeltaTable,
+    table: Snapshot,
     folded: pa.Table,
     schema: pa.Schema,
     key: TableKey,
 ) -> TableMerged:
-    assert plan.merged is not None
-    source = merge_source(folded, schema)
     newer = newer_than_row(plan.metadata)
-    did = (
-        table.merge(
-            source,
-            same_key(key, '"'),
-            source_alias="change",
-            target_alias="row",
-            # With the whole source in memory, files that cannot have its keys are not read.
-            streamed_exec=False,
-            commit_properties=_mark(plan, log),
-        )
-        .when_matched_delete(f"change.{GONE}{newer}")
-        .when_matched_update_all(f"NOT change.{GONE}{newer}", except_cols=[GONE])
-        .when_not_matched_insert_all(f"NOT change.{GONE}", except_cols=[GONE])
-        .execute()
+    clauses = MergeClauses(
+        on=same_key(key, '"'),
+        delete=f"change.{GONE}{newer}",
+        update=f"NOT change.{GONE}{newer}",
+        insert=f"NOT change.{GONE}",
+        flag=GONE,
     )
-    table.update_incremental()
-    if table.transaction_version(plan.app) != log.version:
-        mark_only(plan, log.version, table)
+    source = merge_source(folded, schema)
+    return _merged(plan, log, folded, merge_rows(table, source, clauses, _mark(plan, log)))
+
+
+def _merged(plan: MergePlan, log: ChangeLog, folded: pa.Table, counts: MergeCounts) -> TableMerged:
+    assert plan.merged is not None
     return TableMerged(
         plan.merged,
         plan.log,
         log.version,
-        table.version(),
+        counts.version,
         "delta-rs",
         changes=len(folded),
-        inserted=did["num_target_rows_inserted"],
-        updated=did["num_target_rows_updated"],
-        deleted=did["num_target_rows_deleted"],
+        inserted=counts.inserted,
+        updated=counts.updated,
+        deleted=counts.deleted,
     )
 
 
@@ -254,10 +237,10 @@ def newer_than_row(metadata: bool) -> str:
 
 
 def follow(
-    plan: MergePlan, name: str, table: DeltaTable, schema: pa.Schema, marked: int | None
-) -> DeltaTable:
-    """The columns that the log has by now."""
-    there = pa.schema(table.schema())
+    plan: MergePlan, name: str, table: Snapshot, schema: pa.Schema, marked: int | None
+) -> Snapshot:
+    """Give a table the columns that the log has by now."""
+    there = table.schema
     if {field.name: field.type for field in there} == {field.name: field.type for field in schema}:
         return table
     gone = [field for field in there if field.name not in schema.names]
@@ -269,9 +252,9 @@ def follow(
     mark = Mark(plan.app, -1 if marked is None else marked)
     committer = DeltaRsCommitter(plan.lake)
     committer.commit(Commit(name, wanted, (), mark, rewrite=widened))
-    opened = tables_kept_open(plan.lake).newest(name)
-    assert opened is not None
-    return opened
+    followed = Snapshot.newest(plan.lake, name)
+    assert followed is not None
+    return followed
 
 
 def _horizon(plan: MergePlan, changes: pa.Table) -> datetime | None:
@@ -281,44 +264,19 @@ def _horizon(plan: MergePlan, changes: pa.Table) -> datetime | None:
     return newest - timedelta(seconds=plan.horizon_seconds)
 
 
-def _is_outdated(plan: MergePlan, table: DeltaTable, changes: pa.Table, key: TableKey) -> bool:
-    """Whether the table was merged by a key that is no longer the source's, or otherwise than
-    the pipeline wants it by now: then it is merged anew."""
-    there = pa.schema(table.schema())
-    kept = TableKey.kept_in(there)
-    if kept and plan.metadata != (ORDER in there.names):
+def _is_outdated(plan: MergePlan, table: Snapshot, changes: pa.Table, key: TableKey) -> bool:
+    """Whether the table has to be rebuilt: it was merged by a key that is no longer the source's,
+    or otherwise than the pipeline wants it by now."""
+    kept = TableKey.kept_in(table.schema)
+    if kept and plan.metadata != (ORDER in table.schema.names):
         return True
     if key == kept or not key:
         return False
-    if ORDER not in there.names:
+    if ORDER not in table.schema.names:
         return True
-    newest = pc.max(table.to_pyarrow_table(columns=[ORDER])[ORDER]).as_py()
+    newest = pc.max(table.read([ORDER])[ORDER]).as_py()
     return newest is None or bool(pc.max(changes[ORDER]).as_py() > newest)
 
 
-def _set_down(plan: MergePlan, folded: pa.Table, schema: pa.Schema) -> str:
-    """Where Spark finds the folded changes."""
-    folder = Path(plan.lake, "_staged", "merges")
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{plan.merged}-{uuid4()}.parquet"
-    pq.write_table(merge_source(folded, schema), path)
-    return str(path)
-
-
-def _write(plan: MergePlan, log: ChangeLog, rows: pa.Table) -> int:
-    """All rows of the table, in one commit."""
-    path = str(Path(plan.lake, str(plan.merged)))
-    mark = _mark(plan, log)
-    write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite", commit_properties=mark)
-    return DeltaTable(path).version()
-
-
-def mark_only(plan: MergePlan, log_version: int, table: DeltaTable) -> None:
-    """A merge that changes nothing makes no commit, and so no mark."""
-    mark = CommitProperties(app_transactions=[Transaction(plan.app, log_version)])
-    table.create_write_transaction([], "append", table.schema(), commit_properties=mark)
-    table.update_incremental()
-
-
-def _mark(plan: MergePlan, log: ChangeLog) -> CommitProperties:
-    return CommitProperties(app_transactions=[Transaction(plan.app, log.version)])
+def _mark(plan: MergePlan, log: ChangeLog) -> Mark:
+    return Mark(plan.app, log.version)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from headgate.cdc.as_of import Until, fold_with_spark, in_columns, key_of_log
 from headgate.cdc.change_log import ChangeLog
@@ -16,8 +15,12 @@ from headgate.cdc.fold import latest
 from headgate.cdc.history import all_versions, history_columns
 from headgate.cdc.key import ROW_ID, TableKey, merged_columns
 from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
-from headgate.cdc.merge_table import GONE, mark_only, newer_than_row, same_key
+from headgate.cdc.merge_table import GONE, newer_than_row, same_key
 from headgate.cdc.tombstones import Tombstones
+from headgate.lake.commit import Mark
+from headgate.lake.parquet import delete_file
+from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.write import ensure_mark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,30 +30,29 @@ _MARK = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.t
 
 def merge_with_spark(spark: SparkSession, asked: ForSpark) -> TableMerged:
     """One Spark job for one table, which is why only large ones come here."""
-    path = Path(asked.plan.lake, asked.table)
+    path = table_url(asked.plan.lake, asked.table)
     app, version = _MARK
     spark.conf.set(app, asked.plan.app)
     spark.conf.set(version, asked.log_version)
     try:
         if asked.is_history:
-            merged = _history_anew(spark, asked, path)
+            merged = _rebuild_history(spark, asked, path)
         elif asked.folded is None:
-            merged = _all_anew(spark, asked, path)
+            merged = _rebuild(spark, asked, path)
         else:
             merged = _merge(spark, asked, path)
     finally:
         spark.conf.unset(app)
         spark.conf.unset(version)
-    table = DeltaTable(str(path))
-    if table.transaction_version(asked.plan.app) != asked.log_version:
-        mark_only(asked.plan, asked.log_version, table)
-    return merged
+    mark = Mark(asked.plan.app, asked.log_version)
+    return replace(merged, version=ensure_mark(asked.plan.lake, asked.table, mark))
 
 
-def _merge(spark: SparkSession, asked: ForSpark, path: Path) -> TableMerged:
+def _merge(spark: SparkSession, asked: ForSpark, path: str) -> TableMerged:
     assert asked.folded is not None
-    table = DeltaTable(str(path))
-    key = TableKey.kept_in(pa.schema(table.schema()))
+    table = Snapshot.open(asked.plan.lake, asked.table)
+    assert table is not None
+    key = TableKey.kept_in(table.schema)
     source = spark.read.parquet(asked.folded)
     source.createOrReplaceTempView("headgate_changes")
     names = [name for name in source.columns if name != GONE]
@@ -59,7 +61,7 @@ def _merge(spark: SparkSession, asked: ForSpark, path: Path) -> TableMerged:
         ", ".join(f"{prefix}`{name}`" for name in names) for prefix in ("", "change.")
     )
     newer = newer_than_row(asked.plan.metadata)
-    place = str(path).replace("`", "``")
+    place = path.replace("`", "``")
     did = spark.sql(
         f"""
         MERGE INTO delta.`{place}` AS row USING headgate_changes AS change
@@ -70,13 +72,12 @@ def _merge(spark: SparkSession, asked: ForSpark, path: Path) -> TableMerged:
         """
     ).head()
     spark.catalog.dropTempView("headgate_changes")
-    Path(asked.folded).unlink()
-    table.update_incremental()
+    delete_file(asked.folded)
     return TableMerged(
         asked.table,
         asked.plan.log,
         asked.log_version,
-        table.version(),
+        table.version,
         "spark",
         changes=int(did["num_affected_rows"]) if did else 0,
         inserted=int(did["num_inserted_rows"]) if did else 0,
@@ -85,43 +86,39 @@ def _merge(spark: SparkSession, asked: ForSpark, path: Path) -> TableMerged:
     )
 
 
-def _all_anew(spark: SparkSession, asked: ForSpark, path: Path) -> TableMerged:
+def _rebuild(spark: SparkSession, asked: ForSpark, path: str) -> TableMerged:
     """All rows by the whole log, in one commit; what is gone is remembered first."""
     plan = asked.plan
     log = ChangeLog.open(plan.lake, plan.log)
     assert log is not None
     key = key_of_log(log, None if plan.key is None else tuple(plan.key), Until())
-    changes = spark.read.format("delta").option("versionAsOf", log.version).load(str(log.path))
+    changes = spark.read.format("delta").option("versionAsOf", log.version).load(log.url)
     schema = merged_columns(log.schema, key, plan.metadata)
     if key:
         last = fold_with_spark(changes, log, key, partial(latest, key=key)).persist()
         _remember(plan, key, last, log)
         changes = last.where(f"NOT {GONE}")
     writer = in_columns(changes, schema).write.format("delta").mode("overwrite")
-    writer.option("overwriteSchema", "true").save(str(path))
+    writer.option("overwriteSchema", "true").save(path)
     if key:
         last.unpersist()
-    table = DeltaTable(str(path))
-    return TableMerged(
-        asked.table, plan.log, log.version, table.version(), "spark", append_only=not key
-    )
+    return TableMerged(asked.table, plan.log, log.version, -1, "spark", append_only=not key)
 
 
-def _history_anew(spark: SparkSession, asked: ForSpark, path: Path) -> TableMerged:
+def _rebuild_history(spark: SparkSession, asked: ForSpark, path: str) -> TableMerged:
     """All versions by the whole log, in one commit."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     log = ChangeLog.open(asked.plan.lake, asked.plan.log)
     assert log is not None
     key = key_of_log(log, None if asked.plan.key is None else tuple(asked.plan.key), Until())
-    changes = spark.read.format("delta").option("versionAsOf", log.version).load(str(log.path))
+    changes = spark.read.format("delta").option("versionAsOf", log.version).load(log.url)
     schema = history_columns(log.schema, key)
     fold = partial(all_versions, key=key, schema=schema, known_rows=_all_are_known)
     made = fold_with_spark(changes, log, key, fold, from_arrow_schema(schema))
     writer = in_columns(made, schema).write.format("delta").mode("overwrite")
-    writer.option("overwriteSchema", "true").save(str(path))
-    version = DeltaTable(str(path)).version()
-    return TableMerged(asked.table, asked.plan.log, log.version, version, "spark")
+    writer.option("overwriteSchema", "true").save(path)
+    return TableMerged(asked.table, asked.plan.log, log.version, -1, "spark")
 
 
 def _all_are_known(_: Collection[str]) -> pa.Table:

@@ -6,20 +6,25 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from headgate.cdc.chunk import CHUNK
+from headgate.cdc.chunk import CHUNK, CHUNK_DDL
 from headgate.cdc.known_source import KnownSource, known_by, source_of
-from headgate.config import ChangePipeline, Datastream, Files
+from headgate.config import Datastream, Files, Pipeline
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan, TableShape
 from headgate.engine.quarantined import QUARANTINE
+from headgate.engine.stage import STAGED_DDL
 from headgate.envelopes.datastream.changes import LOG_COLUMNS, SourceTable
 from headgate.errors import CheckpointError
 from headgate.lake.names import ChangeTables, pattern_name
 from headgate.lake.staged import StagedFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 FILES = pa.schema(
     [
@@ -48,16 +53,14 @@ class ChangePlan(BatchPlan):
     """By change log."""
     waiting: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Files of logs that could not be committed yet: their changes are not to come twice."""
-    began: float = 0
-    """When the batch began, in milliseconds."""
 
     @classmethod
-    def of(cls, pipeline: ChangePipeline) -> ChangePlan:
+    def of(cls, pipeline: Pipeline) -> ChangePlan:
         return cls(
             lake=pipeline.lake,
             tables=ChangeTables.of(pipeline),
-            files=pipeline.source,
-            envelope=pipeline.envelope,
+            files=pipeline.change_files,
+            envelope=pipeline.datastream,
             horizon_seconds=pipeline.merge.horizon.total_seconds(),
             max_file_bytes=int(pipeline.max_file_bytes),
             max_tables=pipeline.max_tables,
@@ -102,7 +105,7 @@ class ChangePlan(BatchPlan):
     def forget(self) -> None:
         """Change files bring their schemas along: there is nothing to ask anew."""
 
-    def after(self, files: Sequence[StagedFile]) -> Self:
+    def with_committed(self, files: Sequence[StagedFile]) -> Self:
         found: dict[str, list[StagedFile]] = defaultdict(list)
         for file in files:
             if file.table not in self.own_tables:
@@ -113,9 +116,9 @@ class ChangePlan(BatchPlan):
             known[table] = known[table].joined(learnt) if table in known else learnt
         return replace(self, known=known)
 
-    def beside(self, waiting: Iterable[StagedFile]) -> Self:
+    def with_pending(self, files: Iterable[StagedFile]) -> Self:
         paths: dict[str, list[str]] = defaultdict(list)
-        for file in waiting:
+        for file in files:
             paths[file.table].append(file.path)
         return replace(self, waiting=paths)
 
@@ -175,6 +178,16 @@ class ChangePlan(BatchPlan):
         if chosen:
             again = replace(again, known={**self.known, **chosen})
         return None if again is self else again
+
+    def job(self, rows: DataFrame) -> DataFrame:
+        """Open files where they are, then bring all rows of a table into one task."""
+        from headgate.cdc.open import open_changes
+        from headgate.cdc.stage import stage_changes
+
+        opened = rows.mapInArrow(partial(open_changes, self), CHUNK_DDL)
+        cores = rows.sparkSession.sparkContext.defaultParallelism
+        together = opened.repartition(cores, "table").sortWithinPartitions("table")
+        return together.mapInArrow(partial(stage_changes, self), STAGED_DDL)
 
     def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headgate.cdc.open import open_changes

@@ -6,13 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError
 
 from headgate.cdc.as_of import (
     TIME,
@@ -27,9 +24,12 @@ from headgate.cdc.key import TableKey, merged_columns
 from headgate.cdc.merge_plan import Engine
 from headgate.cdc.merge_table import LARGEST_FOLD
 from headgate.cdc.source_tables import SourceTables, find_source, known_sources
-from headgate.config import ChangePipeline
+from headgate.config import Pipeline
 from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, UsageError, shown
+from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.tables import TableError
+from headgate.lake.write import create_table, describe_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ class Rewound:
 
 
 def rewind(
-    pipeline: ChangePipeline,
+    pipeline: Pipeline,
     table: str,
     until: str,
     into: str | None = None,
@@ -80,7 +80,6 @@ def rewind(
         )
     key = key_of_log(log, source.key, then)
     columns = merged_columns(log.schema, key, pipeline.merge.metadata)
-    path = str(Path(pipeline.lake, name))
     when = position or moment_text(then.moment)
     told = f"{source.name} as of {when}: headgate rewind of version {log.version} of {source.log}"
     engine: Engine = "delta-rs"
@@ -88,10 +87,10 @@ def rewind(
         if log.bytes > spark_above:
             engine = "spark"
             session = spark() if spark else pipeline_session(pipeline)
-            rows = _write_with_spark(session, log, key, then, columns, path, told)
+            rows = _write_with_spark(session, log, key, then, columns, name, told)
         else:
-            rows = _write(log, key, then, columns, path, told)
-    except DeltaError as error:
+            rows = _write(log, key, then, columns, name, told)
+    except TableError as error:
         if "already exists" in str(error):
             raise _already_exists(pipeline, name) from None
         raise
@@ -121,7 +120,7 @@ def _in_a_name(moment: datetime | None, position: str) -> str:
     return f"{moment:%Y%m%d_%H%M%S}" + (f"_{moment:%f}" if moment.microsecond else "")
 
 
-def _require_new(pipeline: ChangePipeline, sources: Sequence[SourceTables], name: str) -> None:
+def _require_new(pipeline: Pipeline, sources: Sequence[SourceTables], name: str) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(
             "bad-argument",
@@ -129,24 +128,24 @@ def _require_new(pipeline: ChangePipeline, sources: Sequence[SourceTables], name
             hint="letters, digits and _ can be in a name: --into NAME",
         )
     taken = {one for source in sources for one in source.in_lake} | {*pipeline.own_tables.values()}
-    if name in taken or Path(pipeline.lake, name, "_delta_log").exists():
+    if name in taken or Snapshot.open(pipeline.lake, name) is not None:
         raise _already_exists(pipeline, name)
 
 
-def _already_exists(pipeline: ChangePipeline, name: str) -> UsageError:
+def _already_exists(pipeline: Pipeline, name: str) -> UsageError:
     return UsageError(
         "already-exists",
         f"there is a table {name} already, and a rewind only makes new ones",
         hint="choose another name: --into NAME",
-        where=str(Path(pipeline.lake, name)),
+        where=table_url(pipeline.lake, name),
     )
 
 
 def _write(
-    log: ChangeLog, key: TableKey, until: Until, columns: pa.Schema, path: str, told: str
+    log: ChangeLog, key: TableKey, until: Until, columns: pa.Schema, table: str, told: str
 ) -> int:
     rows = rows_as_of(log, key, until).select(columns.names).cast(columns)
-    write_deltalake(path, rows, mode="error", description=told)
+    create_table(log.lake, table, rows, told)
     return len(rows)
 
 
@@ -156,14 +155,12 @@ def _write_with_spark(
     key: TableKey,
     until: Until,
     columns: pa.Schema,
-    path: str,
+    table: str,
     told: str,
 ) -> int:
     rows = in_columns(rows_as_of_with_spark(spark, log, key, until), columns)
-    rows.write.format("delta").mode("error").save(path)
-    table = DeltaTable(path)
-    table.alter.set_table_description(told)
-    return table.count()
+    rows.write.format("delta").mode("error").save(table_url(log.lake, table))
+    return describe_table(log.lake, table, told)
 
 
 def _first_after(moment: datetime | None, log: ChangeLog) -> datetime | None:

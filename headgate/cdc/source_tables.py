@@ -8,14 +8,14 @@ from operator import attrgetter
 
 from headgate.cdc.known_source import KnownSource, known_logs
 from headgate.cdc.plan import ChangePlan
-from headgate.config import ChangePipeline
+from headgate.config import Pipeline
 from headgate.errors import LandingError, UsageError, did_you_mean, listed, shown
 from headgate.lake.ledger import Ledger
 from headgate.lake.names import pattern_name
 from headgate.quarantine.ledger import name_in_ledger
 
 
-def known_with_replays(pipeline: ChangePipeline) -> dict[str, KnownSource]:
+def known_with_replays(pipeline: Pipeline) -> dict[str, KnownSource]:
     """By change log. A replay may have made one that no run has seen yet."""
     known: dict[str, KnownSource] = {}
     for name in (pipeline.name, name_in_ledger(pipeline.name)):
@@ -58,7 +58,7 @@ class SourceTables:
         return (*self.in_lake, self.name, by_schema, f"{source.database}.{by_schema}")
 
 
-def known_sources(pipeline: ChangePipeline) -> list[SourceTables]:
+def known_sources(pipeline: Pipeline) -> list[SourceTables]:
     """All that the ledger tells of."""
     known = known_with_replays(pipeline)
     plan = replace(ChangePlan.of(pipeline), known=known)

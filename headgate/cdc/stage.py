@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from headgate import errors
 from headgate.cdc.chunk import Chunk, unpacked
@@ -21,9 +17,9 @@ from headgate.cdc.plan import ChangePlan
 from headgate.engine.stage import told_error, told_files
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
-from headgate.lake.parquet import write_parquet
+from headgate.lake.parquet import column_of, write_parquet
+from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.staged import Checked, StagedFile, rules_added_up, written
-from headgate.lake.tables import tables_kept_open
 from headgate.schema.field_metadata import kept_apart_from
 
 
@@ -73,7 +69,7 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
         withheld = tuple(one for chunk in chunks for one in chunk.told.withheld)
         yield replace(file, withheld=withheld, expectations=_checked(chunks))
         return
-    there = tables_kept_open(plan.lake).newest(table)
+    there = Snapshot.newest(plan.lake, table)
     seen = _uuids_landed(plan, table, chunks, there)
     contested = _contested_shapes(plan, table, chunks)
     dropped = _dropped(plan, table, chunks, there)
@@ -129,9 +125,9 @@ def _contested_shapes(
     return {str(at): shape for at, shape in enumerate(sorted(oldest, key=oldest.__getitem__))}
 
 
-def _alike(chunks: Sequence[Chunk], there: DeltaTable | None) -> list[pa.Table]:
+def _alike(chunks: Sequence[Chunk], there: Snapshot | None) -> list[pa.Table]:
     """The rows; those of files without a schema in the types that others have."""
-    known = [pa.schema(there.schema())] if there is not None else []
+    known = [there.schema] if there is not None else []
     known += [chunk.rows.schema for chunk in chunks if chunk.told.columns is not None]
     floating = [
         pa.schema([field for field in chunk.rows.schema if pa.types.is_floating(field.type)])
@@ -170,7 +166,7 @@ def _once(rows: pa.Table, seen: set[str]) -> pa.Table:
 
 
 def _dropped(
-    plan: ChangePlan, table: str, chunks: Sequence[Chunk], there: DeltaTable | None
+    plan: ChangePlan, table: str, chunks: Sequence[Chunk], there: Snapshot | None
 ) -> tuple[str, ...]:
     """Columns that the newest of all changes has no more."""
     known = plan.known.get(table)
@@ -180,7 +176,7 @@ def _dropped(
     _, latest = _span([newest])
     if latest is None or (known.newest is not None and latest.as_py() < known.newest):
         return ()
-    own = [field for field in pa.schema(there.schema()) if field.name not in LOG_COLUMN_NAMES]
+    own = [field for field in there.schema if field.name not in LOG_COLUMN_NAMES]
     return tuple(
         field.name
         for field in own
@@ -189,28 +185,25 @@ def _dropped(
 
 
 def _uuids_landed(
-    plan: ChangePlan, table: str, chunks: Sequence[Chunk], there: DeltaTable | None
+    plan: ChangePlan, table: str, chunks: Sequence[Chunk], there: Snapshot | None
 ) -> set[str]:
     """Of changes in the log, those that could be told again by these.
 
     A change that is told again has the source time it had the first time: files of other times
     need not be read.
     """
-    folder = Path(plan.lake, table)
-    paths = [str(folder / name) for name in plan.waiting.get(table, ())]
+    folder = table_url(plan.lake, table)
+    paths = [f"{folder}/{name}" for name in plan.waiting.get(table, ())]
     if there is not None:
-        added = pa.table(there.get_add_actions(flatten=True))
-        paths += [str(folder / name) for name in _overlapping(added, chunks)]
+        paths += _overlapping(there.statistics(), chunks)
     seen: set[str] = set()
     for path in paths:
-        file = pq.ParquetFile(path)
-        if "_uuid" in file.schema_arrow.names:
-            seen.update(file.read(["_uuid"])["_uuid"].to_pylist())
+        seen.update(column_of(path, "_uuid"))
     return seen
 
 
 def _overlapping(added: pa.Table, chunks: Sequence[Chunk]) -> list[str]:
-    paths: list[str] = [unquote(path) for path in added["path"].to_pylist()]
+    paths: list[str] = added["path"].to_pylist()
     earliest, latest = _span(chunks)
     bounds = [f"{bound}._source_timestamp" for bound in ("min", "max")]
     if earliest is None or latest is None or not set(bounds) <= set(added.column_names):

@@ -9,19 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, Schema, write_deltalake
-from deltalake.transaction import create_table_with_add_actions
 
 from headgate.cdc.fold import latest
 from headgate.cdc.key import ROW_ID, TableKey
-from headgate.lake.delta_rs import add_action, hooks_after
-from headgate.lake.parquet import write_parquet
-from headgate.lake.tables import tables_kept_open
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.write import commit_files, new_file, replace_rows
 
 _MOST_FILES = 32
 _FACTS = ("_order", "_source_timestamp")
@@ -31,9 +26,10 @@ class Tombstones:
     """The tombstones of one merged table."""
 
     def __init__(self, lake: str, name: str, key: TableKey) -> None:
-        self._path = str(Path(lake, name))
+        self._lake = lake
+        self._name = name
         self._key = key
-        self._table = tables_kept_open(lake).newest(name)
+        self._table = Snapshot.newest(lake, name)
 
     @property
     def columns(self) -> list[str]:
@@ -100,7 +96,7 @@ class Tombstones:
         found = []
         values = changes[by[0]].unique()
         kind = values.type
-        for portion in self._table.to_pyarrow_dataset().to_batches(columns=self.columns):
+        for portion in self._table.portions(self.columns):
             mine = portion.filter(pc.is_in(portion[by[0]].cast(kind), value_set=values))
             if len(mine):
                 found.append(mine)
@@ -115,31 +111,19 @@ class Tombstones:
     def _wants_a_rewrite(self, columns: pa.Schema) -> bool:
         """Rows of one key would be many by now, or the key's type is another one."""
         assert self._table is not None
-        there = pa.schema(self._table.schema())
+        there = self._table.schema
         kept = all(there.field(name).type.equals(columns.field(name).type) for name in there.names)
-        return not kept or len(self._table.file_uris()) >= _MOST_FILES
+        return not kept or len(self._table.sizes) >= _MOST_FILES
 
     def _read(self) -> pa.Table:
         assert self._table is not None
-        return self._table.to_pyarrow_table(columns=self.columns)
+        return self._table.rows(self.columns)
 
     def _append(self, rows: pa.Table) -> None:
-        """By a file of our own: delta-rs takes a plan and a thread to write one."""
-        folder = Path(self._path)
-        name = f"part-{uuid4()}.parquet"
-        file = write_parquet(str(folder.parent), folder.name, name, rows)
-        add = add_action(file)
-        if self._table is None:
-            create_table_with_add_actions(self._path, Schema.from_arrow(rows.schema), [add])
-        else:
-            self._table.create_write_transaction(
-                [add],
-                "append",
-                self._table.schema(),
-                post_commithook_properties=hooks_after(self._table),
-            )
+        file = new_file(self._lake, self._name, rows)
+        commit_files(self._lake, self._name, self._table, [file])
 
     def _write(self, rows: pa.Table) -> None:
         """All of them anew."""
-        write_deltalake(self._path, rows, mode="overwrite", schema_mode="overwrite")
-        self._table = DeltaTable(self._path)
+        replace_rows(self._lake, self._name, rows)
+        self._table = Snapshot.newest(self._lake, self._name)

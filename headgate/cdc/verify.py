@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.cdc.as_of import Until, key_of_log, rows_as_of, rows_as_of_with_spark
 from headgate.cdc.change_log import ChangeLog
@@ -20,34 +17,35 @@ from headgate.cdc.key import ORDER, TableKey, merged_columns
 from headgate.cdc.merge_plan import Engine
 from headgate.cdc.merge_table import LARGEST_FOLD
 from headgate.cdc.source_tables import SourceTables, find_source, known_sources
-from headgate.config import ChangePipeline
+from headgate.config import Pipeline
 from headgate.engine.session import pipeline_session
-from headgate.lake.delta_rs import size_of
 from headgate.lake.ledger import Ledger
 from headgate.lake.names import ChangeTableKind
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-def verify_merged(log: ChangeLog, table: DeltaTable) -> RowDifferences:
+def verify_merged(log: ChangeLog, table: Snapshot) -> RowDifferences:
     """Against the log at the version that the table has everything of."""
     key = key_of(table)
     columns = comparable(table, columns_of_merged(log, table))
     return _compare_rows(rows_as_of(log, key, Until()), table, columns, telling_apart(key))
 
 
-def verify_history(log: ChangeLog, table: DeltaTable) -> RowDifferences:
+def verify_history(log: ChangeLog, table: Snapshot) -> RowDifferences:
     """The same for all versions: when each began and ended, and which are current."""
     key = key_of(table)
     schema = history_columns(log.schema, key)
-    wanted = all_versions(log.changes(), key, schema, log.rows_by_id(key))
+    wanted = all_versions(log.rows(), key, schema, log.rows_by_id(key))
     return _compare_rows(wanted, table, comparable(table, schema), (*key.columns, ORDER))
 
 
-def key_of(table: DeltaTable) -> TableKey:
+def key_of(table: Snapshot) -> TableKey:
     """The key that a table was merged by."""
-    return TableKey.kept_in(pa.schema(table.schema()))
+    return TableKey.kept_in(table.schema)
 
 
 def telling_apart(key: TableKey) -> tuple[str, ...]:
@@ -55,38 +53,36 @@ def telling_apart(key: TableKey) -> tuple[str, ...]:
     return key.columns or (ORDER,)
 
 
-def columns_of_merged(log: ChangeLog, table: DeltaTable) -> pa.Schema:
+def columns_of_merged(log: ChangeLog, table: Snapshot) -> pa.Schema:
     """Those that the table should have, with metadata if it was made with it."""
-    has_order = ORDER in pa.schema(table.schema()).names
+    has_order = ORDER in table.schema.names
     return merged_columns(log.schema, key_of(table), metadata=has_order)
 
 
-def comparable(table: DeltaTable, columns: pa.Schema) -> list[str]:
+def comparable(table: Snapshot, columns: pa.Schema) -> list[str]:
     """Columns that both have: a table may be ahead by columns that nothing has come for yet."""
-    there = pa.schema(table.schema()).names
+    there = table.schema.names
     return [name for name in columns.names if name in there]
 
 
 def _compare_rows(
-    wanted: pa.Table, table: DeltaTable, columns: list[str], key: Sequence[str]
+    wanted: pa.Table, table: Snapshot, columns: list[str], key: Sequence[str]
 ) -> RowDifferences:
-    found = table.to_pyarrow_table(columns=columns)
+    found = table.read(columns)
     return compare_rows(wanted.select(columns), found, key)
 
 
 _KINDS = ("missing rows", "rows too many", "different rows")
 
 
-def verify_with_spark(
-    spark: SparkSession, log: ChangeLog, table: DeltaTable, path: Path
-) -> RowDifferences:
+def verify_with_spark(spark: SparkSession, log: ChangeLog, table: Snapshot) -> RowDifferences:
     """The same as `verify_merged`; only rows for examples come into this process."""
     from pyspark.sql import functions as F
 
     key = key_of(table)
     names = comparable(table, columns_of_merged(log, table))
-    columns = pa.schema([pa.schema(table.schema()).field(name) for name in names])
-    found = spark.read.format("delta").option("versionAsOf", table.version()).load(str(path))
+    columns = pa.schema([table.schema.field(name) for name in names])
+    found = spark.read.format("delta").option("versionAsOf", table.version).load(table.url)
     types = {field.name: field.dataType for field in found.schema}
     wanted = rows_as_of_with_spark(spark, log, key, Until()).select(
         *(F.col(f"`{name}`").cast(types[name]).alias(name) for name in names)
@@ -201,7 +197,7 @@ class TableVerified:
 
 
 def verify(
-    pipeline: ChangePipeline,
+    pipeline: Pipeline,
     tables: Sequence[str] = (),
     *,
     spark: Callable[[], SparkSession] | None = None,
@@ -223,7 +219,7 @@ class _Means:
 
 
 def _verified(
-    pipeline: ChangePipeline, sources: Sequence[SourceTables], means: _Means
+    pipeline: Pipeline, sources: Sequence[SourceTables], means: _Means
 ) -> Iterator[TableVerified]:
     for source in sources:
         kinds = {ChangeTableKind.MERGED: source.merged, ChangeTableKind.HISTORY: source.history}
@@ -233,27 +229,26 @@ def _verified(
             one = TableVerified(table, kind, source.name, source.log)
             try:
                 yield _verify(pipeline, source, one, means)
-            except (DeltaError, OSError, pa.ArrowException) as error:
+            except (TableError, OSError, pa.ArrowException) as error:
                 yield replace(one, trouble=str(error).splitlines()[0])
 
 
 def _verify(
-    pipeline: ChangePipeline, source: SourceTables, one: TableVerified, means: _Means
+    pipeline: Pipeline, source: SourceTables, one: TableVerified, means: _Means
 ) -> TableVerified:
     newest = ChangeLog.open(pipeline.lake, source.log)
     if newest is None:
         return replace(one, trouble=f"its change log {source.log} is no longer there")
-    try:
-        table = DeltaTable(str(Path(pipeline.lake, one.table)))
-    except TableNotFoundError:
+    table = Snapshot.open(pipeline.lake, one.table)
+    if table is None:
         return replace(one, behind=newest.version + 1)
     app = f"{Ledger(pipeline.lake, pipeline.ledger, pipeline.name).app}:merge"
-    marked = table.transaction_version(app)
+    marked = table.mark(app)
     if marked is None or marked < 0:
         return replace(one, trouble="it has no mark that says how much of its log it has")
     try:
         log = ChangeLog.open(pipeline.lake, source.log, marked)
-    except DeltaError:
+    except TableError:
         log = None
     if log is None:
         return replace(
@@ -263,15 +258,15 @@ def _verify(
         )
     key = key_of(table)
     one = replace(one, log_version=marked, behind=newest.version - marked, key=key.columns)
-    if not {*telling_apart(key)} <= {*pa.schema(table.schema()).names}:
+    if not {*telling_apart(key)} <= {*table.schema.names}:
         return replace(one, trouble="it has no columns that tell its rows apart")
     return _compared(source, one, log, table, means)
 
 
 def _compared(
-    source: SourceTables, one: TableVerified, log: ChangeLog, table: DeltaTable, means: _Means
+    source: SourceTables, one: TableVerified, log: ChangeLog, table: Snapshot, means: _Means
 ) -> TableVerified:
-    is_large = max(log.bytes, size_of(table)) > means.spark_above
+    is_large = max(log.bytes, table.bytes) > means.spark_above
     if one.kind is ChangeTableKind.HISTORY:
         columns = history_columns(log.schema, key_of(table))
         one = replace(one, absent_columns=_absent(columns, table))
@@ -285,11 +280,11 @@ def _compared(
         absent_columns=_absent(columns_of_merged(log, table), table),
     )
     if is_large:
-        found = verify_with_spark(means.spark(), log, table, log.path.parent / one.table)
+        found = verify_with_spark(means.spark(), log, table)
         return replace(one, differences=found, engine="spark")
     return replace(one, differences=verify_merged(log, table))
 
 
-def _absent(columns: pa.Schema, table: DeltaTable) -> tuple[str, ...]:
-    there = pa.schema(table.schema()).names
+def _absent(columns: pa.Schema, table: Snapshot) -> tuple[str, ...]:
+    there = table.schema.names
     return tuple(name for name in columns.names if name not in there)

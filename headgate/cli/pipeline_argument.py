@@ -18,7 +18,7 @@ from headgate.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headgate.config import ChangePipeline, Pipeline
+    from headgate.config import Pipeline
 
 PipelineArgument = Annotated[
     str | None,
@@ -56,9 +56,18 @@ def find_pipeline(named: str | None) -> str:
 
 
 def load_named(named: str | None) -> Pipeline:
-    from headgate.config import load_stream_pipeline
+    """Load the pipeline of a command that only streams of records have."""
+    from headgate.config import load_pipeline
 
-    return load_stream_pipeline(find_pipeline(named))
+    file = find_pipeline(named)
+    pipeline = load_pipeline(file)
+    if pipeline.lands_changes:
+        raise UsageError(
+            "bad-argument",
+            f"{file} declares change files, and this is for streams of records only",
+            hint="headgate check, status, tables and doctor take both kinds of pipelines",
+        )
+    return pipeline
 
 
 def split_arguments(first: str | None, second: str | None) -> tuple[str | None, str | None]:
@@ -76,12 +85,12 @@ def _is_pipeline(path: Path) -> bool:
     return len(keys) >= _ENOUGH_KEYS
 
 
-def load_change_pipeline(file: str) -> ChangePipeline:
+def load_change_pipeline(file: str) -> Pipeline:
     """The pipeline that a file declares, which has to be one of change files."""
-    from headgate.config import ChangePipeline, load_pipeline
+    from headgate.config import load_pipeline
 
     pipeline = load_pipeline(file)
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         return pipeline
     raise UsageError(
         "bad-argument",
@@ -91,7 +100,7 @@ def load_change_pipeline(file: str) -> ChangePipeline:
 
 
 @contextmanager
-def spark_when_needed(pipeline: ChangePipeline) -> Iterator[Callable[[], SparkSession]]:
+def spark_when_needed(pipeline: Pipeline) -> Iterator[Callable[[], SparkSession]]:
     """A way to start Spark, quietly; most tables are small enough to do without."""
 
     with ExitStack() as stack:

@@ -24,7 +24,7 @@ from headgate.cli.output import (
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from headgate.config import ChangePipeline, Pipeline
+    from headgate.config import Pipeline
     from headgate.engine.events import Event
     from headgate.inspect import QuarantinedRecord
     from headgate.quarantine.filter import QuarantineFilter
@@ -90,13 +90,12 @@ def print_records(records: Sequence[QuarantinedRecord], folder: str = "") -> Non
             print(f"  {line}")
 
 
-def landing_folder(pipeline: Pipeline | ChangePipeline) -> str:
+def landing_folder(pipeline: Pipeline) -> str:
     """Where all change files of a pipeline are; nothing where it has none."""
-    from headgate.config import ChangePipeline
 
-    if not isinstance(pipeline, ChangePipeline):
+    if not pipeline.lands_changes:
         return ""
-    return f"{pipeline.source.path.rstrip('/')}/"
+    return f"{pipeline.change_files.path.rstrip('/')}/"
 
 
 def name_of_record(record: QuarantinedRecord, folder: str = "") -> str:

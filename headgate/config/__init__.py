@@ -10,10 +10,9 @@ from headgate.config.kafka import Kafka, Security
 from headgate.config.load import (
     check_pipeline,
     load_pipeline,
-    load_stream_pipeline,
     pipeline_json_schema,
 )
-from headgate.config.pipeline import AnyPipeline, ChangePipeline, Merge, Pipeline
+from headgate.config.pipeline import Merge, Pipeline
 from headgate.config.registry import Registry
 from headgate.config.secrets import Secret
 from headgate.config.sources import Delta, Files
@@ -21,8 +20,6 @@ from headgate.config.units import Duration, Size
 from headgate.errors import Finding, InvalidPipeline
 
 __all__ = [
-    "AnyPipeline",
-    "ChangePipeline",
     "Confluent",
     "Contract",
     "Datastream",
@@ -46,6 +43,5 @@ __all__ = [
     "Wrapper",
     "check_pipeline",
     "load_pipeline",
-    "load_stream_pipeline",
     "pipeline_json_schema",
 ]

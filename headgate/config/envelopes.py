@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -173,19 +173,7 @@ class EnvelopeKeys(OneOf):
 
     confluent: Confluent | None = None
     wrapper: Wrapper | None = None
-
-
-Envelope = Annotated[Confluent | Wrapper, EnvelopeKeys.as_field()]
-
-
-class ChangeEnvelopeKeys(OneOf):
-    """The envelope of change files as the file writes it."""
-
-    of_the_other_kind: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        EnvelopeKeys.model_fields, "change files come with `envelope: datastream`"
-    )
-
     datastream: Datastream | None = None
 
 
-ChangeEnvelope = Annotated[Datastream, ChangeEnvelopeKeys.as_field()]
+EnvelopeField = Annotated[Confluent | Wrapper | Datastream, EnvelopeKeys.as_field()]

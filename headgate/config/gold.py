@@ -141,14 +141,14 @@ def check_sources(gold: Mapping[str, GoldQuery | GoldUnion], source: str) -> Non
     for name, declared in gold.items():
         if isinstance(declared, GoldUnion):
             if error := _without_tables(declared.from_, gold, source):
-                refused[name, "from"] = error
+                refused["gold", name, "from"] = error
             continue
         from headgate.sql.select import check_tables
 
         try:
             check_tables(declared.sql, source)
         except InvalidPipeline as error:
-            refused[(name,)] = error
+            refused["gold", name] = error
     if refused:
         raise refused_below(refused)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import yaml
 from pydantic import (
@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import InitErrorDetails
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from headgate.errors import Finding, InvalidPipeline, did_you_mean, listed, nearest, shown
 
@@ -215,8 +215,11 @@ def _example(path: Path, model: type[BaseModel]) -> str | None:
     field = field_at(path, model)
     if field is None or not field.examples:
         return None
-    written = yaml.safe_dump({path[-1]: field.examples[0]}, default_flow_style=True, width=200)
-    return f"for example `{written.strip()[1:-1]}`"
+    written = [
+        yaml.safe_dump({path[-1]: example}, default_flow_style=True, width=200).strip()[1:-1]
+        for example in field.examples
+    ]
+    return f"for example {' or '.join(f'`{each}`' for each in written)}"
 
 
 class Declared(BaseModel):
@@ -261,22 +264,44 @@ def refused_below(errors: Mapping[Path, InvalidPipeline]) -> ValidationError:
     return ValidationError.from_exception_data("refused", details)
 
 
+def missing(key: str) -> ValidationError:
+    """Return the error for a key that is required in this place."""
+    details: InitErrorDetails = {"type": "missing", "loc": (key,), "input": None}
+    return ValidationError.from_exception_data("refused", [details])
+
+
+def refused_together(errors: Sequence[ValidationError]) -> ValidationError:
+    """Combine errors, so that all of them are reported at once."""
+    details: list[InitErrorDetails] = [
+        {
+            "type": _error_type(each),
+            "loc": each["loc"],
+            "input": each["input"],
+            "ctx": each.get("ctx", {}),
+        }
+        for error in errors
+        for each in error.errors(include_url=False)
+    ]
+    return ValidationError.from_exception_data("refused", details)
+
+
+def _error_type(details: ErrorDetails) -> str | PydanticCustomError:
+    """Types that pydantic's own validators make up are not known by name alone."""
+    if details["type"] in get_args(core_schema.ErrorType):
+        return details["type"]
+    return PydanticCustomError(details["type"], details["msg"])
+
+
 class OneOf(Declared):
     """What the file shows of a choice: optional keys, of which exactly one is given."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
-
-    of_the_other_kind: ClassVar[Mapping[str, str]] = {}
-    """Choices that only another kind of pipeline has, and what to write instead."""
 
     @model_validator(mode="before")
     @classmethod
     def _exactly_one(cls, written: object) -> object:
         if not isinstance(written, dict):
             return written
-        foreign = {key: cls._refusal(key) for key in written if key in cls.of_the_other_kind}
-        if foreign:
-            raise refused_at(foreign)
         keys = list(cls.model_fields)
         given = [key for key in keys if key in written]
         # A lone unknown key is a mistyped one, and will be told so.
@@ -303,16 +328,9 @@ class OneOf(Declared):
         """`confluent` alone is short for `confluent: {}`."""
         keys = list(cls.model_fields)
         if word not in keys:
-            hint = cls.of_the_other_kind.get(word) or did_you_mean(word, keys)
-            hint = hint or f"it can be {listed(keys)}"
+            hint = did_you_mean(word, keys) or f"it can be {listed(keys)}"
             raise InvalidPipeline("bad-choice", f"cannot be {shown(word)}", hint)
         return {word: {}}
-
-    @classmethod
-    def _refusal(cls, key: str) -> InvalidPipeline:
-        return InvalidPipeline(
-            "bad-choice", "is for streams of records", cls.of_the_other_kind[key]
-        )
 
     @classmethod
     def _accept(cls, built: Declared) -> Declared:

@@ -22,7 +22,7 @@ def _check_name(name: str) -> str:
         raise InvalidPipeline(
             "bad-value",
             f"cannot be {shown(name)}",
-            "a table's name has small letters, digits and `_`, and starts with a letter",
+            "a table's name has lowercase letters, digits and `_`, and starts with a letter",
         )
     return name
 
@@ -44,7 +44,7 @@ def _check_template(template: str) -> str:
         raise InvalidPipeline(
             "bad-template",
             f"cannot be {shown(template)}",
-            "around `{route}` there may be small letters, digits and `_`, but no `_` in front",
+            "around `{route}` there may be lowercase letters, digits and `_`, but no `_` in front",
         )
     return template
 
@@ -99,8 +99,8 @@ def _check(template: str) -> str:
         raise InvalidPipeline(
             "bad-template",
             f"cannot be {shown(template)}",
-            "around the placeholders there may be up to 64 small letters, digits and `_`, but no"
-            " `_` in front and no three in a row",
+            "around the placeholders there may be up to 64 lowercase letters, digits and `_`,"
+            " but no leading `_` and no three in a row",
         )
     return template
 

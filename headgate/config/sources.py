@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -87,20 +86,7 @@ class SourceKeys(OneOf):
 
     kafka: Kafka | None = None
     delta: Delta | None = None
-
-
-Source = Annotated[Kafka | Delta, SourceKeys.as_field()]
-
-
-class ChangeSourceKeys(OneOf):
-    """The source of change files as the file writes it."""
-
-    of_the_other_kind: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        SourceKeys.model_fields,
-        "`envelope: datastream` opens change files: `source: {files: {path: ./landing}}`",
-    )
-
     files: Files | None = None
 
 
-ChangeSource = Annotated[Files, ChangeSourceKeys.as_field()]
+SourceField = Annotated[Kafka | Delta | Files, SourceKeys.as_field()]

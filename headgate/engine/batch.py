@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any
 
 import pyarrow as pa
@@ -21,11 +20,13 @@ from headgate.engine.events import (
     SchemaChanged,
     TableWaits,
 )
+from headgate.engine.follow_up import FollowUp, TableChanged, follow_all
 from headgate.engine.land_table import Before, TableLanded, TablePending, land_table
 from headgate.engine.plan import BatchPlan
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Committer, Mark
 from headgate.lake.ledger import Entry, Kind, Ledger, Pending
+from headgate.lake.parquet import delete_staged
 from headgate.lake.staged import (
     Checked,
     StagedBatch,
@@ -36,6 +37,7 @@ from headgate.lake.staged import (
     rules_added_up,
 )
 from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange, SchemaHistory
+from headgate.sources.batch import Extent
 
 
 @dataclass(frozen=True)
@@ -142,20 +144,6 @@ Stage = Callable[[BatchPlan], list[StagedFile]]
 """Runs the one Spark job of a batch."""
 
 
-Derive = Callable[[BatchOutcome], Sequence[Entry]]
-"""Makes of what has landed what follows from it; a batch that is run again does so again."""
-
-
-@dataclass(frozen=True)
-class Extent:
-    """A batch's number and the part of the source it covers."""
-
-    batch: int
-    start: Any = None
-    end: Any = None
-    lag: int | None = None
-
-
 @dataclass
 class BatchLander:
     """Lands one batch after the other; what it remembers can all be told from the lake."""
@@ -171,8 +159,10 @@ class BatchLander:
     pending: tuple[Pending, ...] = ()
     known_tables: set[str] = field(default_factory=set)
     history: SchemaHistory = field(default_factory=SchemaHistory)
-    derive: Derive = lambda _: ()
+    follow_ups: Sequence[FollowUp] = ()
     """What is made of the tables of a batch, before the ledger has it complete."""
+    pending_elsewhere: Callable[[], Iterable[Pending]] = tuple
+    """Files of another run over the same tables that wait to be committed."""
     _shapes: dict[str, pa.Schema] = field(default_factory=dict)
     """The columns of tables that do not follow every schema, and of those that refit files."""
 
@@ -196,9 +186,10 @@ class BatchLander:
         withheld = added_up(one for file in files for one in file.withheld)
         checked = rules_added_up(one for file in files for one in file.expectations)
         outcome = BatchOutcome(tables, withheld, checked)
-        derived = self.derive(outcome)
+        changed = self._changed(outcome, files)
+        followed = follow_all(self.follow_ups, changed, extent.batch)
         events = list(outcome.events(extent.batch, self.history))
-        self._complete(version, extent.batch, outcome, extent, derived)
+        self._complete(version, extent.batch, outcome, extent, followed)
         event = _batch_landed(extent, outcome, files, self._own_tables)
         ended = perf_counter()
         for told in events:
@@ -213,13 +204,28 @@ class BatchLander:
 
         self.land(Extent(staged.batch, staged.start, staged.end), nothing_to_stage)
 
-    def land_pending(self) -> None:
-        """Try again what waits, without a batch: at the start of a run."""
+    def land_pending(self) -> list[TableChanged]:
+        """Retry pending files at the start of a run, without a batch."""
         if not self.pending or self.landed is None:
-            return
+            return []
         outcome = BatchOutcome(self._commit([], self.landed))
+        changed = self._changed(outcome, ())
         if outcome.landed:
             self._complete(self.landed, self.landed - self.first_version, outcome)
+        return changed
+
+    def _changed(self, outcome: BatchOutcome, files: Iterable[StagedFile]) -> list[TableChanged]:
+        """The landed tables and what was committed to them; the plan takes note of it."""
+        committed: dict[str, list[StagedFile]] = defaultdict(list)
+        for file in (*files, *(one.file for one in self.pending)):
+            committed[file.table].append(file)
+        changed = [
+            TableChanged(one.table, one.route, tuple(committed[one.table]))
+            for one in outcome.landed
+            if one.table not in self._own_tables
+        ]
+        self.plan = self.plan.with_committed([file for one in changed for file in one.files])
+        return changed
 
     def _staged_before(self, version: int, extent: Extent) -> list[StagedFile] | None:
         """The files of this batch, where it was staged whole and then not completed."""
@@ -238,12 +244,19 @@ class BatchLander:
     def _stage(self, version: int, stage: Stage) -> list[StagedFile]:
         waiting = {one.file.table for one in self.pending}
         known = frozenset((self.known_tables | waiting) - self._own_tables)
-        plan = replace(self.plan, version=version, known_tables=known, met=self.history.schema_ids)
+        plan = replace(
+            self.plan,
+            version=version,
+            known_tables=known,
+            met=self.history.schema_ids,
+            began=time() * 1000,
+        )
+        plan = plan.with_pending(one.file for one in (*self.pending, *self.pending_elsewhere()))
         plan = plan.with_shapes({**self._shapes, **self._strict_shapes(known)})
         files = stage(plan)
         while (again := plan.reconsidered(files)) is not None:
             for file in files:
-                Path(plan.lake, file.table, file.path).unlink()
+                delete_staged(plan.lake, file)
             plan = again
             files = stage(plan)
         return files
@@ -299,9 +312,9 @@ class BatchLander:
         batch: int,
         outcome: BatchOutcome,
         extent: Extent | None = None,
-        derived: Sequence[Entry] = (),
+        followed: Sequence[Entry] = (),
     ) -> None:
-        entries = [*outcome.entries(self.history), *derived]
+        entries = [*outcome.entries(self.history), *followed]
         if extent is not None:
             rows = sum(entry.rows or 0 for entry in entries if entry.kind is Kind.TABLE)
             place = {"from": extent.start, "to": extent.end}

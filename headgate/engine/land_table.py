@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -13,7 +12,7 @@ from headgate.engine.plan import TableShape
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Commit, Committer, Mark, TableState
 from headgate.lake.ledger import Pending
-from headgate.lake.parquet import refit_file
+from headgate.lake.parquet import delete_staged, is_staged, refit_file
 from headgate.lake.staged import StagedFile
 from headgate.schema.changes import (
     CreateTable,
@@ -252,7 +251,7 @@ def _commit(
     kept = {file.path for file in ready}
     for file in fitted.files:
         if file.path not in kept:
-            Path(lake, table, file.path).unlink(missing_ok=True)
+            delete_staged(lake, file)
     return version
 
 
@@ -288,5 +287,5 @@ def _refuse_table_ahead(table: str, marked: int, files: Sequence[StagedFile], ma
 def _require_files(lake: str, files: Sequence[StagedFile]) -> None:
     """A commit that names a file which is not there makes a table that nobody can read."""
     for file in files:
-        if not Path(lake, file.table, file.path).exists():
+        if not is_staged(lake, file):
             raise FileNotFoundError(f"staged file {file.path} is gone")

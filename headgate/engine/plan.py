@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -15,6 +15,9 @@ from headgate.config import Contract
 from headgate.engine.expectations import Rule
 from headgate.lake.staged import StagedFile
 from headgate.schema.fit import fit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def contested_shapes(files: Iterable[StagedFile], plan: BatchPlan) -> dict[str, pa.Schema]:
@@ -60,6 +63,8 @@ class BatchPlan(ABC):
     """The schemas that each table has met before."""
     only_tables: frozenset[str] | None = None
     """The tables that may be written, once it is known that not all can be."""
+    began: float = 0
+    """When the batch began, in milliseconds."""
     from_quarantine: bool = False
     """Whether the records are rows of the quarantine: each of them stays there or lands."""
 
@@ -98,13 +103,17 @@ class BatchPlan(ABC):
     def forget(self) -> None:
         """What was learnt elsewhere may have changed since: ask anew."""
 
-    def after(self, files: Sequence[StagedFile]) -> Self:
-        """The plan of a batch that comes after one with these files."""
+    def with_committed(self, files: Sequence[StagedFile]) -> Self:
+        """Return the plan of batches after these files were committed."""
         return self
 
-    def beside(self, waiting: Iterable[StagedFile]) -> Self:
-        """The plan of a batch while these files wait for their tables."""
+    def with_pending(self, files: Iterable[StagedFile]) -> Self:
+        """Return the plan of a batch while these files wait for their tables."""
         return self
+
+    @abstractmethod
+    def job(self, rows: DataFrame) -> DataFrame:
+        """Return the one Spark job of a batch: rows of the source in, a row per file out."""
 
     @abstractmethod
     def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,6 +16,9 @@ from headgate.envelopes.open import open_envelope
 from headgate.envelopes.opened import Envelope
 from headgate.lake.names import TableNames
 from headgate.schema.origin import ORIGIN
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _BRONZE = pa.schema([pa.field("route", pa.string()), pa.field("payload", pa.binary()), *ORIGIN])
 
@@ -34,7 +38,7 @@ class StagingPlan(BatchPlan):
             lake=pipeline.lake,
             names=TableNames.of(pipeline),
             envelope=open_envelope(pipeline.envelope),
-            registry=pipeline.registry,
+            registry=pipeline.schema_registry,
             known_tables=known_tables,
             max_tables=pipeline.max_tables,
             max_record_bytes=int(pipeline.max_record_bytes),
@@ -75,6 +79,11 @@ class StagingPlan(BatchPlan):
         from headgate.engine.stage import forget_schemas
 
         forget_schemas(self.registry)
+
+    def job(self, rows: DataFrame) -> DataFrame:
+        from headgate.engine.stage import STAGED_DDL
+
+        return rows.mapInArrow(self.stage, STAGED_DDL)
 
     def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headgate.engine.stage import stage

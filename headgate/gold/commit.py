@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from uuid import uuid4
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.transaction import create_table_with_add_actions
 
-from headgate.lake.delta_rs import add_action, hooks_after
-from headgate.lake.parquet import write_parquet
+from headgate.lake.commit import Mark
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
-from headgate.lake.tables import tables_kept_open
+from headgate.lake.write import commit_files, new_file
 
 TABLE = "_table"
 """Which of the tables at hand a row is for, by its place among them: numbers are quicker to sort
@@ -27,15 +23,10 @@ _LARGEST_FILE = 128 << 20
 class Derivation:
     """What a commit to one derived table needs to know beside its rows."""
 
-    marks: Mapping[str, int]
-    """By app: versions of the sources, of which the table then has everything."""
+    marks: tuple[Mark, ...]
+    """Versions of the sources up to which the table then has everything."""
     appends: bool
-    """Whether the rows are more of them, and not all that the table shall have."""
-
-    @property
-    def properties(self) -> CommitProperties:
-        marks = [Transaction(app, version) for app, version in self.marks.items()]
-        return CommitProperties(app_transactions=marks)
+    """Whether the rows are added to those of the table, and do not replace them."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +75,8 @@ def commit_rows(
         files = []
         for portion in portions(pieces):
             rows += len(portion)
-            files.append(_write(lake, table, portion))
-        schema = files[0].schema
-        return Committed(table, rows, _commit(lake, table, schema, files, derivation))
+            files.append(new_file(lake, table, portion))
+        return Committed(table, rows, _commit(lake, table, files, derivation))
     except Exception as error:  # one table's trouble is not the others'
         return Committed(table, rows, None, f"{type(error).__name__}: {error}")
 
@@ -117,49 +107,25 @@ def _has_null_type(kind: pa.DataType) -> bool:
     return any(_has_null_type(kind.field(at).type) for at in range(kind.num_fields))
 
 
-def _write(lake: str, table: str, rows: pa.Table) -> StagedFile:
-    return write_parquet(lake, table, f"part-{uuid4()}.parquet", rows)
-
-
-def _commit(
-    lake: str, name: str, schema: pa.Schema, files: Iterable[StagedFile], derivation: Derivation
-) -> int:
-    """Files that are all rows, or more of them."""
-    actions = [add_action(file) for file in files]
-    table = tables_kept_open(lake).newest(name)
-    if table is None:
-        create_table_with_add_actions(
-            str(Path(lake, name)),
-            Schema.from_arrow(schema),
-            actions,
-            commit_properties=derivation.properties,
-        )
-        return 0
-    if derivation.appends:
-        if _has_marks(table, derivation):
-            return int(table.version())
-        widen(table, schema)
-    table.create_write_transaction(
-        [*actions],
-        "append" if derivation.appends else "overwrite",
-        table.schema() if derivation.appends else Schema.from_arrow(schema),
-        commit_properties=derivation.properties,
-        post_commithook_properties=hooks_after(table),
+def _commit(lake: str, name: str, files: Sequence[StagedFile], derivation: Derivation) -> int:
+    """Commit files that are all rows of the table, or more of them."""
+    there = Snapshot.newest(lake, name)
+    if there is not None and derivation.appends and _has_marks(there, derivation):
+        return there.version
+    return commit_files(
+        lake,
+        name,
+        there,
+        files,
+        schema=files[0].schema,
+        marks=derivation.marks,
+        replace=not derivation.appends,
     )
-    return int(table.version()) + 1
 
 
-def _has_marks(table: DeltaTable, derivation: Derivation) -> bool:
+def _has_marks(table: Snapshot, derivation: Derivation) -> bool:
     """Whether a task that was run again has nothing left to do."""
     return all(
-        (marked := table.transaction_version(app)) is not None and marked >= version
-        for app, version in derivation.marks.items()
+        (marked := table.mark(mark.app)) is not None and marked >= mark.version
+        for mark in derivation.marks
     )
-
-
-def widen(table: DeltaTable, schema: pa.Schema) -> None:
-    """Columns that the table lacks."""
-    there = pa.schema(table.schema())
-    if set(schema.names) - set(there.names):
-        write_deltalake(table, schema.empty_table(), mode="append", schema_mode="merge")
-        table.update_incremental()

@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Literal
 
-from headgate.config import AnyPipeline, GoldQuery, GoldUnion, Pipeline
+from headgate.config import GoldQuery, GoldUnion, Pipeline
 from headgate.config.gold import ROUTE
 from headgate.sql.gold_select import GoldSelect, OutputColumn, UnionSelect, parse_gold
 from headgate.sql.incremental import Incremental, NotMergeable, incremental
@@ -34,9 +34,9 @@ class Landed:
     route: str
 
 
-def landed(pipeline: AnyPipeline, tables: Iterable[tuple[str, str | None]]) -> list[Landed]:
+def landed(pipeline: Pipeline, tables: Iterable[tuple[str, str | None]]) -> list[Landed]:
     """Tables with their routes; those of a change pipeline are routes of their own."""
-    if not isinstance(pipeline, Pipeline):
+    if pipeline.lands_changes:
         return [Landed(table, table, table) for table, _ in tables]
     before, after = pipeline.silver.split("{route}")
     return [
@@ -110,9 +110,7 @@ class DeclaredUnion:
                     yield table, one.route
 
 
-def declared_gold(
-    pipeline: AnyPipeline, app: str
-) -> tuple[list[DeclaredQuery], list[DeclaredUnion]]:
+def declared_gold(pipeline: Pipeline, app: str) -> tuple[list[DeclaredQuery], list[DeclaredUnion]]:
     """Queries first: unions are of what they give."""
     queries, unions = [], []
     for name, declared in pipeline.gold.items():

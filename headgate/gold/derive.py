@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from headgate.config import AnyPipeline
+from headgate.config import Pipeline
 from headgate.engine.events import GoldDerived, GoldFailed, Listener
 from headgate.gold.commit import Committed
 from headgate.gold.declared import DeclaredQuery, DeclaredUnion, Landed, declared_gold
@@ -21,6 +21,7 @@ from headgate.gold.query import QueryDeriver
 from headgate.gold.source_table import DerivedTable, OutdatedTable, SourceRows, SourceTables
 from headgate.gold.union import UnionDeriver
 from headgate.lake.ledger import Entry, Kind
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.tables import OpenTables
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class GoldDeriver:
     """Derives what a pipeline declares."""
 
     spark: SparkSession
-    pipeline: AnyPipeline
+    pipeline: Pipeline
     app: str
     listener: Listener
     known: dict[str, Landed] = field(default_factory=dict)
@@ -148,7 +149,8 @@ class GoldDeriver:
         )
 
     def _derived(self, name: str) -> DerivedTable:
-        return DerivedTable(self.pipeline.lake, name, self._tables.newest(name))
+        lake = self.pipeline.lake
+        return DerivedTable(lake, name, Snapshot.newest(lake, name, self._tables))
 
     def _anew(self, query: DeclaredQuery, table: OutdatedTable) -> OutdatedTable:
         """A table with all rows of all its sources."""

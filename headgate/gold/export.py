@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from headgate.config import AnyPipeline, GoldQuery, GoldUnion, Pipeline
+from headgate.config import GoldQuery, GoldUnion, Pipeline
 from headgate.errors import UsageError
 from headgate.jars.jars import locked_jars
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.sql.gold_select import GoldSelect, OutputColumn
 
 
-def sdp_declarations(pipeline: AnyPipeline) -> dict[str, dict[str, Any]]:
+def sdp_declarations(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
     """By name: what it reads, the columns that it names and gives, and the SQL."""
     return {name: _read(said, pipeline.gold_source) for name, said in pipeline.gold.items()}
 
@@ -89,7 +89,7 @@ class Exported:
     files: tuple[str, ...]
 
 
-def export_sdp(pipeline: AnyPipeline, folder: str | os.PathLike[str]) -> Exported:
+def export_sdp(pipeline: Pipeline, folder: str | os.PathLike[str]) -> Exported:
     """Files that an export wrote before are written anew; all others stay as they are."""
     place = Path(folder)
     if not pipeline.gold:
@@ -112,7 +112,7 @@ def export_sdp(pipeline: AnyPipeline, folder: str | os.PathLike[str]) -> Exporte
     return Exported(str(place), tuple(texts))
 
 
-def project_files(pipeline: AnyPipeline) -> dict[str, str]:
+def project_files(pipeline: Pipeline) -> dict[str, str]:
     """The files of the project by their paths in it."""
     ours = files("headgate.gold").joinpath("sdp_project")
     words = {
@@ -137,7 +137,7 @@ def delta_package() -> str:
     return f"{found.organisation}:{found.name}:{found.revision}"
 
 
-def _refuse_others(place: Path, pipeline: AnyPipeline) -> None:
+def _refuse_others(place: Path, pipeline: Pipeline) -> None:
     """A folder has to be new, empty, or the project of the same pipeline."""
     if not place.exists() or (place.is_dir() and not any(place.iterdir())):
         return
@@ -161,7 +161,7 @@ def _filled_in(text: str, words: Mapping[str, str]) -> str:
     return text
 
 
-def _specification(pipeline: AnyPipeline) -> dict[str, Any]:
+def _specification(pipeline: Pipeline) -> dict[str, Any]:
     return {
         "name": _name(pipeline),
         "storage": f"file://{_state(pipeline)}/storage",
@@ -171,28 +171,28 @@ def _specification(pipeline: AnyPipeline) -> dict[str, Any]:
     }
 
 
-def _name(pipeline: AnyPipeline) -> str:
+def _name(pipeline: Pipeline) -> str:
     return f"{pipeline.name}_gold"
 
 
-def _project(pipeline: AnyPipeline) -> dict[str, Any]:
+def _project(pipeline: Pipeline) -> dict[str, Any]:
     return {
         "pipeline": pipeline.name,
         "lake": _lake(pipeline),
         "ledger": pipeline.ledger,
         "source": pipeline.gold_source,
         # Merged tables have no other name for their routes than their own.
-        "template": pipeline.silver if isinstance(pipeline, Pipeline) else None,
+        "template": pipeline.silver if not pipeline.lands_changes else None,
         "gold": sdp_declarations(pipeline),
     }
 
 
-def _state(pipeline: AnyPipeline) -> str:
+def _state(pipeline: Pipeline) -> str:
     """Where runs of the project keep what they make: in the lake, wherever the project is."""
     return f"{_lake(pipeline)}/_sdp/{pipeline.name}"
 
 
-def _lake(pipeline: AnyPipeline) -> str:
+def _lake(pipeline: Pipeline) -> str:
     """The lake as a plain path."""
     lake = pipeline.lake
     path = lake.split(":", 1)[1] if lake.lower().startswith("file:/") else lake

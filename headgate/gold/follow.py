@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headgate.cdc.source_tables import known_sources
-from headgate.config import AnyPipeline, ChangePipeline
+from headgate.config import Pipeline
 from headgate.engine.events import Listener
-from headgate.engine.recovery import run_lock
+from headgate.engine.follow_up import Followed, TableChanged
+from headgate.engine.run_lock import run_lock
 from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, did_you_mean, shown
 from headgate.gold.declared import Landed, landed
@@ -21,29 +22,30 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class DerivedTables:
-    """The derived tables of one pipeline; one that declares none costs nothing."""
+class GoldFollowUp:
+    """Derived tables follow the landed tables; a pipeline that declares none pays nothing."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: AnyPipeline, ledger: Ledger, listener: Listener
+        self, spark: SparkSession, pipeline: Pipeline, ledger: Ledger, listener: Listener
     ) -> None:
         self._pipeline = pipeline
         self._ledger = ledger
         self._deriver = GoldDeriver(spark, pipeline, ledger.app, listener)
+        self._caught_up = False
 
-    def catch_up(self) -> None:
-        """What an earlier run was cut short in, what a replay landed, what is declared anew."""
-        version = self._ledger.landed()
-        if self._pipeline.gold and version is not None:
-            entries = self._deriver.derive(all_landed(self._pipeline))
-            if entries:
-                self._ledger.add(version, entries)
-
-    def follow(self, tables: Iterable[tuple[str, str | None]]) -> list[Entry]:
-        """Tables with their routes have got something."""
+    def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
+        """Derive from tables that have changed; at first from all that have landed."""
         if not self._pipeline.gold:
-            return []
-        return self._deriver.derive(landed(self._pipeline, tables))
+            return Followed()
+        if not self._caught_up:
+            self._caught_up = True
+            tables = all_landed(self._pipeline)
+            known = {one.table for one in tables}
+            changed = [one for one in changed if one.table not in known]
+        else:
+            tables = []
+        tables += landed(self._pipeline, [(one.table, one.route) for one in changed])
+        return Followed(self._deriver.derive(tables)) if tables else Followed()
 
     def tables(self, patterns: Sequence[str] = ("*",)) -> list[str]:
         """Those that are made of what has landed so far, by pattern."""
@@ -64,9 +66,9 @@ class DerivedTables:
         self._deriver.known |= {one.table: one for one in all_landed(self._pipeline)}
 
 
-def all_landed(pipeline: AnyPipeline) -> list[Landed]:
+def all_landed(pipeline: Pipeline) -> list[Landed]:
     """All tables that others may be derived from, by the ledger."""
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         merged = [one.merged for one in known_sources(pipeline) if one.merged is not None]
         return landed(pipeline, [(table, None) for table in merged])
     rows = [
@@ -88,7 +90,7 @@ class Refreshed:
 
 
 def refresh(
-    pipeline: AnyPipeline,
+    pipeline: Pipeline,
     patterns: Sequence[str] = ("*",),
     listener: Listener = lambda _: None,
     began: Callable[[list[str]], None] = lambda _: None,
@@ -96,7 +98,7 @@ def refresh(
     """Each table is replaced in one commit; whoever reads it sees the old rows until then."""
     with run_lock(pipeline.checkpoint, pipeline.name):
         ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
-        derived = DerivedTables(pipeline_session(pipeline), pipeline, ledger, listener)
+        derived = GoldFollowUp(pipeline_session(pipeline), pipeline, ledger, listener)
         tables = derived.tables(patterns)
         if not tables:
             raise _unknown(patterns, derived.tables())

@@ -16,6 +16,7 @@ from headgate.gold.commit import COMMITTED, TABLE, Committed, Derivation, commit
 from headgate.gold.declared import DeclaredQuery
 from headgate.gold.source_table import OutdatedTable, SourceRows, alike
 from headgate.gold.spark_rows import Views, kept_rows, rows_of, union_of
+from headgate.lake.commit import Mark
 from headgate.sql.incremental import Incremental
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class QueryDeriver:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         files = [
-            (str(content.path / file), place)
+            (file, place)
             for place, table in enumerate(tables)
             if not table.is_whole and (content := table.derived.content) is not None
             for file in content.files
@@ -140,8 +141,8 @@ class QueryDeriver:
                 yield commit_rows(self.lake, table, [rows], derivation)
 
     def _derivation(self, table: OutdatedTable) -> Derivation:
-        marks = {self.query.app_for(one.source): one.version for one in table.sources}
-        return Derivation(marks, appends=self.query.how == "append" and not table.is_whole)
+        marks = [Mark(self.query.app_for(one.source), one.version) for one in table.sources]
+        return Derivation(tuple(marks), appends=self.query.how == "append" and not table.is_whole)
 
     def _of_nothing(self, result: DataFrame, views: Views) -> pa.Table:
         """What the query gives for no rows: one row, if it has aggregates and no groups."""

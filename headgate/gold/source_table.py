@@ -4,34 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
-from headgate.cdc.change_log import ChangeLog
-from headgate.lake.delta_rs import reads_as_it_is
-from headgate.lake.tables import OpenTables
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import OpenTables, TableError
 
 
 @dataclass(frozen=True)
 class DerivedTable:
-    """A derived table as it stands, if it does."""
+    """A derived table at its newest version, or one that does not exist yet."""
 
     lake: str
     name: str
-    opened: DeltaTable | None
-
-    @cached_property
-    def content(self) -> ChangeLog | None:
-        opened = self.opened
-        return None if opened is None else ChangeLog.of(opened, Path(self.lake, self.name))
+    content: Snapshot | None
 
     def marked(self, app: str) -> int | None:
-        """The version of a source, of which it has everything."""
-        return None if self.opened is None else self.opened.transaction_version(app)
+        """Return the version of a source up to which the table has everything."""
+        return None if self.content is None else self.content.mark(app)
 
 
 @dataclass(frozen=True)
@@ -77,50 +67,29 @@ class SourceTables:
     def __init__(self, lake: str, tables: OpenTables) -> None:
         self._lake = lake
         self._tables = tables
-        self._seen: dict[str, _SourceTable | None] = {}
+        self._seen: dict[str, Snapshot | None] = {}
 
     def rows_since(
         self, source: str, derived: DerivedTable, app: str, anew: bool = False
     ) -> SourceRows | None:
         """What is new, or anew all there is; None where the derived table has everything."""
         if source not in self._seen:
-            opened = self._tables.newest(source)
-            self._seen[source] = (
-                None if opened is None else _SourceTable(self._lake, source, opened)
-            )
+            self._seen[source] = Snapshot.newest(self._lake, source, self._tables)
         table, marked = self._seen[source], derived.marked(app)
         if table is None or (marked is not None and marked >= table.version and not anew):
             return None
-        new = table.content.since(marked) if table.is_plain and not anew else table.content
+        is_plain = table.is_plain
+        new = table.since(marked) if is_plain and not anew else table
         return SourceRows(
             self._lake,
             source,
             table.version,
-            tuple(str(new.path / name) for name in new.files),
+            new.files,
             new.schema,
             marked,
-            is_whole=new is table.content,
-            is_plain=table.is_plain,
+            is_whole=new is table,
+            is_plain=is_plain,
         )
-
-
-@dataclass(frozen=True)
-class _SourceTable:
-    lake: str
-    name: str
-    opened: DeltaTable
-
-    @cached_property
-    def version(self) -> int:
-        return self.opened.version()
-
-    @cached_property
-    def content(self) -> ChangeLog:
-        return ChangeLog.of(self.opened, Path(self.lake, self.name))
-
-    @cached_property
-    def is_plain(self) -> bool:
-        return reads_as_it_is(self.opened)
 
 
 def rows_then(rows: SourceRows) -> SourceRows | None:
@@ -128,13 +97,12 @@ def rows_then(rows: SourceRows) -> SourceRows | None:
     if rows.marked is None:
         return None
     try:
-        there = ChangeLog.open(rows.lake, rows.source, rows.marked)
-    except DeltaError:
+        there = Snapshot.open(rows.lake, rows.source, rows.marked)
+    except TableError:
         return None
-    if there is None or not all((there.path / name).exists() for name in there.files):
+    if there is None or not there.has_files():
         return None
-    files = tuple(str(there.path / name) for name in there.files)
-    return SourceRows(rows.lake, rows.source, rows.marked, files, there.schema)
+    return SourceRows(rows.lake, rows.source, rows.marked, there.files, there.schema)
 
 
 def alike(

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headgate.gold.commit import TABLE
 from headgate.gold.source_table import SourceRows
+from headgate.lake.parquet import open_parquet
+from headgate.lake.snapshot import table_url
 from headgate.schema.conform import conform_rows
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _read_files(columns: pa.Schema, files: Iterable[pa.RecordBatch]) -> Iterator
     held: list[pa.RecordBatch] = []
     for batch in files:
         for told in batch.to_pylist():
-            file = pq.ParquetFile(told.pop("path"))
+            file = open_parquet(told.pop("path"))
             own = pa.schema([field for field in columns if field.name not in told])
             there = [name for name in file.schema_arrow.names if name in own.names]
             # How many rows there are is told by any column, if none of these is there.
@@ -129,8 +129,8 @@ def _rows_by_delta(
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_type
 
-    path = str(Path(one.lake, one.source))
-    rows = spark.read.format("delta").option("versionAsOf", one.version).load(path)
+    url = table_url(one.lake, one.source)
+    rows = spark.read.format("delta").option("versionAsOf", one.version).load(url)
     columns = [
         F.col(f"`{field.name}`")
         if field.name in rows.columns

@@ -10,21 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
-from deltalake import CommitProperties, Schema, Transaction
-from deltalake.transaction import create_table_with_add_actions
 
-from headgate.gold.commit import TABLE, Commit, Committed, portions, widen, without_table
+from headgate.gold.commit import TABLE, Commit, Committed, portions, without_table
 from headgate.gold.declared import DeclaredQuery, DeclaredUnion, Landed
 from headgate.gold.source_table import DerivedTable, SourceRows, SourceTables, alike, rows_then
 from headgate.gold.spark_rows import Views, rows_of, union_of
-from headgate.lake.delta_rs import add_action, hooks_after
+from headgate.lake.commit import Mark
 from headgate.lake.parquet import write_parquet
 from headgate.lake.staged import StagedFile
+from headgate.lake.write import commit_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,38 +123,24 @@ class UnionDeriver:
         files: Sequence[StagedFile],
         anew: bool,
     ) -> int | None:
-        marks = [Transaction(self.union.app_for(one.source), one.version) for one in touched]
-        properties = CommitProperties(app_transactions=marks)
-        actions = [add_action(file) for file in files]
         columns = pa.unify_schemas([file.schema for file in files]) if files else pa.schema([])
         schema = pa.schema([*columns, pa.field(SOURCE, pa.string())])
-        if derived.opened is None:
-            if not files:
-                return None
-            create_table_with_add_actions(
-                str(Path(self.lake, self.union.name)),
-                Schema.from_arrow(schema),
-                actions,
-                partition_by=[SOURCE],
-                commit_properties=properties,
-            )
-            return 0
-        table = derived.opened
+        if derived.content is None and not files:
+            return None
         replaced = [one.source for one in touched if one.was_rewritten]
-        if self.union.declared.mode == "append":
+        if anew or self.union.declared.mode == "append":
             replaced = []
-        if not anew:
-            widen(table, schema)
-        table.create_write_transaction(
-            [*actions],
-            "overwrite" if replaced or anew else "append",
-            Schema.from_arrow(schema) if anew and files else table.schema(),
+        return commit_files(
+            self.lake,
+            self.union.name,
+            derived.content,
+            files,
+            schema=schema if files or not anew else None,
+            marks=[Mark(self.union.app_for(one.source), one.version) for one in touched],
+            replace=anew,
             partition_by=[SOURCE],
-            partition_filters=None if anew or not replaced else [(SOURCE, "in", replaced)],
-            commit_properties=properties,
-            post_commithook_properties=hooks_after(table),
+            replace_partitions=replaced,
         )
-        return int(table.version()) + 1
 
 
 def _write_each(lake: str, table: str, sources: Sequence[str]) -> Commit:

@@ -21,8 +21,8 @@ _SIDE_BY_SIDE = 8
 @contextmanager
 def asked_registry(pipeline: Pipeline) -> Iterator[SchemaCatalog]:
     """The registry, let go of at the end."""
-    patience = min(pipeline.registry.timeout, _PATIENCE)
-    registry = open_registry(pipeline.registry.model_copy(update={"timeout": patience}))
+    patience = min(pipeline.schema_registry.timeout, _PATIENCE)
+    registry = open_registry(pipeline.schema_registry.model_copy(update={"timeout": patience}))
     try:
         yield registry
     finally:

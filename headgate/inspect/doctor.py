@@ -15,23 +15,24 @@ from pathlib import Path
 from deltalake import DeltaTable
 from pyarrow.fs import FileSystem, FileType
 
-from headgate.config import ChangePipeline, Duration, Kafka, Pipeline, Secret, load_pipeline
-from headgate.engine.recovery import Checkpoint, CheckpointState, resume
+from headgate.config import Duration, Kafka, Pipeline, Secret, load_pipeline
 from headgate.errors import CheckpointError, HeadgateError, RegistryUnavailable, SetupError
 from headgate.inspect.check import find_mistakes
 from headgate.inspect.ledger import LedgerRows
 from headgate.inspect.own_tables import landed_tables
 from headgate.inspect.status import batch_under_way, find_current_run, pending_tables
 from headgate.inspect.tables import tables_behind
-from headgate.lab import Services, find, find_java, headgate_home, jar_paths
+from headgate.jars.jars import headgate_home, jar_paths
+from headgate.jars.java import find_java
 from headgate.lab.broker import broker_answers
 from headgate.lab.database import NAME, Database, database_answers
 from headgate.lab.process import is_free, recorded_process
 from headgate.lab.registry import registry_answers
-from headgate.lab.services import find_database, read_services
+from headgate.lab.services import Services, find, find_database, read_services
 from headgate.lake.ledger import Ledger
 from headgate.registry.http import HttpRegistry
 from headgate.registry.open import open_registry
+from headgate.sources.checkpoint import Checkpoint, CheckpointState, resume
 from headgate.sources.kafka import topics_found
 
 
@@ -209,7 +210,7 @@ def check_all(pipeline_file: str | None, services_folder: Path) -> list[Check]:
     return checks + _check_pipeline(pipeline) if pipeline else checks
 
 
-def _check_pipeline(pipeline: Pipeline | ChangePipeline) -> list[Check]:
+def _check_pipeline(pipeline: Pipeline) -> list[Check]:
     return [*check_source(pipeline), *check_lake(pipeline)]
 
 
@@ -223,9 +224,9 @@ def _file(path: str) -> Check:
     return fail("pipeline file", detail, f"headgate check {path}")
 
 
-def check_lake(pipeline: Pipeline | ChangePipeline) -> list[Check]:
+def check_lake(pipeline: Pipeline) -> list[Check]:
     waiting = tried("waiting tables", lambda: _waiting(pipeline))
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         return [
             tried("lake", lambda: _writable(pipeline)),
             tried("ledger", lambda: _ledger(pipeline)),
@@ -239,7 +240,7 @@ def check_lake(pipeline: Pipeline | ChangePipeline) -> list[Check]:
     ]
 
 
-def _writable(pipeline: Pipeline | ChangePipeline) -> Check:
+def _writable(pipeline: Pipeline) -> Check:
     lake = Path(pipeline.lake)
     folder = lake
     while not folder.exists():
@@ -252,7 +253,7 @@ def _writable(pipeline: Pipeline | ChangePipeline) -> Check:
     return ok("lake", f"{lake} can be {'written' if folder == lake else 'made'}")
 
 
-def _ledger(pipeline: ChangePipeline) -> Check:
+def _ledger(pipeline: Pipeline) -> Check:
     """Change files have no checkpoint: all that a run remembers is in the lake."""
     run = find_current_run(pipeline)
     if run is not None:
@@ -270,7 +271,7 @@ def _ledger(pipeline: ChangePipeline) -> Check:
     return ok("ledger", f"batch {progress.landed + 1} is next")
 
 
-def _behind(pipeline: ChangePipeline) -> Check:
+def _behind(pipeline: Pipeline) -> Check:
     behind = tables_behind(pipeline, LedgerRows(pipeline))
     if not behind:
         return ok("merged tables", "have all of their change logs")
@@ -299,7 +300,7 @@ def _checkpoint(pipeline: Pipeline) -> Check:
     return ok("checkpoint", f"fits the ledger; batch {last + 1} is next")
 
 
-def _waiting(pipeline: Pipeline | ChangePipeline) -> Check:
+def _waiting(pipeline: Pipeline) -> Check:
     waiting = pending_tables(LedgerRows(pipeline))
     if not waiting:
         return ok("waiting tables", "none")
@@ -314,10 +315,10 @@ def _waiting(pipeline: Pipeline | ChangePipeline) -> Check:
 _PATIENCE = 5
 
 
-def check_source(pipeline: Pipeline | ChangePipeline) -> list[Check]:
+def check_source(pipeline: Pipeline) -> list[Check]:
     secrets = [tried(f"secret {each}", partial(_secret, each)) for each in _secrets(pipeline)]
-    if isinstance(pipeline, ChangePipeline):
-        path = pipeline.source.path
+    if pipeline.lands_changes:
+        path = pipeline.change_files.path
         return [*secrets, tried("change files", lambda: _folder(path))]
     source = pipeline.source
     return [
@@ -376,7 +377,7 @@ def _folder(path: str) -> Check:
 
 def _registry(pipeline: Pipeline) -> Check:
     # Of a registry that is down, a run is more patient than a person.
-    declared = pipeline.registry.model_copy(update={"timeout": Duration(seconds=_PATIENCE)})
+    declared = pipeline.schema_registry.model_copy(update={"timeout": Duration(seconds=_PATIENCE)})
     registry = open_registry(declared)
     if isinstance(registry, HttpRegistry):
         try:
@@ -401,10 +402,10 @@ def _secret(secret: Secret) -> Check:
     return ok(f"secret {secret}", "is there")
 
 
-def _secrets(pipeline: Pipeline | ChangePipeline) -> list[Secret]:
+def _secrets(pipeline: Pipeline) -> list[Secret]:
     """Every secret that the pipeline refers to, once."""
     values: list[object] = [*pipeline.spark.values()]
-    if isinstance(pipeline, Pipeline):
+    if pipeline.registry is not None:
         values.extend(value for _, value in pipeline.registry)
     if isinstance(source := pipeline.source, Kafka):
         values.extend(source.options.values())

@@ -14,7 +14,7 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from headgate.config import AnyPipeline, ChangePipeline, Delta, Files, Kafka, Pipeline
+from headgate.config import Delta, Files, Kafka, Pipeline
 from headgate.config.gold import ROUTE, GoldUnion
 from headgate.config.names import around
 from headgate.config.pipeline import FILES_TABLE
@@ -157,13 +157,13 @@ class _Drawn:
         return [self.add(_node_of(one, kind, template), [made_of(one) or else_of]) for one in found]
 
 
-def read_graph(pipeline: Pipeline | ChangePipeline) -> Graph:
+def read_graph(pipeline: Pipeline) -> Graph:
     """Every table by itself; `folded` makes that readable where there are hundreds."""
     drawn = _Drawn()
     ledger = LedgerRows(pipeline)
     tables = {one.table: one for one in read_tables(pipeline)}
     source = drawn.add(GraphNode(source_name(pipeline), NodeKind.SOURCE, tables=None))
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         landed = _draw_changes(drawn, pipeline, tables, source)
     else:
         landed = _draw_records(drawn, pipeline, tables, source)
@@ -172,7 +172,7 @@ def read_graph(pipeline: Pipeline | ChangePipeline) -> Graph:
     return Graph(pipeline.name, tuple(drawn.nodes.values()), tuple(drawn.edges))
 
 
-def source_name(pipeline: AnyPipeline) -> str:
+def source_name(pipeline: Pipeline) -> str:
     """What a pipeline reads, in words; has a space, and is thus the name of no table."""
     match pipeline.source:
         case Kafka(pattern=str(pattern)):
@@ -193,9 +193,7 @@ def _draw_records(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str
     return drawn.add_landed(NodeKind.SILVER, pipeline.silver, tables, lambda _: raw, raw)
 
 
-def _draw_changes(
-    drawn: _Drawn, pipeline: ChangePipeline, tables: Tables, source: str
-) -> list[str]:
+def _draw_changes(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str) -> list[str]:
     logs = drawn.add_landed(NodeKind.LOG, pipeline.change_log, tables, lambda _: source, source)
     landed: list[str] = []
     for kind, template in (
@@ -209,7 +207,7 @@ def _draw_changes(
 
 
 def _draw_gold(
-    drawn: _Drawn, pipeline: AnyPipeline, landed: Sequence[str], ledger: LedgerRows
+    drawn: _Drawn, pipeline: Pipeline, landed: Sequence[str], ledger: LedgerRows
 ) -> None:
     made_of = dict(_gold_and_its_inputs(pipeline, landed))
     last = {row["table"]: row for row in ledger.query(_LAST_BATCHES)}
@@ -230,7 +228,7 @@ def _draw_gold(
 
 
 def _gold_and_its_inputs(
-    pipeline: AnyPipeline, landed: Sequence[str]
+    pipeline: Pipeline, landed: Sequence[str]
 ) -> Iterator[tuple[tuple[str, str], list[str]]]:
     """Declaration and table, with what it is made of; each after those that it is made of."""
     known = landed_tables(pipeline, [(table, "") for table in landed])
@@ -253,10 +251,10 @@ def _gold_and_its_inputs(
 
 
 def _draw_beside(
-    drawn: _Drawn, pipeline: AnyPipeline, tables: Tables, source: str, ledger: LedgerRows
+    drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str, ledger: LedgerRows
 ) -> None:
     drawn.add(_own_node(pipeline.quarantine, NodeKind.QUARANTINE, tables), [source])
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         drawn.add(_own_node(FILES_TABLE, NodeKind.FILES, tables), [source])
     told = ledger.query(_OF_ALL)
     rows = told[0]["rows"] if told else 0

@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from headgate.config import AnyPipeline
+from headgate.config import Pipeline
 from headgate.errors import LandingError
 from headgate.quarantine.ledger import name_in_ledger
 from headgate.schema.changes import change_from_record
@@ -45,7 +45,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 class LedgerRows:
     """The pipeline's rows of the ledger as it was when it was opened."""
 
-    def __init__(self, pipeline: AnyPipeline) -> None:
+    def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._path = str(Path(pipeline.lake, pipeline.ledger))
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from headgate.config import ChangePipeline, Pipeline
+from headgate.config import Pipeline
 from headgate.config.gold import is_declared_gold
 from headgate.config.pipeline import FILES_TABLE
 from headgate.lake.names import ChangeTables, TableNames
@@ -38,20 +38,20 @@ class TableKind(StrEnum):
         return not (self.is_landed_in or self.is_derived or self is TableKind.GOLD)
 
 
-def kind_of(pipeline: Pipeline | ChangePipeline, table: str) -> TableKind:
+def kind_of(pipeline: Pipeline, table: str) -> TableKind:
     if table == pipeline.quarantine:
         return TableKind.QUARANTINE
     if is_declared_gold(pipeline.gold, table):
         return TableKind.GOLD
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         if table == FILES_TABLE:
             return TableKind.FILES
         return TableKind(ChangeTables.of(pipeline).kind_of(table) or TableKind.LOG)
     return TableKind.BRONZE if table == pipeline.bronze else TableKind.SILVER
 
 
-def landed_tables(pipeline: Pipeline | ChangePipeline) -> list[str]:
+def landed_tables(pipeline: Pipeline) -> list[str]:
     """The silver tables or change logs that are in the lake, whatever the ledger says."""
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         return ChangeTables.of(pipeline).logs_in(pipeline.lake)
     return TableNames.of(pipeline).silver_in(pipeline.lake)

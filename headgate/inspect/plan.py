@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headgate.config import ChangePipeline, Confluent, Kafka, Mode, Pipeline, Rules
+from headgate.config import Confluent, Kafka, Mode, Pipeline, Rules
 from headgate.engine.land_table import Asked, fit_files
 from headgate.formats.decoder import FIRST_MESSAGE, Refusal
 from headgate.formats.decoders import Decoders
@@ -22,9 +22,9 @@ from headgate.inspect.plan_gold import plan_gold
 from headgate.inspect.planned import Plan, TablePlan, UnusableSchema
 from headgate.inspect.schema import open_table
 from headgate.inspect.schema_diff import can_rewrite
-from headgate.lake.delta_rs import size_of
 from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedFile, written
+from headgate.lake.tables import size_of
 from headgate.registry.registry import SubjectVersion
 from headgate.schema.changes import (
     CreateTable,
@@ -301,10 +301,10 @@ def _told_apart(
     return PlannedColumns(new, tuple(before), tuple(columns))
 
 
-def read_plan(pipeline: Pipeline | ChangePipeline) -> Plan:
+def read_plan(pipeline: Pipeline) -> Plan:
     """Change files bring their schemas along: there, only derived tables can be planned."""
     ledger = LedgerRows(pipeline)
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         return Plan(pipeline.name, (), (), (), plan_gold(pipeline, ledger))
     known = read_known_tables(ledger)
     with asked_registry(pipeline) as registry:

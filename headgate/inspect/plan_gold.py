@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headgate.config import AnyPipeline, ChangePipeline, Pipeline
+from headgate.config import Pipeline
 from headgate.config.gold import ROUTE
 from headgate.errors import nearest
 from headgate.gold.declared import (
@@ -31,8 +31,8 @@ from headgate.inspect.planned import (
     UnknownColumn,
 )
 from headgate.inspect.schema import open_table
-from headgate.lake.delta_rs import size_of
 from headgate.lake.ledger import Ledger
+from headgate.lake.tables import size_of
 from headgate.sql.incremental import Incremental
 
 Declared = DeclaredQuery | DeclaredUnion
@@ -48,7 +48,7 @@ class _Source:
 
 
 def plan_gold(
-    pipeline: Pipeline | ChangePipeline, ledger: LedgerRows, tables: Iterable[TablePlan] = ()
+    pipeline: Pipeline, ledger: LedgerRows, tables: Iterable[TablePlan] = ()
 ) -> tuple[DerivedPlan, ...]:
     """In the order of the file; `tables` is what newer schemas would do to landed ones."""
     if not pipeline.gold:
@@ -62,11 +62,9 @@ def plan_gold(
     return tuple(planning.declaration(declared[name]) for name in pipeline.gold)
 
 
-def _landed(
-    pipeline: Pipeline | ChangePipeline, ledger: LedgerRows, tables: Iterable[TablePlan]
-) -> list[Landed]:
+def _landed(pipeline: Pipeline, ledger: LedgerRows, tables: Iterable[TablePlan]) -> list[Landed]:
     """Those that the lake has, and those that the newest schemas would make."""
-    kind = "table" if isinstance(pipeline, Pipeline) else "merged"
+    kind = "table" if not pipeline.lands_changes else "merged"
     rows = ledger.query(
         f"""
         SELECT "table", max(route) AS route FROM everything
@@ -74,7 +72,7 @@ def _landed(
         """
     )
     known = {row["table"]: row["route"] for row in rows if _exists(pipeline, row["table"])}
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         known = {table: None for table in known if kind_of(pipeline, table) is TableKind.MERGED}
     coming = {one.table: one.route or "" for one in tables if one.is_created}
     return landed(pipeline, {**known, **coming}.items())
@@ -84,7 +82,7 @@ def _landed(
 class _Planning:
     """What all declarations have in common."""
 
-    pipeline: Pipeline | ChangePipeline
+    pipeline: Pipeline
     after: Mapping[str, TablePlan]
     queries: Sequence[DeclaredQuery]
     landed: Sequence[Landed]
@@ -103,9 +101,7 @@ class _Planning:
         steps = side_by_side(lambda table: self._step(declared, table, sources[table]), sources)
         return DerivedPlan(
             name=declared.name,
-            how=how_it_follows(
-                self.pipeline.gold[declared.name], isinstance(self.pipeline, ChangePipeline)
-            ),
+            how=how_it_follows(self.pipeline.gold[declared.name], self.pipeline.lands_changes),
             tables=tuple(steps.values()),
             unknown=tuple(_unknown(columns, made_of.values())),
             missing=tuple(_missing(columns, made_of.values())),
@@ -184,5 +180,5 @@ def _asked_for(columns: Iterable[str]) -> list[str]:
     return sorted(column for column in columns if column.lower() != "route")
 
 
-def _exists(pipeline: AnyPipeline, table: str) -> bool:
+def _exists(pipeline: Pipeline, table: str) -> bool:
     return Path(pipeline.lake, table, "_delta_log").is_dir()

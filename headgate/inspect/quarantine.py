@@ -10,7 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from headgate.config import AnyPipeline
+from headgate.config import Pipeline
 from headgate.engine.quarantined import QuarantineState
 from headgate.errors import LandingError, UsageError
 from headgate.inspect.ledger import query_table
@@ -111,7 +111,7 @@ class QuarantineCounts:
     dropped: int
 
 
-def count_quarantined(pipeline: AnyPipeline) -> QuarantineCounts:
+def count_quarantined(pipeline: Pipeline) -> QuarantineCounts:
     snapshot = _open(pipeline)
     rows = _query(
         snapshot,
@@ -132,7 +132,7 @@ def count_quarantined(pipeline: AnyPipeline) -> QuarantineCounts:
 
 
 def read_quarantined(
-    pipeline: AnyPipeline, wanted: QuarantineFilter | None = None, limit: int = 20
+    pipeline: Pipeline, wanted: QuarantineFilter | None = None, limit: int = 20
 ) -> tuple[list[QuarantinedRecord], int]:
     """The newest that are wanted, as many as asked for, and how many there are in all."""
     snapshot = _open(pipeline)
@@ -142,7 +142,7 @@ def read_quarantined(
 
 
 def find_quarantined(
-    pipeline: AnyPipeline, position: Position | FilePosition
+    pipeline: Pipeline, position: Position | FilePosition
 ) -> list[QuarantinedRecord]:
     """All that is known of the record at a position; an error if it never was in quarantine."""
     snapshot = _open(pipeline)
@@ -158,7 +158,7 @@ def find_quarantined(
 
 
 def _read(
-    pipeline: AnyPipeline, snapshot: QuarantineSnapshot, where: str, limit: int
+    pipeline: Pipeline, snapshot: QuarantineSnapshot, where: str, limit: int
 ) -> tuple[list[QuarantinedRecord], int]:
     count = _query(snapshot, f"SELECT count(*) AS count FROM quarantine WHERE {where}")
     rows = _query(
@@ -171,7 +171,7 @@ def _read(
     return [_record(pipeline, row) for row in rows], count[0]["count"]
 
 
-def _open(pipeline: AnyPipeline) -> QuarantineSnapshot | None:
+def _open(pipeline: Pipeline) -> QuarantineSnapshot | None:
     return QuarantineSnapshot.open(pipeline.lake, pipeline.quarantine, names_of_route(pipeline))
 
 
@@ -179,19 +179,19 @@ def _condition(snapshot: QuarantineSnapshot, wanted: QuarantineFilter) -> str:
     try:
         return snapshot.condition(wanted)
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise unreadable(snapshot.path, error) from error
+        raise unreadable(snapshot.table.url, error) from error
 
 
 def _query(snapshot: QuarantineSnapshot | None, sql: str) -> list[dict[str, Any]]:
     if snapshot is None:
         return []
     try:
-        return query_table(snapshot.table, snapshot.sql(sql))
+        return query_table(snapshot.table.delta, snapshot.sql(sql))
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise unreadable(snapshot.path, error) from error
+        raise unreadable(snapshot.table.url, error) from error
 
 
-def _record(pipeline: AnyPipeline, row: dict[str, Any]) -> QuarantinedRecord:
+def _record(pipeline: Pipeline, row: dict[str, Any]) -> QuarantinedRecord:
     return QuarantinedRecord(
         id=row["id"],
         position=_position(row),

@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.cdc.history import VALIDITY
 from headgate.cdc.plan import source_text
-from headgate.config import AnyPipeline, ChangePipeline, Pipeline
+from headgate.config import Pipeline
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import LandingError, nearest
 from headgate.inspect.ledger import LedgerRows, RecordedChange, recorded_changes
@@ -54,13 +54,13 @@ class TableSchema:
     """The change log that a merged or history table is made of."""
 
 
-def read_table_schema(pipeline: Pipeline | ChangePipeline, name: str) -> TableSchema:
+def read_table_schema(pipeline: Pipeline, name: str) -> TableSchema:
     """By the table's name, by the route that lands in it, or by the name of the source's table."""
     ledger = LedgerRows(pipeline)
     gold = [row["table"] for row in ledger.query(_DERIVED)]
     if name in gold:
         return _of_gold(pipeline, name)
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         return _of_changes(pipeline, ledger, name, gold)
     routes = ledger.query(
         """
@@ -84,7 +84,7 @@ def read_table_schema(pipeline: Pipeline | ChangePipeline, name: str) -> TableSc
     )
 
 
-def _of_gold(pipeline: AnyPipeline, table: str) -> TableSchema:
+def _of_gold(pipeline: Pipeline, table: str) -> TableSchema:
     """What a derived table has follows from its declaration: nothing happens to its columns."""
     opened = open_table(pipeline, table)
     return TableSchema(
@@ -98,7 +98,7 @@ def _of_gold(pipeline: AnyPipeline, table: str) -> TableSchema:
 
 
 def _of_changes(
-    pipeline: ChangePipeline, ledger: LedgerRows, name: str, gold: Collection[str]
+    pipeline: Pipeline, ledger: LedgerRows, name: str, gold: Collection[str]
 ) -> TableSchema:
     landed = ledger.query("""SELECT DISTINCT "table" FROM everything WHERE kind = 'table'""")
     following = read_following(ledger)
@@ -143,7 +143,7 @@ def nearest_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str 
     return nearest(name, known) or nearest(TableNames.of(pipeline).silver_for(name), known)
 
 
-def open_table(pipeline: AnyPipeline, table: str) -> DeltaTable:
+def open_table(pipeline: Pipeline, table: str) -> DeltaTable:
     path = Path(pipeline.lake, table)
     try:
         return DeltaTable(str(path))
@@ -154,7 +154,7 @@ def open_table(pipeline: AnyPipeline, table: str) -> DeltaTable:
     raise LandingError("lake-unreadable", message, "restore the table's folder", where=str(path))
 
 
-def _unknown(pipeline: AnyPipeline, name: str, meant: str | None) -> LandingError:
+def _unknown(pipeline: Pipeline, name: str, meant: str | None) -> LandingError:
     hint = f"did you mean `{meant}`?" if meant else "headgate tables lists them"
     message = f"nothing has landed in a table `{name}`"
     return LandingError("table-unknown", message, hint, where=pipeline.lake)

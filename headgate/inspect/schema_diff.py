@@ -23,7 +23,8 @@ from headgate.inspect.ask_registry import asked_registry
 from headgate.inspect.ledger import LedgerRows
 from headgate.inspect.planned import change_record
 from headgate.inspect.schema import find_table, nearest_table, open_table
-from headgate.lake.delta_rs import DeltaRsCommitter, size_of
+from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.tables import size_of
 from headgate.reasons import Reason
 from headgate.registry.folder import SCHEMA_TYPES, read_schema_file
 from headgate.registry.registry import RefusedSchema, SchemaCatalog, UnknownSchema

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from headgate.config import AnyPipeline, ChangePipeline, Pipeline
+from headgate.config import Pipeline
 from headgate.config.gold import ROUTE, as_pattern, is_declared_gold
 from headgate.config.pipeline import FILES_TABLE
 from headgate.inspect.ledger import LedgerRows, quoted, recorded_changes
@@ -30,7 +30,7 @@ class CurrentRun:
     pid: int
 
 
-def find_current_run(pipeline: AnyPipeline) -> CurrentRun | None:
+def find_current_run(pipeline: Pipeline) -> CurrentRun | None:
     path = Path(f"{pipeline.checkpoint.rstrip('/')}.lock")
     try:
         pid = int(json.loads(path.read_text())["pid"])
@@ -54,7 +54,7 @@ def _is_held(path: Path) -> bool:
     return False
 
 
-def batch_under_way(pipeline: AnyPipeline, landed: int | None) -> int | None:
+def batch_under_way(pipeline: Pipeline, landed: int | None) -> int | None:
     """Its version. It is being committed now, or a run ended before it was."""
     staged = StagedBatchNote(pipeline.lake, pipeline.name).under_way(landed)
     return staged.version if staged else None
@@ -145,7 +145,7 @@ class GoldTable:
     """What has hindered it since."""
 
 
-def read_derived(pipeline: AnyPipeline, ledger: LedgerRows) -> tuple[GoldTable, ...]:
+def read_derived(pipeline: Pipeline, ledger: LedgerRows) -> tuple[GoldTable, ...]:
     """Those that the pipeline still declares, by name."""
     words = ledger.query(_LAST_WORDS)
     rows = [row for row in words if is_declared_gold(pipeline.gold, row["table"])]
@@ -173,7 +173,7 @@ def _after(before: GoldTable | None, row: dict[str, Any]) -> GoldTable:
 class ReplayLedgerRows(LedgerRows):
     """Asked as the ledger of the stream is."""
 
-    def __init__(self, pipeline: AnyPipeline) -> None:
+    def __init__(self, pipeline: Pipeline) -> None:
         super().__init__(pipeline.model_copy(update={"name": name_in_ledger(pipeline.name)}))
         self._note = StagedBatchNote(pipeline.lake, name_of_files(pipeline.name))
 
@@ -230,7 +230,7 @@ class Status:
     """Tables that `gold` declares and that were derived, or could not be."""
 
 
-def read_status(pipeline: Pipeline | ChangePipeline) -> Status:
+def read_status(pipeline: Pipeline) -> Status:
     ledger, replays = LedgerRows(pipeline), ReplayLedgerRows(pipeline)
     totals = ledger.query(
         f"""
@@ -263,8 +263,8 @@ def read_status(pipeline: Pipeline | ChangePipeline) -> Status:
             for change in recorded_changes(ledger)
         ),
         expectations=checked_rules(ledger),
-        files=_files_read(ledger) if isinstance(pipeline, ChangePipeline) else None,
-        behind=tables_behind(pipeline, ledger) if isinstance(pipeline, ChangePipeline) else (),
+        files=_files_read(ledger) if pipeline.lands_changes else None,
+        behind=tables_behind(pipeline, ledger) if pipeline.lands_changes else (),
         derived=read_derived(pipeline, ledger) if pipeline.gold else (),
     )
 

@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError
 
 from headgate.cdc.known_source import KnownSource, source_of
 from headgate.cdc.plan import ChangePlan, source_text
-from headgate.config import AnyPipeline, ChangePipeline, Pipeline
+from headgate.config import Pipeline
 from headgate.inspect.ledger import LedgerRows, RecordedChange, recorded_changes
 from headgate.inspect.own_tables import TableKind, kind_of
 from headgate.lake.names import TableNames
@@ -28,22 +28,22 @@ WHERE kind = 'table' AND route IS NOT NULL GROUP BY "table"
 """
 
 
-def plan_of_names(pipeline: ChangePipeline, ledger: LedgerRows) -> ChangePlan:
+def plan_of_names(pipeline: Pipeline, ledger: LedgerRows) -> ChangePlan:
     """A plan that knows which logs there are and whose they are, and no more of them."""
     logs = {row["table"]: row["route"] for row in ledger.query(_LOGS)}
     known = {table: KnownSource(source_of(route)) for table, route in logs.items()}
     return replace(ChangePlan.of(pipeline), known=known)
 
 
-def names_of_route(pipeline: AnyPipeline) -> NamesOfRoute:
+def names_of_route(pipeline: Pipeline) -> NamesOfRoute:
     """What a person may call a route, beside itself."""
-    if isinstance(pipeline, Pipeline):
+    if not pipeline.lands_changes:
         tables = TableNames.of(pipeline)
         return lambda route: (tables.silver_for(route),)
 
     @cache
     def plan() -> ChangePlan:
-        assert isinstance(pipeline, ChangePipeline)
+        assert pipeline.lands_changes
         return plan_of_names(pipeline, LedgerRows(pipeline))
 
     def names(route: str) -> Collection[str]:
@@ -52,9 +52,9 @@ def names_of_route(pipeline: AnyPipeline) -> NamesOfRoute:
     return names
 
 
-def shown_route(pipeline: AnyPipeline, route: str | None) -> str | None:
+def shown_route(pipeline: Pipeline, route: str | None) -> str | None:
     """A route as a person reads it: that of changes names a table of the source."""
-    if route is None or isinstance(pipeline, Pipeline):
+    if route is None or not pipeline.lands_changes:
         return route
     return source_text(source_of(route))
 
@@ -90,7 +90,7 @@ def read_following(ledger: LedgerRows) -> dict[str, Following]:
     }
 
 
-def tables_behind(pipeline: ChangePipeline, ledger: LedgerRows) -> tuple[str, ...]:
+def tables_behind(pipeline: Pipeline, ledger: LedgerRows) -> tuple[str, ...]:
     """Those that the pipeline wants and that do not have all of their logs, by name."""
     following = read_following(ledger)
     plan = plan_of_names(pipeline, ledger)
@@ -162,7 +162,7 @@ class _Now:
     bytes: int | None = None
 
 
-def read_tables(pipeline: Pipeline | ChangePipeline) -> list[TableSummary]:
+def read_tables(pipeline: Pipeline) -> list[TableSummary]:
     """Those that the source's records came to and what is made of them; then derived tables; then
     the pipeline's own."""
     ledger = LedgerRows(pipeline)
@@ -170,7 +170,7 @@ def read_tables(pipeline: Pipeline | ChangePipeline) -> list[TableSummary]:
     rows = {row["table"]: row for row in ledger.query(_ONE_ROW_A_TABLE)}
     following: dict[str, Following] = {}
     behind: tuple[str, ...] = ()
-    if isinstance(pipeline, ChangePipeline):
+    if pipeline.lands_changes:
         following, behind = read_following(ledger), tables_behind(pipeline, ledger)
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         now = pool.map(

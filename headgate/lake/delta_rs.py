@@ -22,7 +22,7 @@ from deltalake.transaction import (
 from headgate.lake.commit import Commit, Mark, TableState
 from headgate.lake.parquet import write_parquet
 from headgate.lake.staged import StagedFile
-from headgate.lake.tables import OpenTables
+from headgate.lake.tables import OpenTables, reads_as_it_is, size_of
 from headgate.schema.conform import conform_chunked
 
 
@@ -60,8 +60,6 @@ _WRITABLE_FEATURES = {
 }
 """What a plain append by delta-rs leaves intact. Append-only tables need nothing else."""
 
-_READ_AS_IT_IS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-"""With these alone, a table's rows are those of its files."""
 
 _CONFIGURATION = {"delta.checkpointInterval": "10"}
 """Between checkpoints, every commit is a file more to read for whoever opens the table."""
@@ -172,16 +170,6 @@ def hooks_after(table: DeltaTable) -> PostCommitHookProperties:
     return PostCommitHookProperties(
         cleanup_expired_logs=(table.version() + 1) % _CLEAN_UP_EVERY == 0
     )
-
-
-def reads_as_it_is(table: DeltaTable) -> bool:
-    """Whether the rows of a table are those of its files."""
-    return not set(table.protocol().reader_features or ()) - _READ_AS_IT_IS
-
-
-def size_of(table: DeltaTable) -> int:
-    """The bytes of all files that a table has."""
-    return sum(map(int, table.get_add_actions().column("size_bytes").to_pylist()))
 
 
 def add_action(file: StagedFile) -> AddAction:

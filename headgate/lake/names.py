@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from headgate.config import ChangePipeline, Pipeline
+from headgate.config import Pipeline
 from headgate.config.gold import is_declared_gold
 from headgate.config.names import around, parts
 from headgate.config.pipeline import FILES_TABLE
@@ -163,7 +163,7 @@ class ChangeTables:
     files: ClassVar[str] = FILES_TABLE
 
     @classmethod
-    def of(cls, pipeline: ChangePipeline) -> ChangeTables:
+    def of(cls, pipeline: Pipeline) -> ChangeTables:
         return cls(
             change_log=pipeline.change_log,
             quarantine=pipeline.quarantine,

@@ -132,9 +132,19 @@ def write_parquet(
     )
 
 
+def open_parquet(path: str) -> pq.ParquetFile:
+    """Open a Parquet file of the lake."""
+    return pq.ParquetFile(path)
+
+
+def read_staged(lake: str, file: StagedFile) -> pa.Table:
+    """Read the rows of a staged file."""
+    return pq.ParquetFile(Path(lake, file.table, file.path)).read()
+
+
 def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
     """The same rows under the table's names and types, in a file of its own."""
-    rows = pq.ParquetFile(Path(lake, file.table, file.path)).read()
+    rows = read_staged(lake, file)
     columns = [
         conform_chunked(rows.column(one.source), one.type) if one.type else rows.column(one.source)
         for one in fitted.mappings
@@ -149,3 +159,35 @@ def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
         statistics=written.statistics,
         schema_bytes=written.schema_bytes,
     )
+
+
+def stage_merge(lake: str, table: str, rows: pa.Table) -> str:
+    """Write changes to a file that Spark merges into a table, and return its address."""
+    folder = Path(lake, "_staged", "merges")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{table}-{uuid.uuid4()}.parquet"
+    pq.write_table(rows, path)
+    return str(path)
+
+
+def delete_file(path: str) -> None:
+    """Delete a file that no commit names."""
+    Path(path).unlink(missing_ok=True)
+
+
+def delete_staged(lake: str, file: StagedFile) -> None:
+    """Delete a staged file that will not be committed."""
+    delete_file(str(Path(lake, file.table, file.path)))
+
+
+def is_staged(lake: str, file: StagedFile) -> bool:
+    """Whether a staged file is still there."""
+    return Path(lake, file.table, file.path).exists()
+
+
+def column_of(path: str, column: str) -> list[Any]:
+    """Read one column of a file; nothing where the file does not have it."""
+    file = pq.ParquetFile(path)
+    if column not in file.schema_arrow.names:
+        return []
+    return list(file.read([column])[column].to_pylist())

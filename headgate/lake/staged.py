@@ -160,17 +160,39 @@ class StagedBatch:
     files: tuple[StagedFile, ...]
 
 
-class StagedBatchNote:
-    """Holds one batch, that of a pipeline which was staged last."""
+class NoteFile:
+    """A small file beside the tables of a lake, replaced as a whole."""
 
-    def __init__(self, lake: str, pipeline: str) -> None:
-        self._path = Path(lake, "_staged", f"{pipeline}.json")
+    def __init__(self, lake: str, name: str) -> None:
+        self._path = Path(lake, "_staged", name)
 
-    def read(self) -> StagedBatch | None:
+    def read(self) -> bytes | None:
         try:
-            noted = json.loads(self._path.read_bytes())
+            return self._path.read_bytes()
         except FileNotFoundError:
             return None
+
+    def write(self, content: bytes) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self._path.with_suffix(".part")
+        unfinished.write_bytes(content)
+        os.replace(unfinished, self._path)
+
+    def clear(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+class StagedBatchNote:
+    """Holds the batch of a pipeline that was staged last."""
+
+    def __init__(self, lake: str, pipeline: str) -> None:
+        self._note = NoteFile(lake, f"{pipeline}.json")
+
+    def read(self) -> StagedBatch | None:
+        content = self._note.read()
+        if content is None:
+            return None
+        noted = json.loads(content)
         files = tuple(StagedFile.from_json(file) for file in noted.pop("files"))
         return StagedBatch(**noted, files=files)
 
@@ -181,10 +203,7 @@ class StagedBatchNote:
 
     def write(self, staged: StagedBatch) -> None:
         noted = {**vars(staged), "files": [file.to_json() for file in staged.files]}
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self._path.with_suffix(".part")
-        unfinished.write_text(json.dumps(noted))
-        os.replace(unfinished, self._path)
+        self._note.write(json.dumps(noted).encode())
 
     def clear(self) -> None:
-        self._path.unlink(missing_ok=True)
+        self._note.clear()

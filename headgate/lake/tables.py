@@ -6,7 +6,13 @@ from functools import cache
 from pathlib import Path
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+TableError = DeltaError
+"""What reading or writing a table raises."""
+
+CommitConflict = CommitFailedError
+"""What a commit raises that came second."""
 
 _MOST_OPEN = 2_000
 """Of those that are open, the one that nobody has asked for the longest is let go."""
@@ -18,6 +24,11 @@ def open_table(path: str | Path, version: int | None = None) -> DeltaTable | Non
         return DeltaTable(str(path), version=version)
     except TableNotFoundError:
         return None
+
+
+def is_table(url: str) -> bool:
+    """Whether there is a Delta table at an address."""
+    return DeltaTable.is_deltatable(url)
 
 
 class OpenTables:
@@ -58,3 +69,17 @@ _Entry = tuple[int, int] | None
 def tables_kept_open(lake: str) -> OpenTables:
     """As long as the process lives: Spark gives the tasks of many batches to one."""
     return OpenTables(lake)
+
+
+_READ_AS_IT_IS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+"""With these alone, a table's rows are those of its files."""
+
+
+def reads_as_it_is(table: DeltaTable) -> bool:
+    """Whether the rows of a table are those of its files."""
+    return not set(table.protocol().reader_features or ()) - _READ_AS_IT_IS
+
+
+def size_of(table: DeltaTable) -> int:
+    """The bytes of all files that a table has."""
+    return sum(map(int, table.get_add_actions().column("size_bytes").to_pylist()))

@@ -10,20 +10,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
-from headgate.engine.batch import BatchLander, Extent
+from headgate.engine.batch import BatchLander
 from headgate.engine.events import BatchLanded, Event, Listener
 from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantined import QuarantineState
 from headgate.errors import LandingError
 from headgate.lake.commit import Committer
 from headgate.lake.ledger import Kind
+from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.ledger import SettlingLedger, name_of_files
 from headgate.quarantine.outcome import Settlement, SettlementNote, name_rows
 from headgate.quarantine.snapshot import QuarantineSnapshot
+from headgate.sources.batch import Extent
 
 StageAndSettle = Callable[[BatchPlan], tuple[list[StagedFile], Settlement]]
 """Stages a portion and says what becomes of its rows once its files are committed."""
@@ -35,7 +36,7 @@ class SettlingLander:
     def __init__(
         self, plan: BatchPlan, committer: Committer, pipeline: str, listener: Listener
     ) -> None:
-        self.plan = plan = replace(plan, from_quarantine=True)
+        plan = replace(plan, from_quarantine=True)
         self.listener = listener
         self.taken = 0
         self.landed: Counter[str] = Counter()
@@ -55,16 +56,19 @@ class SettlingLander:
             pending=progress.pending if progress else (),
             known_tables=set(plan.tables_in_lake()),
             history=self.ledger.history(),
+            pending_elsewhere=self.ledger.waiting_of_stream,
         )
         self._begun = progress is not None
+
+    @property
+    def plan(self) -> BatchPlan:
+        return self._lander.plan
 
     def complete(self) -> bool:
         """Land what waits and what was cut short; whether there was such a portion."""
         if not self._begun:
             return False
-        waiting = [one.file for one in self._lander.pending]
         self._lander.land_pending()
-        self.plan = self.plan.after(waiting)
         self._count()
         staged = self._note.under_way(self._lander.landed)
         if staged is None:
@@ -74,10 +78,9 @@ class SettlingLander:
                 "lake-unreadable",
                 "a replay was cut short, and the note of its records is gone",
                 hint="restore the folder `_staged` of the lake",
-                where=str(Path(self.plan.lake, "_staged")),
+                where=table_url(self.plan.lake, "_staged"),
             )
         self._lander.land_staged(staged)
-        self.plan = self.plan.after(staged.files)
         self._count()
         return True
 
@@ -85,7 +88,7 @@ class SettlingLander:
         """The quarantine with all its rows named; None where there is none."""
         if self._open_quarantine() is None:
             return None
-        name_rows(str(Path(self.plan.lake, self.plan.quarantine)))
+        name_rows(self.plan.lake, self.plan.quarantine)
         return self._open_quarantine()
 
     def land(
@@ -96,21 +99,15 @@ class SettlingLander:
             self.ledger.start("replay", 0)
             self._begun = True
 
-        staged: list[StagedFile] = []
-
         def run(plan: BatchPlan) -> list[StagedFile]:
-            nonlocal staged
             staged, settlement = stage(plan)
             self._settlements.write(settlement)
             return staged
 
         landed = self._lander.landed
         version = 0 if landed is None else landed + 1
-        waiting = (*self.ledger.waiting_of_stream(), *self._lander.pending)
-        self._lander.plan = self.plan.beside(one.file for one in waiting)
-        taken_from = {"quarantine_version": snapshot.table.version()}
+        taken_from = {"quarantine_version": snapshot.table.version}
         self._lander.land(Extent(version, wanted.as_record(), taken_from), run)
-        self.plan = self.plan.after(staged)
         self._count()
 
     @property

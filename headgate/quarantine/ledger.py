@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from headgate.engine.plan import BatchPlan
 from headgate.lake.ledger import Entry, Kind, Ledger, Pending, schema_rows
@@ -29,7 +28,8 @@ class SettlingLedger(Ledger):
     def __init__(self, plan: BatchPlan, pipeline: str, note: SettlementNote) -> None:
         super().__init__(plan.lake, plan.ledger, name_in_ledger(pipeline))
         self._stream = Ledger(plan.lake, plan.ledger, pipeline)
-        self._quarantine = Path(plan.lake, plan.quarantine)
+        self._lake = plan.lake
+        self._quarantine = plan.quarantine
         self._note = note
         self.settlement: Settlement | None = None
         """Of the version that was completed last; None where only waiting files landed."""
@@ -52,7 +52,7 @@ class SettlingLedger(Ledger):
     def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
         settlement = self._note.read(version)
         if settlement is not None:
-            marked = settle(str(self._quarantine), settlement)
+            marked = settle(self._lake, self._quarantine, settlement)
             entries = [*entries, self._settled(settlement, marked)]
         super().complete(version, batch, entries)
         self._note.clear()
@@ -61,7 +61,7 @@ class SettlingLedger(Ledger):
     def _settled(self, settlement: Settlement, table_version: int) -> Entry:
         return Entry(
             Kind.SETTLED,
-            table=self._quarantine.name,
+            table=self._quarantine,
             rows=settlement.left,
             table_version=table_version,
             detail={

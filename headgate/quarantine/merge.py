@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 
-from headgate.cdc.merge import Told, merge_plan, merge_tables
+from headgate.cdc.merge import Told, entry_of, merge_plan, merge_summary, merge_tables
 from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.cdc.plan import ChangePlan
-from headgate.config import ChangePipeline
-from headgate.engine.events import Listener, MergeFailed, TablesMerged, WithoutKey
-from headgate.lake.ledger import Entry, Kind, Ledger
+from headgate.config import Pipeline
+from headgate.engine.events import Listener, MergeFailed, WithoutKey
+from headgate.lake.ledger import Kind, Ledger
+from headgate.lake.parquet import delete_file
 from headgate.quarantine.ledger import SettlingLedger
 
 _MOST_TRIES = 3
@@ -28,7 +28,7 @@ class Followed:
 
 
 def merge_replayed(
-    pipeline: ChangePipeline, plan: ChangePlan, ledger: SettlingLedger, listener: Listener
+    pipeline: Pipeline, plan: ChangePlan, ledger: SettlingLedger, listener: Listener
 ) -> Followed:
     """All logs that any replay landed in: one that was cut short may not have merged its own."""
     app = f"{Ledger(pipeline.lake, pipeline.ledger, pipeline.name).app}:merge"
@@ -41,7 +41,7 @@ def merge_replayed(
         landed = ledger.landed()
         assert landed is not None
         ledger.add(landed, [entry_of(one) for one in merged])
-        listener(_summary(merged, perf_counter() - began))
+        listener(merge_summary(merged, perf_counter() - began))
     for one in told:
         if isinstance(one, TableMerged) and one.made and one.append_only:
             listener(WithoutKey(one.table))
@@ -67,25 +67,4 @@ def _clear_away(told: Iterable[Told]) -> None:
     """What is too large for this process is folded again by the run that merges it."""
     for one in told:
         if isinstance(one, ForSpark) and one.folded is not None:
-            Path(one.folded).unlink(missing_ok=True)
-
-
-def _summary(merged: Sequence[TableMerged], seconds: float) -> TablesMerged:
-    return TablesMerged(
-        None,
-        tables=len(merged),
-        inserted=sum(one.inserted for one in merged),
-        updated=sum(one.updated for one in merged),
-        deleted=sum(one.deleted for one in merged),
-        seconds=seconds,
-    )
-
-
-def entry_of(merged: TableMerged) -> Entry:
-    return Entry(
-        Kind.MERGED,
-        table=merged.table,
-        rows=merged.changes,
-        table_version=merged.version,
-        detail=merged.as_record,
-    )
+            delete_file(one.folded)

@@ -7,21 +7,21 @@ rows are settled in the same way.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, WriterProperties, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
 
 from headgate.engine.quarantined import QUARANTINE, QuarantineState
 from headgate.errors import LandingError
+from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.staged import NoteFile
+from headgate.lake.tables import CommitConflict, TableError
+from headgate.lake.write import MergeClauses, fill_columns, merge_rows
 
 SETTLED = pa.schema(
     [
@@ -57,23 +57,22 @@ class SettlementNote:
     """Holds one settlement, the newest of a pipeline."""
 
     def __init__(self, lake: str, pipeline: str) -> None:
-        self._path = Path(lake, "_staged", f"{pipeline}.parquet")
+        self._note = NoteFile(lake, f"{pipeline}.parquet")
 
     def write(self, settlement: Settlement) -> None:
         about = {**vars(settlement), "at": settlement.at.isoformat()}
         del about["rows"]
         noted = settlement.rows.replace_schema_metadata({_ABOUT: json.dumps(about)})
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self._path.with_suffix(".part")
-        pq.write_table(noted, unfinished)
-        os.replace(unfinished, self._path)
+        sink = pa.BufferOutputStream()
+        pq.write_table(noted, sink)
+        self._note.write(sink.getvalue().to_pybytes())
 
     def read(self, version: int) -> Settlement | None:
         """That of one version, if it is the one that is held."""
-        try:
-            rows = pq.ParquetFile(self._path).read()
-        except FileNotFoundError:
+        content = self._note.read()
+        if content is None:
             return None
+        rows = pq.ParquetFile(pa.BufferReader(content)).read()
         about: dict[str, Any] = json.loads(rows.schema.metadata[_ABOUT])
         about["state"] = QuarantineState(about["state"])
         about["at"] = datetime.fromisoformat(about["at"])
@@ -82,72 +81,68 @@ class SettlementNote:
         return Settlement(**about, rows=rows.replace_schema_metadata(None))
 
     def clear(self) -> None:
-        self._path.unlink(missing_ok=True)
+        self._note.clear()
 
 
 _MOST_TRIES = 20
-_TOLD_ANEW = ("state", "reason", "detail", "route", "schema_id", "in_bronze")
+_UPDATED = ("state", "reason", "detail", "route", "schema_id", "in_bronze")
 _FORGOTTEN = ("value", "_key", "_headers")
 _Result = TypeVar("_Result")
 
 
-def settle(path: str, settlement: Settlement) -> int:
-    """All rows in one commit, however often; returns the table's version then."""
+def settle(lake: str, quarantine: str, settlement: Settlement) -> int:
+    """Mark all rows in one commit, however often it is done; return the table's version then."""
     rows = settlement.rows
     if not rows.num_rows:
-        return _tried(path, lambda table: table.version())
-    updates = {name: f"settled.{name}" for name in _TOLD_ANEW}
-    updates["settled_at"] = "settled.settled_at"
+        return _tried(lake, quarantine, lambda table: table.version)
+    updates = {name: f"change.{name}" for name in _UPDATED}
+    updates["settled_at"] = "change.settled_at"
     if settlement.state is QuarantineState.DROPPED:
         updates |= dict.fromkeys(_FORGOTTEN, "NULL")
-    moment = QUARANTINE.field("settled_at").type
+    timestamp = QUARANTINE.field("settled_at").type
     still_open = pc.equal(rows.column("state"), QuarantineState.OPEN.value)
-    moments = pc.if_else(still_open, pa.scalar(None, moment), pa.scalar(settlement.at, moment))
-    source = rows.append_column("settled_at", moments)
+    times = pc.if_else(still_open, pa.scalar(None, timestamp), pa.scalar(settlement.at, timestamp))
+    source = rows.append_column("settled_at", times)
     batches = pc.min_max(rows.column("_batch"))
-    # Between the batches, so that files of other batches need not be read.
-    same = (
-        "stored.id = settled.id AND "
-        f"stored._batch BETWEEN {batches['min'].as_py()} AND {batches['max'].as_py()}"
+    clauses = MergeClauses(
+        # Between the batches, so that files of other batches need not be read.
+        on="row.id = change.id AND "
+        f"row._batch BETWEEN {batches['min'].as_py()} AND {batches['max'].as_py()}",
+        update="row.state = 'open'",
+        set=updates,
     )
 
-    def merge(table: DeltaTable) -> int:
-        merging = table.merge(
-            source,
-            same,
-            source_alias="settled",
-            target_alias="stored",
-            writer_properties=WriterProperties(compression="ZSTD"),
-        )
-        merging.when_matched_update(updates, "stored.state = 'open'").execute()
-        return table.version()
+    def merge(table: Snapshot) -> int:
+        return merge_rows(table, source, clauses, compress=True).version
 
-    return _tried(path, merge)
+    return _tried(lake, quarantine, merge)
 
 
-def name_rows(path: str) -> None:
+def name_rows(lake: str, quarantine: str) -> None:
     """Give rows of a version that did not name them what every row has."""
 
-    def name(table: DeltaTable) -> None:
-        if set(QUARANTINE.names) - {field.name for field in table.schema().fields}:
-            write_deltalake(table, QUARANTINE.empty_table(), mode="append", schema_mode="merge")
-        table.update({"id": "replace(uuid(), '-', '')", "state": "'open'"}, predicate="id IS NULL")
+    def name(table: Snapshot) -> None:
+        fill_columns(
+            table, QUARANTINE, {"id": "replace(uuid(), '-', '')", "state": "'open'"}, "id IS NULL"
+        )
 
-    _tried(path, name)
+    _tried(lake, quarantine, name)
 
 
-def _tried(path: str, change: Callable[[DeltaTable], _Result]) -> _Result:
-    """Others write to the table too; who comes second tries again."""
+def _tried(lake: str, quarantine: str, change: Callable[[Snapshot], _Result]) -> _Result:
+    """Retry when others commit to the table first."""
     for attempt in range(1, _MOST_TRIES + 1):
         try:
-            return change(DeltaTable(path))
-        except (DeltaError, OSError) as error:
-            if attempt < _MOST_TRIES and isinstance(error, CommitFailedError):
+            table = Snapshot.open(lake, quarantine)
+            assert table is not None
+            return change(table)
+        except (TableError, OSError) as error:
+            if attempt < _MOST_TRIES and isinstance(error, CommitConflict):
                 continue
             raise LandingError(
                 "quarantine-unwritable",
                 f"records could not be marked in the quarantine: {str(error).splitlines()[0]}",
-                hint="mend the table; the next `headgate quarantine replay` completes this one",
-                where=path,
+                hint="fix the table; the next `headgate quarantine replay` completes this one",
+                where=table_url(lake, quarantine),
             ) from error
     raise AssertionError("the last try has ended")

@@ -7,16 +7,15 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantined import QUARANTINE, QuarantineState
 from headgate.engine.stage import all_told, staged_files
+from headgate.lake.parquet import delete_staged, read_staged
 from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.lander import SettlingLander
@@ -95,12 +94,11 @@ def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: Stage
     records = records_of(taken)
     rejected: list[pa.Table] = []
     for file in staged_files(all_told(plan.stage(records.to_batches()))):
-        path = Path(plan.lake, file.table, file.path)
         if file.table == plan.quarantine:
-            rejected.append(pq.ParquetFile(path).read())
-            path.unlink()
+            rejected.append(read_staged(plan.lake, file))
+            delete_staged(plan.lake, file)
         elif file.table == plan.bronze and in_bronze:
-            path.unlink()
+            delete_staged(plan.lake, file)
         else:
             staged.files.append(file)
     left_over: dict[int, dict[str, Any]] = {}

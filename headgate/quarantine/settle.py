@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 
 import pyarrow as pa
 
 from headgate.cdc.plan import ChangePlan
 from headgate.cdc.source_tables import known_with_replays
-from headgate.config import AnyPipeline, ChangePipeline, Pipeline
+from headgate.config import Pipeline
 from headgate.engine.events import Listener
 from headgate.engine.plan import BatchPlan
 from headgate.engine.record_plan import StagingPlan
-from headgate.engine.recovery import run_lock
+from headgate.engine.run_lock import run_lock
 from headgate.engine.session import spark_session
 from headgate.errors import CheckpointError, LandingError
 from headgate.lake.commit import Commit, Committer, TableState
 from headgate.lake.commit_with import EitherCommitter
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.snapshot import table_url
 from headgate.lake.spark import SparkCommitter
 from headgate.quarantine.drop import Confirm, drop_quarantined
 from headgate.quarantine.filter import QuarantineFilter
@@ -33,7 +33,7 @@ from headgate.sources.kafka import text
 
 
 def replay_quarantine(
-    pipeline: Pipeline | ChangePipeline,
+    pipeline: Pipeline,
     wanted: QuarantineFilter | None = None,
     listener: Listener = lambda _: None,
     limit: int | None = None,
@@ -41,14 +41,14 @@ def replay_quarantine(
     """Land open records of the quarantine, each exactly once; the stream may run meanwhile."""
     with _lander(pipeline, listener) as lander:
         done = replay_quarantined(lander, wanted or QuarantineFilter(), limit)
-        if isinstance(pipeline, ChangePipeline) and isinstance(lander.plan, ChangePlan):
+        if pipeline.lands_changes and isinstance(lander.plan, ChangePlan):
             followed = merge_replayed(pipeline, lander.plan, lander.ledger, listener)
             done = replace(done, merged=followed.merged, behind=followed.behind)
         return done
 
 
 def drop_quarantine(
-    pipeline: Pipeline | ChangePipeline,
+    pipeline: Pipeline,
     wanted: QuarantineFilter,
     confirm: Confirm = lambda _: True,
 ) -> dict[str, int]:
@@ -58,14 +58,14 @@ def drop_quarantine(
 
 
 @contextmanager
-def _lander(pipeline: Pipeline | ChangePipeline, listener: Listener) -> Iterator[SettlingLander]:
+def _lander(pipeline: Pipeline, listener: Listener) -> Iterator[SettlingLander]:
     with _locked(pipeline):
         _require_writable(pipeline)
         yield SettlingLander(_plan(pipeline), _committer(pipeline), pipeline.name, listener)
 
 
-def _plan(pipeline: Pipeline | ChangePipeline) -> BatchPlan:
-    if isinstance(pipeline, ChangePipeline):
+def _plan(pipeline: Pipeline) -> BatchPlan:
+    if pipeline.lands_changes:
         plan = replace(ChangePlan.of(pipeline), known=known_with_replays(pipeline))
         plan.require_known_lineages()
         return plan
@@ -73,11 +73,11 @@ def _plan(pipeline: Pipeline | ChangePipeline) -> BatchPlan:
 
 
 @contextmanager
-def _locked(pipeline: AnyPipeline) -> Iterator[None]:
-    path = Path(pipeline.lake, "_staged", name_of_files(pipeline.name))
+def _locked(pipeline: Pipeline) -> Iterator[None]:
+    path = table_url(pipeline.lake, f"_staged/{name_of_files(pipeline.name)}")
     with ExitStack() as stack:
         try:
-            stack.enter_context(run_lock(str(path), pipeline.name))
+            stack.enter_context(run_lock(path, pipeline.name))
         except CheckpointError as error:
             holder = error.message.partition(" already")[2]
             raise CheckpointError(
@@ -89,18 +89,18 @@ def _locked(pipeline: AnyPipeline) -> Iterator[None]:
         yield
 
 
-def _require_writable(pipeline: AnyPipeline) -> None:
+def _require_writable(pipeline: Pipeline) -> None:
     """Before anything lands: rows that could not be marked would seem to be open still."""
     if not DeltaRsCommitter(pipeline.lake).can_write(pipeline.quarantine):
         raise LandingError(
             "quarantine-unwritable",
             "the quarantine table has features that Headgate cannot write",
             hint="drop the table's features that delta-rs does not support",
-            where=str(Path(pipeline.lake, pipeline.quarantine)),
+            where=table_url(pipeline.lake, pipeline.quarantine),
         )
 
 
-def _committer(pipeline: AnyPipeline) -> Committer:
+def _committer(pipeline: Pipeline) -> Committer:
     if pipeline.commit == "delta-rs":
         return DeltaRsCommitter(pipeline.lake)
     spark = _SparkWhenNeeded(pipeline)
@@ -112,7 +112,7 @@ def _committer(pipeline: AnyPipeline) -> Committer:
 class _SparkWhenNeeded:
     """Starts Spark for the first table that needs it: most replays have none."""
 
-    def __init__(self, pipeline: AnyPipeline) -> None:
+    def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
 
     @cached_property

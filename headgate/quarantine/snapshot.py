@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.engine.quarantined import QUARANTINE
 from headgate.errors import LandingError
+from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.tables import TableError
 from headgate.quarantine.filter import QuarantineFilter
 
 NamesOfRoute = Callable[[str], Collection[str]]
@@ -28,39 +27,31 @@ read one after the other should be in the same files, as a file is written anew 
 class QuarantineSnapshot:
     """Answers queries over `quarantine`, with columns that an older table may not have yet."""
 
-    def __init__(self, path: str, names_of_route: NamesOfRoute) -> None:
-        self.path = path
-        self.table = DeltaTable(path)
+    def __init__(self, table: Snapshot, names_of_route: NamesOfRoute) -> None:
+        self.table = table
         self._names_of_route = names_of_route
 
     @classmethod
     def open(cls, lake: str, quarantine: str, names_of_route: NamesOfRoute) -> Self | None:
         """None where nothing was ever put in quarantine."""
-        path = str(Path(lake, quarantine))
         try:
-            return cls(path, names_of_route)
-        except TableNotFoundError:
-            return None
-        except (DeltaError, OSError) as error:
-            raise unreadable(path, error) from error
+            table = Snapshot.open(lake, quarantine)
+        except (TableError, OSError) as error:
+            raise unreadable(table_url(lake, quarantine), error) from error
+        return None if table is None else cls(table, names_of_route)
 
     def sql(self, query: str) -> str:
         """The query as it can be asked of the table itself, known as `stored`."""
-        missing = set(QUARANTINE.names) - {field.name for field in self.table.schema().fields}
+        missing = set(QUARANTINE.names) - {*self.table.schema.names}
         nothing = "".join(f", NULL AS {name}" for name in sorted(missing))
         return f"WITH quarantine AS (SELECT *{nothing} FROM stored) {query}"
 
     def rows(self, query: str) -> pa.RecordBatchReader:
         """A few at a time."""
         try:
-            found = (
-                QueryBuilder(_ONE_FILE_AT_A_TIME)
-                .register("stored", self.table)
-                .execute(self.sql(query))
-            )
-        except (DeltaError, OSError) as error:
-            raise unreadable(self.path, error) from error
-        return pa.RecordBatchReader.from_stream(found)
+            return self.table.query(self.sql(query), "stored", _ONE_FILE_AT_A_TIME)
+        except (TableError, OSError) as error:
+            raise unreadable(self.table.url, error) from error
 
     def condition(self, wanted: QuarantineFilter) -> str:
         if wanted.route is None:

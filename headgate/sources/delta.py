@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headgate.config import Delta
 from headgate.errors import SourceError
+from headgate.lake.tables import is_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,10 +24,9 @@ _TYPES = {
 
 def stream_table(spark: SparkSession, source: Delta, start: int | None = None) -> DataFrame:
     """The table's rows from where the pipeline says, or from a given version."""
-    from deltalake import DeltaTable as Opened
     from pyspark.sql import functions as F
 
-    if not Opened.is_deltatable(source.path):
+    if not is_table(source.path):
         raise SourceError(
             "source-missing",
             f"there is no Delta table at {source.path}",

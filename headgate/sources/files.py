@@ -1,22 +1,42 @@
-"""The files of a landing folder: which there are, and their bytes."""
+"""A folder of change files: which are new, and their bytes."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from headgate.config import Files
+from headgate.config import Files, Pipeline
 from headgate.config.location import is_remote
-from headgate.errors import SourceError
+from headgate.config.pipeline import FILES_TABLE
+from headgate.errors import CheckpointError, SourceError
+from headgate.lake.ledger import Ledger, Progress
+from headgate.lake.names import ChangeTables
+from headgate.lake.parquet import read_staged
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.staged import StagedBatch, StagedBatchNote
+from headgate.sources.batch import (
+    CaughtUp,
+    Extent,
+    Recovery,
+    RunsJobs,
+    SourceBatch,
+    UnfinishedFiles,
+)
+from headgate.sources.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+NEW_LEDGER = "files"
+"""What the ledger has instead of the identity of a checkpoint."""
+
+_Result = TypeVar("_Result")
 
 _HIDDEN = (".", "_")
 _UNFINISHED = (".tmp", ".part", ".crc", ".inprogress", "._COPYING_")
@@ -43,6 +63,107 @@ class LandedFile:
             except ValueError:
                 pass
         return datetime.fromtimestamp(self.modified / 1000, UTC)
+
+
+class FileSource:
+    """The source of change files.
+
+    There is no checkpoint: the table of files says which were read, and a file that has grown
+    since is read again. A batch that was staged and not completed is landed from its note.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, stop: StopSignal, *, once: bool, trigger_milliseconds: int
+    ) -> None:
+        self._pipeline = pipeline
+        self._source = pipeline.change_files
+        self._stop = stop
+        self._once = once
+        self._trigger_milliseconds = trigger_milliseconds
+        self._read: dict[str, tuple[int, int]] = {}
+        """Size and modification time of every file that was read."""
+
+    def recover(self, progress: Progress | None, staged: StagedBatch | None) -> Recovery:
+        """Require a ledger wherever there are change logs."""
+        lake = self._pipeline.lake
+        if progress is None:
+            logs = ChangeTables.of(self._pipeline).logs_in(lake)
+            if logs:
+                raise CheckpointError(
+                    "lake-without-ledger",
+                    f"the lake has change logs, such as {logs[0]}, but no ledger",
+                    hint="restore the lake's ledger, or land into an empty lake",
+                    where=lake,
+                )
+        landed = progress.landed if progress else None
+        return Recovery(0, None if landed is None else landed + 1, lands_staged=True)
+
+    def batches(
+        self, spark: SparkSession, ledger: Ledger
+    ) -> Generator[SourceBatch | CaughtUp | UnfinishedFiles]:
+        landed = ledger.landed()
+        number = 0 if landed is None else landed + 1
+        new = None if landed is not None else NEW_LEDGER
+        self._read = files_read(self._pipeline.lake)
+        unfinished: set[LandedFile] = set()
+        while not self._stop.asked:
+            files = batch_of(
+                [each for each in self._new(spark) if each not in unfinished], self._source
+            )
+            if files:
+                place = {"files": len(files), "first": files[0].path, "last": files[-1].path}
+                yield SourceBatch(Extent(number, None, place), self._jobs(spark, files), new)
+                self._read |= self._read_in(number)
+                new, number = None, number + 1
+                waiting = {each for each in files if self._is_new(each)}
+                unfinished |= waiting
+                if waiting:
+                    yield UnfinishedFiles(tuple(sorted(each.path for each in waiting)))
+                continue
+            yield CaughtUp()
+            if self._once:
+                return
+            # A file that is still being written is read again, even if it looks the same.
+            unfinished.clear()
+            self._stop.wait(self._trigger_milliseconds / 1000)
+
+    def _read_in(self, number: int) -> dict[str, tuple[int, int]]:
+        """Return the files that a batch has read, even if their table could not be committed."""
+        committed = files_read(self._pipeline.lake, number)
+        if committed:
+            return committed
+        noted = StagedBatchNote(self._pipeline.lake, self._pipeline.name).read()
+        staged = [file for file in noted.files if file.table == FILES_TABLE] if noted else []
+        return {
+            row["path"]: (row["size"], row["modified"])
+            for file in staged
+            for row in read_staged(self._pipeline.lake, file).to_pylist()
+        }
+
+    def _new(self, spark: SparkSession) -> list[LandedFile]:
+        return [each for each in list_files(spark, self._source) if self._is_new(each)]
+
+    def _is_new(self, file: LandedFile) -> bool:
+        return self._read.get(file.path) != (file.size, file.modified)
+
+    def _jobs(self, spark: SparkSession, files: Sequence[LandedFile]) -> RunsJobs:
+        tasks = min(len(files), spark.sparkContext.defaultParallelism)
+
+        def run(job: Callable[[DataFrame], _Result]) -> _Result:
+            return job(records_of_files(spark, self._source, files, tasks))
+
+        return run
+
+
+def files_read(lake: str, batch: int | None = None) -> dict[str, tuple[int, int]]:
+    """Return size and modification time of the files that were read, in one batch or ever."""
+    table = Snapshot.open(lake, FILES_TABLE)
+    if table is None:
+        return {}
+    filters = None if batch is None else [("batch", "=", batch)]
+    rows = table.read(["path", "size", "modified", "batch"], filters)
+    columns = (rows.sort_by("batch")[name].to_pylist() for name in ("path", "size", "modified"))
+    return {path: (size, modified) for path, size, modified in zip(*columns, strict=True)}
 
 
 def list_files(spark: SparkSession, source: Files) -> list[LandedFile]:

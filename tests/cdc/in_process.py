@@ -15,16 +15,18 @@ from headgate.cdc.known_source import KnownSource, known_by, known_logs
 from headgate.cdc.merge import merge_plan, merge_tables
 from headgate.cdc.merge_plan import TableMerged
 from headgate.cdc.plan import ChangePlan
-from headgate.config import ChangePipeline, Datastream, Files
-from headgate.engine.batch import BatchLander, BatchOutcome, Extent
+from headgate.config import Datastream, Files, Pipeline
+from headgate.engine.batch import BatchLander
 from headgate.engine.events import Event
+from headgate.engine.follow_up import Followed, TableChanged
 from headgate.engine.plan import BatchPlan
 from headgate.engine.stage import all_told, staged_files
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
-from headgate.lake.ledger import Entry, Kind, Ledger
+from headgate.lake.ledger import Kind, Ledger
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.schema.changes import SchemaHistory
+from headgate.sources.batch import Extent
 
 
 @dataclass
@@ -39,7 +41,7 @@ class ChangeLake:
     """Whether small tables are merged in memory, as is usual."""
 
     def __post_init__(self) -> None:
-        self.pipeline = ChangePipeline(
+        self.pipeline = Pipeline(
             name="shop",
             **{
                 "source": Files(path=str(self.folder / "landing")),
@@ -71,7 +73,7 @@ class ChangeLake:
             pending=progress.pending if progress else (),
             known_tables=set(known),
             history=SchemaHistory.of(self.ledger.rows([Kind.SCHEMA])),
-            derive=self._derive,
+            follow_ups=[self],
         )
         paths = pa.RecordBatch.from_pydict({"file": [str(file) for file in files]})
 
@@ -92,14 +94,11 @@ class ChangeLake:
         self.told = list(merge_tables(wanted))
         assert all(isinstance(one, TableMerged) for one in self.told), self.told
 
-    def _derive(self, outcome: BatchOutcome) -> list[Entry]:
-        noted = self.note.read()
-        assert noted is not None
-        for one in outcome.landed:
-            files = [file for file in noted.files if file.table == one.table]
-            if one.table not in self.plan.own_tables and self.merges:
-                self.merge([(one.table, known_by(files))])
-        return []
+    def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
+        if self.merges:
+            for one in changed:
+                self.merge([(one.table, known_by(one.files))])
+        return Followed()
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         return list(DeltaTable(str(self.lake / table)).to_pyarrow_table().to_pylist())

@@ -23,7 +23,7 @@ def log_in(lake: Path) -> ChangeLog:
 
 
 def numbers(log: ChangeLog) -> list[int]:
-    return sorted(log.changes()["n"].to_pylist())
+    return sorted(log.rows()["n"].to_pylist())
 
 
 def test_all_of_it_and_what_came_after_a_version(lake: Path) -> None:
@@ -31,7 +31,7 @@ def test_all_of_it_and_what_came_after_a_version(lake: Path) -> None:
     assert numbers(log) == numbers(log.since(None)) == [0, 1, 2, 3]
     assert numbers(log.since(1)) == [2, 3]
     assert numbers(log.since(3)) == []
-    assert log.since(1).bytes == sum(log.sizes[name] for name in log.since(1).files)
+    assert log.since(1).bytes == sum(log.since(1).sizes.values())
 
 
 def test_files_that_were_put_together_are_read_whole(lake: Path) -> None:
@@ -56,7 +56,8 @@ def test_versions_that_are_forgotten_are_read_whole(lake: Path) -> None:
 
 def test_a_log_stays_as_it_was_when_its_table_goes_on(lake: Path) -> None:
     opened = DeltaTable(lake / "log")
-    log = ChangeLog.of(opened, lake / "log")
+    log = ChangeLog.of(str(lake), "log", opened)
+    assert log is not None
     write_deltalake(lake / "log", pa.table({"n": [4]}), mode="append")
     opened.update_incremental()
     assert numbers(log) == [0, 1, 2, 3]

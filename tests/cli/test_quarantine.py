@@ -11,7 +11,7 @@ import pytest
 
 from headgate.cli.main import run_command
 from headgate.cli.quarantine import print_replayed
-from headgate.engine.recovery import run_lock
+from headgate.engine.run_lock import run_lock
 from headgate.quarantine.replay import Replayed
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot

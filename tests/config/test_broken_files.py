@@ -60,7 +60,7 @@ BROKEN = {
     "missing key": (END, "", "missing-key", 1, "the pipeline needs `lake`"),
     "missing key inside": ('    servers: "localhost:9092"\n', "", "missing-key", 3, "`servers`"),
     # the name
-    "name with capitals": ("name: games", "name: Games", "bad-value", 1, "small letter"),
+    "name with capitals": ("name: games", "name: Games", "bad-value", 1, "lowercase letter"),
     "name read as false": ("name: games", "name: no", "wrong-type", 1, "put it in quotes"),
     "name read as a number": ("name: games", "name: 2024", "wrong-type", 1, "put it in quotes"),
     # the source
@@ -187,7 +187,7 @@ BROKEN = {
         END, f"{END}silver: '_{{route}}'\n", "bad-template", 10, "no `_` in front",
     ),
     "silver in another folder": (
-        END, f"{END}silver: '../{{route}}'\n", "bad-template", 10, "small letters",
+        END, f"{END}silver: '../{{route}}'\n", "bad-template", 10, "lowercase letters",
     ),
     "bronze that is hidden": (END, f"{END}bronze: _bronze\n", "bad-value", 10, "letter"),
     "bronze named as the ledger": (END, f"{END}bronze: ledger\n", "bad-value", 10, "`ledger`"),

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from headgate.config import (
-    ChangePipeline,
     Contract,
     Datastream,
     Duration,
@@ -22,9 +21,8 @@ from headgate.config import (
     Pipeline,
     Size,
     load_pipeline,
-    load_stream_pipeline,
 )
-from headgate.errors import UsageError
+from headgate.config.pipeline import RECORD_KEYS
 
 SMALL = """\
 name: shop
@@ -68,21 +66,21 @@ spark: {spark.driver.memory: 2g}
 Write = Callable[[str], Path]
 
 
-def build(**fields: Any) -> ChangePipeline:
+def build(**fields: Any) -> Pipeline:
     small = {"name": "shop", "source": Files(path="./landing"), "envelope": Datastream()}
-    return ChangePipeline(**{**small, "lake": "./lake", **fields})
+    return Pipeline(**{**small, "lake": "./lake", **fields})
 
 
-def load(path: Path) -> ChangePipeline:
+def load(path: Path) -> Pipeline:
     pipeline = load_pipeline(path)
-    assert isinstance(pipeline, ChangePipeline)
+    assert pipeline.lands_changes
     return pipeline
 
 
 def test_change_pipeline_has_defaults(write: Write) -> None:
     path = write(SMALL)
     folder = path.parent
-    assert dict(load(path)) == {
+    assert {key: value for key, value in load(path) if key not in RECORD_KEYS} == {
         "name": "shop",
         "source": Files(
             path=str(folder / "landing"),
@@ -121,7 +119,7 @@ def test_change_pipeline_has_defaults(write: Write) -> None:
 def test_change_pipeline_reads_every_key(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(WHOLE)
     monkeypatch.chdir(path.parent)
-    assert load(path) == ChangePipeline(
+    assert load(path) == Pipeline(
         name="shop",
         source=Files(
             path="s3://bucket/landing",
@@ -162,7 +160,7 @@ def test_change_pipeline_reads_every_key(write: Write, monkeypatch: pytest.Monke
 
 def test_whole_file_names_every_key() -> None:
     keys = {line.split(":")[0] for line in WHOLE.splitlines() if not line.startswith(" ")}
-    assert keys == set(ChangePipeline.model_fields)
+    assert keys == set(Pipeline.model_fields) - {*RECORD_KEYS}
 
 
 def test_change_pipeline_built_in_python_equals_the_loaded_one(
@@ -251,19 +249,11 @@ def test_lake_is_not_where_change_files_are_read(path: str, lake: str) -> None:
 
 @pytest.mark.parametrize("path", ["/data/landing", "/data/lake/landing", "/da", "s3://data"])
 def test_change_files_may_be_anywhere_else(path: str) -> None:
-    assert build(source=Files(path=path), lake="/data/lake").source.path == path
+    assert build(source=Files(path=path), lake="/data/lake").change_files.path == path
 
 
-def test_loading_records_refuses_change_files_and_says_so(write: Write) -> None:
-    path = write(SMALL)
-    with pytest.raises(UsageError, match="declares change files") as raised:
-        load_stream_pipeline(path)
-    assert raised.value.code == "bad-argument"
-    assert raised.value.hint
-
-
-def test_pipelines_of_two_kinds_are_not_equal() -> None:
-    with pytest.raises(InvalidPipeline, match="needs one of `Kafka`, `Delta`, not a `Files`"):
-        Pipeline(**dict(build()))
-    with pytest.raises(InvalidPipeline, match="needs one of `Files`, not a `Datastream`"):
+def test_pipeline_refuses_the_keys_of_the_other_kind_of_source() -> None:
+    with pytest.raises(InvalidPipeline, match="`registry` has no use here"):
+        build(registry="./schemas")
+    with pytest.raises(InvalidPipeline, match=r"`source` needs one of .*, not a `Datastream`"):
         build(source=Datastream())

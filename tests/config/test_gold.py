@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from headgate.config import (
-    ChangePipeline,
     Expectation,
     Finding,
     GoldQuery,
@@ -78,7 +77,7 @@ def test_change_files_are_derived_from_merged_tables(write: Write) -> None:
     pipeline = load_pipeline(
         write(f"{CHANGES}gold:\n  gold_{{route}}: {sql}\n  all: {{from: merged, select: id}}\n")
     )
-    assert isinstance(pipeline, ChangePipeline)
+    assert pipeline.lands_changes
     assert pipeline.gold["gold_{route}"] == GoldQuery(sql=sql)
 
 

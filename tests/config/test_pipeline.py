@@ -27,8 +27,9 @@ from headgate.config import (
     Security,
     Size,
     Wrapper,
-    load_stream_pipeline,
+    load_pipeline,
 )
+from headgate.config.pipeline import CHANGE_KEYS
 from headgate.errors import PipelineFileError
 
 SMALL = """\
@@ -92,15 +93,15 @@ def test_pipeline_built_in_python_equals_the_loaded_one(
 ) -> None:
     path = write(SMALL)
     monkeypatch.chdir(path.parent)
-    assert build() == load_stream_pipeline(path)
-    assert build(name="others") != load_stream_pipeline(path)
+    assert build() == load_pipeline(path)
+    assert build(name="others") != load_pipeline(path)
 
 
 def test_pipeline_has_defaults(write: Write) -> None:
     path = write(SMALL)
     folder = path.parent
-    pipeline = load_stream_pipeline(path)
-    assert dict(pipeline) == {
+    pipeline = load_pipeline(path)
+    assert {key: value for key, value in pipeline if key not in CHANGE_KEYS} == {
         "name": "games",
         "source": Kafka(
             servers="localhost:9092", topics=["games"], start="earliest", batch=1_000_000
@@ -128,7 +129,7 @@ def test_pipeline_reads_every_key(write: Write, monkeypatch: pytest.MonkeyPatch)
     path = write(WHOLE)
     folder = path.parent
     monkeypatch.chdir(folder)
-    assert load_stream_pipeline(path) == Pipeline(
+    assert load_pipeline(path) == Pipeline(
         name="games",
         source=Kafka(
             servers="localhost:9092",
@@ -171,17 +172,17 @@ def test_pipeline_reads_every_key(write: Write, monkeypatch: pytest.MonkeyPatch)
 def test_pipeline_knows_its_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(SMALL)
     monkeypatch.chdir(path.parent)
-    assert load_stream_pipeline("games.yaml").file == "games.yaml"
-    assert load_stream_pipeline(path).file == str(path)
+    assert load_pipeline("games.yaml").file == "games.yaml"
+    assert load_pipeline(path).file == str(path)
     assert build().file is None
 
 
 def test_pipeline_paths_are_relative_to_the_file_and_urls_are_kept(write: Write) -> None:
     text = SMALL.replace("./lake", "~/lake").replace("./schemas", "file:///schemas")
     path = write(text.replace("source: {kafka", "checkpoint: s3a://b@c/d\nsource: {kafka"))
-    pipeline = load_stream_pipeline(os.path.relpath(path))
+    pipeline = load_pipeline(os.path.relpath(path))
     assert pipeline.lake == os.path.expanduser("~/lake")
-    assert pipeline.registry.folder == "file:///schemas"
+    assert pipeline.schema_registry.folder == "file:///schemas"
     assert pipeline.checkpoint == "s3a://b@c/d"
 
 
@@ -196,7 +197,7 @@ def test_pipeline_reads_delta_as_the_source(write: Write) -> None:
             '{kafka: {servers: "localhost:9092", topics: [games]}}', "{delta: {path: in}}"
         )
     )
-    assert load_stream_pipeline(path).source == Delta(
+    assert load_pipeline(path).source == Delta(
         path=str(path.parent / "in"), start="earliest", batch=Size.parse("512 MB")
     )
     assert build(source={"delta": {"path": "/in", "start": 7}}).source == Delta(path="/in", start=7)
@@ -205,21 +206,21 @@ def test_pipeline_reads_delta_as_the_source(write: Write) -> None:
 @pytest.mark.parametrize("written", ["confluent", "{confluent: }", "{confluent: {route: topic}}"])
 def test_pipeline_takes_confluent_in_short(written: str, write: Write) -> None:
     text = SMALL[: SMALL.index("envelope")] + f"envelope: {written}\nlake: ./lake\n"
-    assert load_stream_pipeline(write(text)).envelope == Confluent()
+    assert load_pipeline(write(text)).envelope == Confluent()
 
 
 def test_pipeline_wrapper_finds_its_proto_beside_the_file(write: Write) -> None:
     path = write(SMALL.replace("payload: payload", "payload: payload, proto: wrapper.proto"))
     proto = path.parent / "wrapper.proto"
     proto.touch()
-    envelope = load_stream_pipeline(path).envelope
+    envelope = load_pipeline(path).envelope
     assert isinstance(envelope, Wrapper)
     assert envelope.proto == str(proto)
 
 
 def test_pipeline_aliases_and_comments_are_yaml_as_usual(write: Write) -> None:
     path = write(SMALL.replace("name: games", "name: &n games # why").replace("[games]", "[*n]"))
-    assert isinstance(source := load_stream_pipeline(path).source, Kafka)
+    assert isinstance(source := load_pipeline(path).source, Kafka)
     assert source.topics == ("games",)
 
 
@@ -230,7 +231,7 @@ def test_pipeline_is_frozen() -> None:
 
 
 def test_pipeline_survives_pickling(write: Write) -> None:
-    pipeline = load_stream_pipeline(write(WHOLE))
+    pipeline = load_pipeline(write(WHOLE))
     copy = pickle.loads(pickle.dumps(pipeline))
     assert copy == pipeline
     assert copy.file == pipeline.file
@@ -247,7 +248,9 @@ def test_pipeline_built_wrong_says_so_without_a_file() -> None:
         "bad-template",
         "unknown-key",
     ]
-    assert raised.value.message == "`source` needs one of `Kafka`, `Delta`, not a `Confluent`"
+    assert (
+        raised.value.message == "`source` needs one of `Kafka`, `Delta`, `Files`, not a `Confluent`"
+    )
 
 
 def test_pipeline_parts_built_wrong_name_the_part() -> None:

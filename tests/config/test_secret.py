@@ -15,7 +15,6 @@ from headgate.config import (
     Security,
     check_pipeline,
     load_pipeline,
-    load_stream_pipeline,
 )
 from headgate.errors import PipelineFileError
 
@@ -89,7 +88,7 @@ def test_secret_shows_only_its_reference(
     write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PW", CANARY)
-    pipeline = load_stream_pipeline(write(GOOD))
+    pipeline = load_pipeline(write(GOOD))
     assert isinstance(pipeline.source, Kafka)
     assert pipeline.source.security is not None
     assert pipeline.source.security.password is not None
@@ -102,8 +101,8 @@ def test_secret_shows_only_its_reference(
 
 def test_secret_in_a_file_is_relative_to_the_pipeline_file(write: Callable[[str], Path]) -> None:
     path = write(GOOD)
-    pipeline = load_stream_pipeline(path)
-    assert pipeline.registry.token == Secret("file", str(path.parent / "token"))
+    pipeline = load_pipeline(path)
+    assert pipeline.schema_registry.token == Secret("file", str(path.parent / "token"))
     assert pipeline.spark == {"spark.hadoop.fs.s3a.secret.key": Secret("file", "/run/key")}
     assert isinstance(pipeline.source, Kafka)
     assert pipeline.source.options == {

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from headgate.config import Contract, Expectation, Registry
-from headgate.engine.batch import BatchLander, Extent
+from headgate.engine.batch import BatchLander
 from headgate.engine.events import Event
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan
@@ -27,6 +27,7 @@ from headgate.registry.folder import FolderRegistry
 from headgate.registry.registry import SchemaText
 from headgate.schema.changes import SchemaHistory
 from headgate.schema.origin import RECORD_COLUMNS
+from headgate.sources.batch import Extent
 
 ENVELOPE = WrapperEnvelope("wrapper", "game_name", "schema_id", "payload")
 HEAD = 'syntax = "proto3"; message event '

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headgate.engine.recovery import Checkpoint
+from headgate.sources.checkpoint import Checkpoint
 
 METADATA = '{"id":"5e0a-mine"}'
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"games":{"0":10}}'

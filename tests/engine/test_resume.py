@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.engine.recovery import CheckpointState, Resume, resume
 from headgate.errors import CheckpointError
 from headgate.lake.ledger import Progress
+from headgate.sources.checkpoint import CheckpointState, Resume, resume
 
 EMPTY = CheckpointState(None, None, None)
 MINE = CheckpointState("mine", 4, 3)

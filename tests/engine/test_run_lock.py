@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.engine.recovery import run_lock
+from headgate.engine.run_lock import run_lock
 from headgate.errors import CheckpointError
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headgate.config import ChangePipeline, Pipeline, load_pipeline
+from headgate.config import Pipeline, load_pipeline
 from headgate.errors import UsageError
 from headgate.examples import find_example
 from headgate.gold.export import delta_package, export_sdp, project_files
 from tests.inspect.gold_declared import GAMES, SHOP, declare_gold
 
 
-def declared(folder: Path, example: str, gold: str) -> Pipeline | ChangePipeline:
+def declared(folder: Path, example: str, gold: str) -> Pipeline:
     file = folder / "pipeline.yaml"
     file.write_text(find_example(example).text(), "utf-8")
     declare_gold(file, gold)
@@ -25,13 +25,11 @@ def declared(folder: Path, example: str, gold: str) -> Pipeline | ChangePipeline
 
 
 @pytest.fixture
-def games(tmp_path: Path) -> Pipeline | ChangePipeline:
+def games(tmp_path: Path) -> Pipeline:
     return declared(tmp_path, "games-embedded", GAMES)
 
 
-def test_the_specification_is_what_spark_reads(
-    games: Pipeline | ChangePipeline, tmp_path: Path
-) -> None:
+def test_the_specification_is_what_spark_reads(games: Pipeline, tmp_path: Path) -> None:
     from pyspark.pipelines.cli import find_pipeline_spec, load_pipeline_spec
 
     export_sdp(games, tmp_path / "project")
@@ -41,7 +39,7 @@ def test_the_specification_is_what_spark_reads(
     assert [one.include for one in found.libraries] == ["transformations/**/*"]
 
 
-def test_declarations_are_written_with_what_they_name(games: Pipeline | ChangePipeline) -> None:
+def test_declarations_are_written_with_what_they_name(games: Pipeline) -> None:
     project = yaml.safe_load(project_files(games)["gold.yml"])
     assert project["template"] == "silver_{route}_events"
     of_players = project["gold"]["gold_{route}_player_agg"]
@@ -54,7 +52,7 @@ def test_declarations_are_written_with_what_they_name(games: Pipeline | ChangePi
     assert sorted(unified["columns"]) == sorted(["route", *of_players["outputs"]])
 
 
-def test_sql_stands_there_as_it_was_written(games: Pipeline | ChangePipeline) -> None:
+def test_sql_stands_there_as_it_was_written(games: Pipeline) -> None:
     assert (
         "      SELECT user_name, count(*) AS session_count,\n" in project_files(games)["gold.yml"]
     )
@@ -79,9 +77,7 @@ def test_changes_are_read_from_merged_tables(tmp_path: Path) -> None:
     assert project["gold"]["all_names"]["reads"] == "merged"
 
 
-def test_what_is_written_is_well_formed_python(
-    games: Pipeline | ChangePipeline, tmp_path: Path
-) -> None:
+def test_what_is_written_is_well_formed_python(games: Pipeline, tmp_path: Path) -> None:
     export_sdp(games, tmp_path / "project")
     for command in (["check"], ["format", "--check"]):
         subprocess.run(
@@ -105,9 +101,7 @@ def test_nothing_of_this_machine_is_in_it_but_the_lake(
         assert sys.prefix not in text
 
 
-def test_a_second_export_leaves_other_files_alone(
-    games: Pipeline | ChangePipeline, tmp_path: Path
-) -> None:
+def test_a_second_export_leaves_other_files_alone(games: Pipeline, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     written = export_sdp(games, folder)
     own = folder / "transformations" / "own.sql"
@@ -120,9 +114,7 @@ def test_a_second_export_leaves_other_files_alone(
     assert (folder / "gold.yml").read_text("utf-8") == project_files(games)["gold.yml"]
 
 
-def test_a_folder_of_something_else_is_left_alone(
-    games: Pipeline | ChangePipeline, tmp_path: Path
-) -> None:
+def test_a_folder_of_something_else_is_left_alone(games: Pipeline, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UsageError, match="exists already, and is something else"):
         export_sdp(games, tmp_path)
@@ -133,9 +125,7 @@ def test_a_folder_of_something_else_is_left_alone(
         export_sdp(games, file)
 
 
-def test_the_project_of_another_pipeline_is_left_alone(
-    games: Pipeline | ChangePipeline, tmp_path: Path
-) -> None:
+def test_the_project_of_another_pipeline_is_left_alone(games: Pipeline, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     export_sdp(games, folder)
     before = (folder / "gold.yml").read_text("utf-8")
@@ -144,15 +134,13 @@ def test_the_project_of_another_pipeline_is_left_alone(
     assert (folder / "gold.yml").read_text("utf-8") == before
 
 
-def test_a_place_that_cannot_be_written_is_named(
-    games: Pipeline | ChangePipeline, tmp_path: Path
-) -> None:
+def test_a_place_that_cannot_be_written_is_named(games: Pipeline, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"file/project cannot be written: Not a directory"):
         export_sdp(games, tmp_path / "file" / "project")
 
 
-def test_an_empty_folder_will_do(games: Pipeline | ChangePipeline, tmp_path: Path) -> None:
+def test_an_empty_folder_will_do(games: Pipeline, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     assert export_sdp(games, tmp_path / "project").files
 
@@ -163,12 +151,12 @@ def test_without_gold_there_is_nothing_to_export(tmp_path: Path) -> None:
     assert not (tmp_path / "project").exists()
 
 
-def test_every_word_is_filled_in(games: Pipeline | ChangePipeline) -> None:
+def test_every_word_is_filled_in(games: Pipeline) -> None:
     for text in project_files(games).values():
         assert re.findall("@[a-z]+@", text) == []
 
 
-def test_a_lake_may_be_a_url(games: Pipeline | ChangePipeline, tmp_path: Path) -> None:
+def test_a_lake_may_be_a_url(games: Pipeline, tmp_path: Path) -> None:
     by_url = games.model_copy(update={"lake": f"file://{games.lake}"})
     for name in ("gold.yml", "conf/spark-defaults.conf", "spark-pipeline.yml"):
         assert project_files(by_url)[name] == project_files(games)[name]

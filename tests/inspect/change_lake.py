@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from headgate.cdc.known_source import KnownSource
-from headgate.config import ChangePipeline, load_pipeline
-from headgate.engine.batch import BatchOutcome
+from headgate.cdc.merge import entry_of
+from headgate.config import load_pipeline
+from headgate.engine.follow_up import Followed, TableChanged
 from headgate.examples import find_example
 from headgate.lab.shop.datastream import write_changes
 from headgate.lab.shop.statement import Change, ChangeKind, Column
 from headgate.lake.ledger import Entry, Ledger
-from headgate.quarantine.merge import entry_of
 from tests.cdc.in_process import ChangeLake
 
 FIRST = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -45,7 +45,7 @@ class ShopLake(ChangeLake):
         """Read the pipeline file, once it says something else."""
         self.file.write_text(self.file.read_text("utf-8").replace(was, becomes), "utf-8")
         pipeline = load_pipeline(self.file)
-        assert isinstance(pipeline, ChangePipeline)
+        assert pipeline.lands_changes
         self.pipeline = pipeline
         self.lake = Path(pipeline.lake)
         self.ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
@@ -63,10 +63,10 @@ class ShopLake(ChangeLake):
         super().merge(logs)
         self.entries += [entry_of(one) for one in self.told]
 
-    def _derive(self, outcome: BatchOutcome) -> list[Entry]:
+    def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         self.entries = []
-        super()._derive(outcome)
-        return self.entries
+        super().follow(changed, batch)
+        return Followed(self.entries)
 
 
 def change(

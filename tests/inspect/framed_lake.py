@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from headgate.config import Confluent, Kafka, Pipeline
-from headgate.engine.batch import BatchLander, Extent
+from headgate.engine.batch import BatchLander
 from headgate.engine.plan import BatchPlan
 from headgate.engine.record_plan import StagingPlan
 from headgate.engine.stage import all_told, staged_files
@@ -23,6 +23,7 @@ from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.registry.folder import FolderRegistry
 from headgate.registry.registry import SchemaText
 from headgate.schema.origin import RECORD_COLUMNS
+from headgate.sources.batch import Extent
 
 Framed = tuple[str, int, bytes]
 """Topic, schema id and payload with its message index before it; zeros are a record of defaults."""
@@ -73,7 +74,7 @@ class FramedLake:
             lake=pipeline.lake,
             names=TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger),
             envelope=open_envelope(pipeline.envelope),
-            registry=pipeline.registry,
+            registry=pipeline.schema_registry,
             version=0,
             known_tables=frozenset(),
             max_tables=pipeline.max_tables,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headgate.engine.batch import Extent
+from headgate.sources.batch import Extent
 from tests.inspect.small_lake import SmallLake
 
 UNKNOWN, RUBBISH = 40, 10

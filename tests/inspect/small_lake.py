@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headgate.config import Pipeline, load_stream_pipeline
-from headgate.engine.batch import BatchLander, Extent
+from headgate.config import Pipeline, load_pipeline
+from headgate.engine.batch import BatchLander
 from headgate.engine.plan import BatchPlan
 from headgate.engine.record_plan import StagingPlan
 from headgate.engine.stage import all_told, staged_files
@@ -23,6 +23,7 @@ from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.registry.folder import FolderRegistry
 from headgate.schema.origin import RECORD_COLUMNS
+from headgate.sources.batch import Extent
 
 PIPELINE = """\
 name: games
@@ -73,7 +74,7 @@ class SmallLake:
             lake=pipeline.lake,
             names=names,
             envelope=open_envelope(pipeline.envelope),
-            registry=pipeline.registry,
+            registry=pipeline.schema_registry,
             version=0,
             known_tables=frozenset(),
             max_tables=pipeline.max_tables,
@@ -83,7 +84,7 @@ class SmallLake:
 
     @property
     def pipeline(self) -> Pipeline:
-        return load_stream_pipeline(self.file)
+        return load_pipeline(self.file)
 
     def register(self, count: int, versions: Collection[int], first: int = 0) -> None:
         """Let games from the first on have these versions from now on."""

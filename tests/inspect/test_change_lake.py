@@ -153,7 +153,7 @@ def test_tables_whose_log_went_on_are_behind(tmp_path: Path) -> None:
     assert checks["ledger"].detail == "batch 2 is next"
     noted = lake.note.read()
     assert noted is not None
-    lake.merge(lake.plan.after(noted.files).known.items())
+    lake.merge(lake.plan.with_committed(noted.files).known.items())
     lake.ledger.add(1, lake.entries)
     assert read_status(lake.pipeline).behind == ()
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from deltalake import write_deltalake
 
-from headgate.config import ChangePipeline, load_pipeline
+from headgate.config import Pipeline, load_pipeline
 from headgate.examples import find_example
 from headgate.inspect import doctor as check_services
 from headgate.inspect import read_status, read_tables
@@ -21,23 +21,23 @@ from headgate.schema.origin import SOURCE_COLUMNS
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path) -> ChangePipeline:
+def pipeline(tmp_path: Path) -> Pipeline:
     file = tmp_path / "shop.yaml"
     file.write_text(find_example("shop").text(), "utf-8")
     assert find_mistakes(file) == []
     found = load_pipeline(file)
-    assert isinstance(found, ChangePipeline)
+    assert found.lands_changes
     return found
 
 
-def test_nothing_has_landed_at_first(pipeline: ChangePipeline) -> None:
+def test_nothing_has_landed_at_first(pipeline: Pipeline) -> None:
     status = read_status(pipeline)
     assert (status.pipeline, status.batches, status.rows, status.run) == ("shop", 0, 0, None)
     assert read_tables(pipeline) == []
     assert landed_tables(pipeline) == []
 
 
-def test_status_is_read_from_the_ledger(pipeline: ChangePipeline) -> None:
+def test_status_is_read_from_the_ledger(pipeline: Pipeline) -> None:
     Ledger(pipeline.lake, pipeline.ledger, pipeline.name).start("query", 0)
     status = read_status(pipeline)
     assert (status.batches, status.tables, status.pending) == (0, 0, ())
@@ -53,18 +53,18 @@ def test_status_is_read_from_the_ledger(pipeline: ChangePipeline) -> None:
         ("_files", "files"),
     ],
 )
-def test_tables_are_of_their_kind(pipeline: ChangePipeline, table: str, kind: str) -> None:
+def test_tables_are_of_their_kind(pipeline: Pipeline, table: str, kind: str) -> None:
     assert kind_of(pipeline, table) == kind
 
 
-def test_change_logs_are_found_in_the_lake(pipeline: ChangePipeline) -> None:
+def test_change_logs_are_found_in_the_lake(pipeline: Pipeline) -> None:
     for table in ("log_shop_orders", "shop_orders", "quarantine"):
         write_deltalake(f"{pipeline.lake}/{table}", SOURCE_COLUMNS.empty_table())
     assert landed_tables(pipeline) == ["log_shop_orders"]
 
 
 def test_doctor_looks_for_the_folder_and_asks_no_registry(
-    pipeline: ChangePipeline, tmp_path: Path
+    pipeline: Pipeline, tmp_path: Path
 ) -> None:
     (check,) = check_source(pipeline)
     assert (check.name, check.state, check.fix) == (
@@ -78,9 +78,9 @@ def test_doctor_looks_for_the_folder_and_asks_no_registry(
     assert {each.state for each in check_lake(pipeline)} == {"ok"}
 
 
-def test_doctor_asks_for_secrets_of_spark(pipeline: ChangePipeline) -> None:
+def test_doctor_asks_for_secrets_of_spark(pipeline: Pipeline) -> None:
     declared = {**dict(pipeline), "spark": {"spark.hadoop.fs.s3a.secret.key": "env:NOT_THERE"}}
-    checks = {each.name: each.state for each in check_source(ChangePipeline(**declared))}
+    checks = {each.name: each.state for each in check_source(Pipeline(**declared))}
     assert checks["secret env:NOT_THERE"] == "fail"
 
 

@@ -16,7 +16,7 @@ from headgate.inspect.planned import (
     MissingColumn,
     UnknownColumn,
 )
-from headgate.lake.delta_rs import size_of
+from headgate.lake.tables import size_of
 from tests.inspect.change_lake import make_shop_lake
 from tests.inspect.framed_lake import FramedLake, proto
 from tests.inspect.gold_declared import GAMES, SHOP, declare_gold

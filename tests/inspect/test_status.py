@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.engine.recovery import run_lock
+from headgate.engine.run_lock import run_lock
 from headgate.errors import LandingError
 from headgate.inspect import read_status
 from headgate.lake.staged import StagedBatch

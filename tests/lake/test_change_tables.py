@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.config import ChangePipeline, Datastream, Files
+from headgate.config import Datastream, Files, Pipeline
 from headgate.lake.names import ChangeTableKind, ChangeTables, pattern_name
 
 
@@ -56,7 +56,7 @@ def test_tables_that_are_not_wanted_have_no_name() -> None:
 
 
 def test_tables_are_those_of_the_pipeline() -> None:
-    pipeline = ChangePipeline(
+    pipeline = Pipeline(
         name="shop",
         source=Files(path="./landing"),
         envelope=Datastream(),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headgate.cdc import merge as merge_changes
 from headgate.cdc.source_tables import known_with_replays
-from headgate.config import ChangePipeline
+from headgate.config import Pipeline
 from headgate.engine.events import Event, MergeFailed, TablesMerged
 from headgate.inspect import read_status
 from headgate.lake.ledger import Kind, Ledger
@@ -261,7 +261,7 @@ def _crash(*_: Any) -> None:
     raise Crash("merging")
 
 
-def _landed_by_ledger(pipeline: ChangePipeline) -> int:
+def _landed_by_ledger(pipeline: Pipeline) -> int:
     names = (pipeline.name, f"{pipeline.name}:replay")
     ledgers = [Ledger(pipeline.lake, pipeline.ledger, name) for name in names]
     rows = [row for ledger in ledgers for row in ledger.rows([Kind.TABLE])]

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 
 from headgate.engine.events import BatchLanded, Event
-from headgate.engine.recovery import run_lock
+from headgate.engine.run_lock import run_lock
 from headgate.errors import CheckpointError, LandingError
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.settle import drop_quarantine, replay_quarantine

@@ -9,12 +9,12 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headgate.config import Delta, Mode, Pipeline
+from headgate.engine.runner import RunOptions
 from headgate.lab.destination import DeltaDestination
 from headgate.lake.spark import SparkCommitter
 from headgate.registry.folder import FolderRegistry
 from headgate.registry.registry import SchemaText
-from headgate.run.run_options import RunOptions
-from headgate.run.run_pipeline import run_pipeline
+from headgate.run import run_pipeline
 from tests.engine.in_process import ENVELOPE
 from tests.evolution.cases import Case, cases
 from tests.evolution.landed import land_cases, row_of

@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 from headgate.config import Delta, GoldQuery, Pipeline, Registry
 from headgate.engine.events import GoldDerived, GoldFailed
+from headgate.engine.runner import RunOptions
 from headgate.errors import LandingError
 from headgate.gold.follow import refresh
 from headgate.inspect.status import read_status
 from headgate.lab.destination import DeltaDestination
 from headgate.lab.games import GamesPlan
-from headgate.run.run_options import RunOptions
-from headgate.run.run_pipeline import run_pipeline
+from headgate.run import run_pipeline
 from tests.run.conftest import WRAPPER, Told, simulate
 
 PLAYERS = """
@@ -90,7 +90,7 @@ def assert_all_derived(spark: SparkSession, pipeline: Pipeline) -> None:
 def test_gold_is_what_silver_says_after_every_run(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    registry, inbox = pipeline.registry, DeltaDestination(str(tmp_path / "inbox"), "games")
+    registry, inbox = pipeline.schema_registry, DeltaDestination(str(tmp_path / "inbox"), "games")
     for seed, (tables, versions) in enumerate([(2, 1), (3, 2), (3, 3)]):
         plan = GamesPlan(tables=tables, versions=versions, records=300, seed=seed)
         simulate(plan, registry, inbox)
@@ -105,7 +105,7 @@ def test_a_changed_declaration_is_computed_anew_and_a_broken_one_hinders_nobody(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
-    simulate(GamesPlan(tables=2, versions=2, records=200), pipeline.registry, inbox)
+    simulate(GamesPlan(tables=2, versions=2, records=200), pipeline.schema_registry, inbox)
     names = "names_{route}", "all_games", "unified_gold", "gold_{route}_player_agg"
     gold = {name: pipeline.gold[name] for name in names}
     before = pipeline.model_copy(update={"gold": gold})
@@ -132,7 +132,7 @@ def test_refresh_makes_tables_anew_and_those_that_are_made_of_them_follow(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
-    simulate(GamesPlan(tables=2, versions=2, records=200), pipeline.registry, inbox)
+    simulate(GamesPlan(tables=2, versions=2, records=200), pipeline.schema_registry, inbox)
     run_pipeline(pipeline, RunOptions(once=True))
     for table in Path(pipeline.lake).glob("gold_*"):
         DeltaTable(table).delete()
@@ -146,7 +146,7 @@ def test_rows_that_only_delta_knows_to_be_gone_are_gone_from_derived_tables_too(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
-    simulate(GamesPlan(tables=2, versions=2, records=200), pipeline.registry, inbox)
+    simulate(GamesPlan(tables=2, versions=2, records=200), pipeline.schema_registry, inbox)
     run_pipeline(pipeline, RunOptions(once=True))
     silver = next(iter(Path(pipeline.lake).glob("silver_*_events")))
     table = f"delta.`{silver}`"

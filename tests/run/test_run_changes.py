@@ -21,19 +21,18 @@ from deltalake import DeltaTable
 
 from headgate.cdc.rewind import rewind
 from headgate.cdc.verify import verify
-from headgate.config import ChangePipeline, Datastream, Duration, Files, Merge, Size, load_pipeline
+from headgate.config import Datastream, Duration, Files, Merge, Pipeline, Size, load_pipeline
 from headgate.engine.events import BatchLanded, FilesWait, Idle, TablesMerged
-from headgate.engine.stop_signal import StopSignal
-from headgate.lab import Database
+from headgate.engine.runner import RunOptions
+from headgate.lab.database import Database
 from headgate.lab.shop.binary_log import connect
-from headgate.lab.shop.database import ShopDatabase, tables_now
+from headgate.lab.shop.database import ShopDatabase, read_tables
 from headgate.lab.shop.datastream import FileOptions, write_changes
-from headgate.lab.shop.model import DatabaseModel
-from headgate.lab.shop.simulate import ShopPlan, simulate_shop
+from headgate.lab.shop.simulate import DatabaseModel, ShopPlan, simulate_shop
 from headgate.lab.shop.statement import Change
 from headgate.lab.shop.workload import OPENING, statements
-from headgate.run.run_options import RunOptions
-from headgate.run.run_pipeline import run_pipeline
+from headgate.run import run_pipeline
+from headgate.sources.stop_signal import StopSignal
 from tests.run.conftest import Told
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -43,9 +42,9 @@ PARTS = 3
 STATEMENTS = 120
 
 
-def pipeline(folder: Path, **more: Any) -> ChangePipeline:
+def pipeline(folder: Path, **more: Any) -> Pipeline:
     (folder / "landing").mkdir(parents=True, exist_ok=True)
-    return ChangePipeline(
+    return Pipeline(
         name="shop",
         **{
             "source": Files(path=str(folder / "landing"), files_per_batch=40),
@@ -93,12 +92,12 @@ def real_shop(database: Database, tmp_path_factory: pytest.TempPathFactory) -> R
     happening = statements(seed=11, evolve_every=15)
     with connect(database) as connection:
         shop = ShopDatabase(database, connection, "shop")
-        shop.begin_anew()
+        shop.recreate()
         for _ in range(PARTS):
             for statement in islice(happening, OPENING + STATEMENTS):
                 shop.run(statement)
             changes += shop.new_changes()
-            dumps.append((datetime.now(UTC), tables_now(connection)))
+            dumps.append((datetime.now(UTC), read_tables(connection)))
             # The log's clock has whole seconds: what comes next is later by it, too.
             time.sleep(1.1)
     options = FileOptions(changes_per_file=25, writers=3, shuffled=True, duplicates=0.2, seed=5)
@@ -161,7 +160,7 @@ gold:
         assert len(uuids) == len(set(uuids)), log.name
 
     made = load_pipeline(file)
-    assert isinstance(made, ChangePipeline)
+    assert made.lands_changes
     for number, (moment, tables) in enumerate(real_shop.dumps):
         for table in tables:
             rewind(made, f"shop.{table}", moment.isoformat(), f"then_{number}_{table}")

@@ -19,10 +19,10 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from pyspark.sql import SparkSession
 
 from headgate.config import Confluent, Kafka, Pipeline, Registry
+from headgate.engine.runner import RunOptions
 from headgate.formats.protobuf.descriptors import compile_proto
-from headgate.lab import Services
-from headgate.run.run_options import RunOptions
-from headgate.run.run_pipeline import run_pipeline
+from headgate.lab.services import Services
+from headgate.run import run_pipeline
 from tests.readers import by_deltalake
 
 ORDER = """{"type": "record", "name": "Order", "fields": [

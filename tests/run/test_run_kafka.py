@@ -9,15 +9,15 @@ from pyspark.sql import SparkSession
 
 from headgate.config import Kafka, Registry
 from headgate.engine.events import BatchLanded, Ended, SchemaChanged
-from headgate.engine.stop_signal import StopSignal
+from headgate.engine.runner import RunOptions
 from headgate.errors import CheckpointError, RegistryUnavailable, SourceError
-from headgate.lab import Services
 from headgate.lab.destination import DeltaDestination, KafkaDestination
 from headgate.lab.games import Game, GamesPlan, RecordMaker, games, register_versions
+from headgate.lab.services import Services
 from headgate.registry.open import open_registry
-from headgate.run.run_options import RunOptions
-from headgate.run.run_pipeline import run_pipeline
+from headgate.run import run_pipeline
 from headgate.schema.changes import AddColumn, CreateTable
+from headgate.sources.stop_signal import StopSignal
 from tests.readers import by_deltalake, by_duckdb, by_spark, comparable
 from tests.run.conftest import Told, kafka_pipeline, places, simulate
 
@@ -31,7 +31,7 @@ def test_run_lands_every_record_in_exactly_one_place(
         services.servers, services.registry, topic, tmp_path / "lake", bronze="bronze_games"
     )
     plan = GamesPlan(tables=20, versions=5, records=10_000, bad_share=0.01)
-    simulate(plan, pipeline.registry, KafkaDestination(services.servers, topic))
+    simulate(plan, pipeline.schema_registry, KafkaDestination(services.servers, topic))
 
     ended = run_pipeline(pipeline, ONCE)
 
@@ -61,7 +61,7 @@ def test_run_takes_one_spark_job_a_batch_whatever_the_number_of_tables(
     assert isinstance(source, Kafka)
     pipeline = pipeline.model_copy(update={"source": source.model_copy(update={"batch": 1000})})
     plan = GamesPlan(tables=tables, versions=2, records=3000)
-    simulate(plan, pipeline.registry, KafkaDestination(services.servers, topic))
+    simulate(plan, pipeline.schema_registry, KafkaDestination(services.servers, topic))
 
     ended = run_pipeline(pipeline, ONCE)
 
@@ -85,7 +85,7 @@ def test_new_columns_and_a_new_game_land_while_the_run_goes_on(
     spark: SparkSession, services: Services, topic: str, tmp_path: Path
 ) -> None:
     pipeline = kafka_pipeline(services.servers, services.registry, topic, tmp_path / "lake")
-    registry = open_registry(pipeline.registry)
+    registry = open_registry(pipeline.schema_registry)
     destination = KafkaDestination(services.servers, topic)
     chess, go = games(2)
     told, stop = Told(), StopSignal()
@@ -136,8 +136,8 @@ def test_delta_source_gives_the_same_tables_as_kafka(
         }
     )
     plan = GamesPlan(tables=5, versions=3, records=2000, bad_share=0.02, seed=7)
-    simulate(plan, by_kafka.registry, KafkaDestination(services.servers, topic))
-    simulate(plan, by_kafka.registry, DeltaDestination(inbox, topic))
+    simulate(plan, by_kafka.schema_registry, KafkaDestination(services.servers, topic))
+    simulate(plan, by_kafka.schema_registry, DeltaDestination(inbox, topic))
 
     run_pipeline(by_kafka, ONCE)
     run_pipeline(by_delta, ONCE)
@@ -162,7 +162,7 @@ def test_tables_have_the_same_rows_in_spark_deltalake_and_duckdb(
     destination = KafkaDestination(services.servers, topic)
     for versions in (1, 3):
         plan = GamesPlan(tables=3, versions=versions, records=500, bad_share=0.05)
-        simulate(plan, pipeline.registry, destination)
+        simulate(plan, pipeline.schema_registry, destination)
         run_pipeline(pipeline, ONCE)
 
     for table in ("silver_chess", "silver_go", "quarantine", "ledger"):
@@ -184,7 +184,7 @@ def test_run_with_spark_commits_lands_the_same_rows(
     destination = KafkaDestination(services.servers, topic)
     for versions in (1, 2):
         plan = GamesPlan(tables=2, versions=versions, records=200, bad_share=0.05)
-        simulate(plan, pipeline.registry, destination)
+        simulate(plan, pipeline.schema_registry, destination)
         run_pipeline(pipeline, ONCE)
 
     found = places(pipeline.lake) + places(pipeline.lake, "quarantine")
@@ -200,10 +200,10 @@ def test_reset_checkpoint_is_refused_and_replay_goes_on_without_a_second_copy(
     pipeline = kafka_pipeline(services.servers, services.registry, topic, tmp_path / "lake")
     destination = KafkaDestination(services.servers, topic)
     plan = GamesPlan(tables=3, versions=1, records=300)
-    simulate(plan, pipeline.registry, destination)
+    simulate(plan, pipeline.schema_registry, destination)
     run_pipeline(pipeline, ONCE)
     shutil.rmtree(pipeline.checkpoint)
-    simulate(plan, pipeline.registry, destination)
+    simulate(plan, pipeline.schema_registry, destination)
 
     with pytest.raises(CheckpointError) as refused:
         run_pipeline(pipeline, ONCE)
@@ -222,7 +222,7 @@ def test_second_copy_of_a_run_is_refused(
 ) -> None:
     pipeline = kafka_pipeline(services.servers, services.registry, topic, tmp_path / "lake")
     plan = GamesPlan(tables=1, versions=1, records=10)
-    simulate(plan, pipeline.registry, KafkaDestination(services.servers, topic))
+    simulate(plan, pipeline.schema_registry, KafkaDestination(services.servers, topic))
     told, stop = Told(), StopSignal()
     running = Thread(target=run_pipeline, args=(pipeline, RunOptions(), told, stop))
     running.start()
@@ -241,7 +241,7 @@ def test_registry_that_is_down_fails_the_batch_which_lands_once_it_is_back(
 ) -> None:
     pipeline = kafka_pipeline(services.servers, services.registry, topic, tmp_path / "lake")
     plan = GamesPlan(tables=2, versions=1, records=50)
-    simulate(plan, pipeline.registry, KafkaDestination(services.servers, topic))
+    simulate(plan, pipeline.schema_registry, KafkaDestination(services.servers, topic))
     nobody = Registry(url="http://127.0.0.1:9/apis/ccompat/v7", timeout="1s")
 
     with pytest.raises(RegistryUnavailable) as failed:

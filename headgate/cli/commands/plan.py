@@ -194,12 +194,12 @@ def plan(
 
     Next: headgate schema diff TABLE SUBJECT
     """
-    from headgate.config import ChangePipeline, load_pipeline
+    from headgate.config import load_pipeline
     from headgate.inspect import read_plan
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
-    if isinstance(declared, ChangePipeline) and not declared.gold:
+    if declared.lands_changes and not declared.gold:
         raise UsageError(
             "bad-argument",
             f"{file} declares change files: there is no registry whose schemas could be planned",

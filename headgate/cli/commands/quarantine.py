@@ -120,7 +120,7 @@ def show(
 
     Next: headgate quarantine replay PIPELINE --offset RECORD
     """
-    from headgate.config import ChangePipeline, load_pipeline
+    from headgate.config import load_pipeline
     from headgate.inspect import FilePosition, Position, find_quarantined
 
     pipeline, record = split_arguments(first, second)
@@ -129,7 +129,7 @@ def show(
             "bad-argument", "name a record", hint="headgate quarantine list shows them"
         )
     declared = load_pipeline(find_pipeline(pipeline))
-    parse = FilePosition.parse if isinstance(declared, ChangePipeline) else Position.parse
+    parse = FilePosition.parse if declared.lands_changes else Position.parse
     found = find_quarantined(declared, parse(record))
     if as_json:
         print_json(found)

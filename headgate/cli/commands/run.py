@@ -12,7 +12,7 @@ from headgate.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.cli.progress.tally import Tally
-    from headgate.config import AnyPipeline
+    from headgate.config import Pipeline
     from headgate.inspect.status import GoldTable, PendingTable
 
 _SHOWN = 5
@@ -60,9 +60,9 @@ def run(
     tally = Tally.of(declared, landed_tables(declared))
     view = choose_view(progress, tally, as_json)
     with quiet_spark(), view:
-        from headgate.engine.stop_signal import StopSignal
-        from headgate.run.run_options import RunOptions
-        from headgate.run.run_pipeline import run_pipeline
+        from headgate.engine.runner import RunOptions
+        from headgate.run import run_pipeline
+        from headgate.sources.stop_signal import StopSignal
 
         stop = StopSignal()
         tally.stop_asked = lambda: stop.asked
@@ -86,14 +86,14 @@ def _milliseconds(trigger: str) -> int:
         raise UsageError("bad-argument", f"--trigger: {error.message}", error.hint) from None
 
 
-def _waiting(pipeline: AnyPipeline) -> tuple[PendingTable, ...]:
+def _waiting(pipeline: Pipeline) -> tuple[PendingTable, ...]:
     from headgate.inspect.ledger import LedgerRows
     from headgate.inspect.status import pending_tables
 
     return pending_tables(LedgerRows(pipeline))
 
 
-def _not_derived(pipeline: AnyPipeline) -> list[GoldTable]:
+def _not_derived(pipeline: Pipeline) -> list[GoldTable]:
     """Derived tables that could not follow what they are derived from."""
     from headgate.inspect.ledger import LedgerRows
     from headgate.inspect.status import read_derived
@@ -115,6 +115,7 @@ def _summary(
         "new_tables": tally.new_tables,
         "schema_changes": tally.changes,
         "seconds": round(tally.seconds, 3),
+        "landing_seconds": round(tally.landing_seconds, 3),
         "waiting": waiting,
         "not_derived": [{"table": one.table, "error": one.error} for one in behind],
     }

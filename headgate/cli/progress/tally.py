@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from headgate.config import AnyPipeline
+from headgate.config import Pipeline
 from headgate.engine.events import (
     BatchLanded,
     Ended,
@@ -59,9 +59,10 @@ class Tally:
     changes: int = 0
     withheld: int = 0
     """Changes that the contract kept out of their tables."""
-    busy_seconds: float = 0.0
-    fastest: float = 0.0
-    """Records a second in the fastest batch."""
+    landing_seconds: float = 0.0
+    """Time to stage and commit records; deriving and merging are not included."""
+    fastest: BatchLanded | None = None
+    """The batch with the highest landing rate."""
     broken: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Rows that broke a rule of `expect`, by its name and what is done about them."""
     last: BatchLanded | None = None
@@ -81,7 +82,7 @@ class Tally:
     _new: list[SchemaChanged] = field(default_factory=list)
 
     @classmethod
-    def of(cls, pipeline: AnyPipeline, tables: Collection[str] = ()) -> Tally:
+    def of(cls, pipeline: Pipeline, tables: Collection[str] = ()) -> Tally:
         own = frozenset(pipeline.own_tables.values())
         return cls(pipeline.name, pipeline.lake, set(tables), own_tables=own)
 
@@ -160,10 +161,9 @@ class Tally:
         self.quarantined.update(event.quarantined)
         self.new_tables += event.new_tables
         self.changes += event.changes
-        self.busy_seconds += event.seconds
-        records = event.rows + sum(event.quarantined.values())
-        if event.seconds > 0:
-            self.fastest = max(self.fastest, records / event.seconds)
+        self.landing_seconds += event.landing_seconds
+        if self.fastest is None or _landing_rate(event) > _landing_rate(self.fastest):
+            self.fastest = event
         self.last = event
         # Every batch tries again what waits: what it does not name anew has landed.
         self.waiting = {
@@ -182,3 +182,7 @@ class Tally:
     def _note_change(self, event: SchemaChanged) -> None:
         self.note(event.table, event.change.summary)
         self.schema_changes.append(self.recent[-1])
+
+
+def _landing_rate(batch: BatchLanded) -> float:
+    return batch.records / batch.landing_seconds if batch.landing_seconds else 0.0

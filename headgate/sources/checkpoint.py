@@ -1,12 +1,9 @@
-"""Whether a run may go on, and from where: checkpoint and ledger must tell the same story."""
+"""Spark's checkpoint of a stream, and whether it agrees with the ledger."""
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,31 +138,3 @@ class Checkpoint:
         except OSError:
             return None
         return max((int(name) for name in names if name.isdigit()), default=None)
-
-
-@contextmanager
-def run_lock(checkpoint: str, pipeline: str) -> Iterator[None]:
-    """Hold the pipeline's lock; it goes with the process, however that ends."""
-    path = Path(f"{checkpoint.rstrip('/')}.lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CheckpointError(
-                "checkpoint-in-use",
-                f"pipeline {pipeline} is being run already{_holder(path)}",
-                hint="stop the other run first, or give this one a name and a lake of its own",
-                where=str(path),
-            ) from None
-        lock.truncate(0)
-        lock.write(json.dumps({"pid": os.getpid()}))
-        lock.flush()
-        yield
-
-
-def _holder(path: Path) -> str:
-    try:
-        return f" by process {json.loads(path.read_text())['pid']}"
-    except (OSError, ValueError, KeyError):
-        return ""

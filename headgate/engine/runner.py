@@ -1,0 +1,143 @@
+"""Runs a pipeline: recover, then batch after batch until the source is drained or a stop is asked.
+
+source.batches → stage → commit → follow-ups → ledger
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headgate.config import Pipeline
+from headgate.engine.batch import BatchLander
+from headgate.engine.events import BatchLanded, Ended, Event, FilesWait, Idle, Listener, Started
+from headgate.engine.failure import explain_failure
+from headgate.engine.follow_up import FollowUp, TableChanged, follow_all
+from headgate.engine.plan import BatchPlan
+from headgate.engine.session import pipeline_session
+from headgate.engine.stage import staged_files
+from headgate.lake.commit_with import choose_committer
+from headgate.lake.ledger import Ledger, Pending, Progress
+from headgate.lake.staged import StagedBatchNote, StagedFile
+from headgate.schema.changes import SchemaHistory
+from headgate.sources.batch import CaughtUp, Recovery, Source, SourceBatch, UnfinishedFiles
+from headgate.sources.stop_signal import StopSignal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What can be chosen for one run, beside what the pipeline says."""
+
+    once: bool = False
+    """Land what the source has now, then end."""
+    replay: bool = False
+    """Go on where the ledger ends, with a new checkpoint."""
+    trigger_milliseconds: int | None = None
+    """How often to look for new records, instead of what the pipeline says."""
+
+
+@dataclass
+class Runner:
+    """One run of a pipeline. All that it remembers is also in the lake."""
+
+    pipeline: Pipeline
+    source: Source
+    plan: BatchPlan
+    history: SchemaHistory
+    follow_ups: Callable[[SparkSession, Listener], Sequence[FollowUp]]
+    listener: Listener
+    stop: StopSignal
+    pending_elsewhere: Callable[[], Sequence[Pending]] = tuple
+    _landed: list[BatchLanded] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.pipeline.lake, self.pipeline.ledger, self.pipeline.name)
+        self.note = StagedBatchNote(self.pipeline.lake, self.pipeline.name)
+
+    def run(self) -> Ended:
+        with self.stop.on_signals():
+            try:
+                tables = self._run()
+            except Exception as error:
+                raise explain_failure(error) from error
+        ended = Ended(
+            batches=len(self._landed),
+            rows=sum(batch.rows for batch in self._landed),
+            quarantined=sum(sum(batch.quarantined.values()) for batch in self._landed),
+            stopped=self.stop.asked,
+            tables=frozenset(tables),
+        )
+        self._emit(ended)
+        return ended
+
+    def _run(self) -> set[str]:
+        progress = self.ledger.progress()
+        if progress is None:
+            self.note.clear()
+        staged = self.note.under_way(progress.landed) if progress else None
+        recovery = self.source.recover(progress, staged)
+        spark = pipeline_session(self.pipeline)
+        lander = self._lander(spark, progress)
+        self._emit(Started(self.pipeline.name, self.pipeline.lake, recovery.next_batch))
+        changed = lander.land_pending()
+        if staged is not None and recovery.lands_staged:
+            lander.land_staged(staged)
+        self._follow(lander, changed)
+        lander.first_version = recovery.first_version
+        with closing(self.source.batches(spark, self.ledger)) as batches:
+            for batch in batches:
+                match batch:
+                    case SourceBatch():
+                        self._land(lander, batch, recovery)
+                    case CaughtUp():
+                        self._follow(lander, ())
+                        self._emit(Idle())
+                    case UnfinishedFiles(paths):
+                        self._emit(FilesWait(paths))
+        return lander.known_tables
+
+    def _lander(self, spark: SparkSession, progress: Progress | None) -> BatchLander:
+        return BatchLander(
+            ledger=self.ledger,
+            note=self.note,
+            committer=choose_committer(self.pipeline.commit, spark, self.pipeline.lake),
+            plan=self.plan,
+            listener=self._emit,
+            first_version=progress.first_version if progress else 0,
+            landed=progress.landed if progress else None,
+            pending=progress.pending if progress else (),
+            known_tables=set(self.plan.tables_in_lake()),
+            history=self.history,
+            follow_ups=self.follow_ups(spark, self._emit),
+            pending_elsewhere=self.pending_elsewhere,
+        )
+
+    def _land(self, lander: BatchLander, batch: SourceBatch, recovery: Recovery) -> None:
+        if batch.new_checkpoint is not None:
+            self.ledger.start(batch.new_checkpoint, recovery.first_version)
+
+        def stage(plan: BatchPlan) -> list[StagedFile]:
+            def job(rows: DataFrame) -> list[StagedFile]:
+                return staged_files((row.file, row.error) for row in plan.job(rows).collect())
+
+            return batch.run(job)
+
+        lander.land(batch.extent, stage)
+
+    def _follow(self, lander: BatchLander, changed: Sequence[TableChanged]) -> None:
+        """Follow up without a batch: what an earlier run left behind, or what was postponed."""
+        if lander.landed is None:
+            return
+        entries = follow_all(lander.follow_ups, changed, None)
+        if entries:
+            self.ledger.add(lander.landed, entries)
+
+    def _emit(self, event: Event) -> None:
+        if isinstance(event, BatchLanded):
+            self._landed.append(event)
+        self.listener(event)

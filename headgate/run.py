@@ -1,0 +1,93 @@
+"""Puts a run of a pipeline together: its source, its plan and what follows from landed tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headgate.cdc.merge import MergeFollowUp
+from headgate.cdc.plan import ChangePlan
+from headgate.cdc.source_tables import known_with_replays
+from headgate.config import Pipeline
+from headgate.engine.events import Ended, Listener
+from headgate.engine.follow_up import FollowUp
+from headgate.engine.record_plan import StagingPlan
+from headgate.engine.run_lock import run_lock
+from headgate.engine.runner import Runner, RunOptions
+from headgate.gold.follow import GoldFollowUp
+from headgate.lake.ledger import Ledger, Pending, schema_rows
+from headgate.quarantine.ledger import name_in_ledger
+from headgate.schema.changes import SchemaHistory
+from headgate.sources.files import FileSource
+from headgate.sources.stop_signal import StopSignal
+from headgate.sources.stream import StreamSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run_pipeline(
+    pipeline: Pipeline,
+    options: RunOptions | None = None,
+    listener: Listener = lambda _: None,
+    stop: StopSignal | None = None,
+) -> Ended:
+    """Run until the source is drained (`once`), or until a stop is requested."""
+    with run_lock(pipeline.checkpoint, pipeline.name):
+        build = _changes if pipeline.lands_changes else _records
+        return build(pipeline, options or RunOptions(), listener, stop or StopSignal()).run()
+
+
+def _records(
+    pipeline: Pipeline, options: RunOptions, listener: Listener, stop: StopSignal
+) -> Runner:
+    stream, replays = _ledgers(pipeline)
+    source = StreamSource(
+        pipeline,
+        stop,
+        once=options.once,
+        from_ledger=options.replay,
+        trigger_milliseconds=options.trigger_milliseconds or pipeline.trigger.milliseconds,
+    )
+
+    def follow_ups(spark: SparkSession, listener: Listener) -> Sequence[FollowUp]:
+        return [GoldFollowUp(spark, pipeline, stream, listener)]
+
+    history = SchemaHistory.of(schema_rows(stream, replays))
+    plan = StagingPlan.of(pipeline)
+    return Runner(pipeline, source, plan, history, follow_ups, listener, stop)
+
+
+def _changes(
+    pipeline: Pipeline, options: RunOptions, listener: Listener, stop: StopSignal
+) -> Runner:
+    stream, replays = _ledgers(pipeline)
+    source = FileSource(
+        pipeline,
+        stop,
+        once=options.once,
+        trigger_milliseconds=options.trigger_milliseconds or pipeline.trigger.milliseconds,
+    )
+    plan = replace(ChangePlan.of(pipeline), known=known_with_replays(pipeline))
+    plan.require_known_lineages()
+
+    def follow_ups(spark: SparkSession, listener: Listener) -> Sequence[FollowUp]:
+        return [
+            MergeFollowUp.of(spark, pipeline, plan, f"{stream.app}:merge", listener),
+            GoldFollowUp(spark, pipeline, stream, listener),
+        ]
+
+    def pending_replays() -> tuple[Pending, ...]:
+        progress = replays.progress()
+        return progress.pending if progress else ()
+
+    history = SchemaHistory.of(schema_rows(stream, replays))
+    return Runner(pipeline, source, plan, history, follow_ups, listener, stop, pending_replays)
+
+
+def _ledgers(pipeline: Pipeline) -> tuple[Ledger, Ledger]:
+    """Return the ledger of the pipeline's runs and that of its replays."""
+    names = (pipeline.name, name_in_ledger(pipeline.name))
+    stream, replays = (Ledger(pipeline.lake, pipeline.ledger, name) for name in names)
+    return stream, replays

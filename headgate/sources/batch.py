@@ -1,0 +1,81 @@
+"""What a source gives to a run: one batch after the other, and word of what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from headgate.lake.ledger import Ledger, Progress
+from headgate.lake.staged import StagedBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A batch's number and the part of the source that it covers."""
+
+    batch: int
+    start: Any = None
+    end: Any = None
+    lag: int | None = None
+    """Records that the source has beyond this batch, where it can be asked."""
+
+
+class RunsJobs(Protocol):
+    """Runs Spark jobs over the rows of a batch, in the thread that Spark wants them in."""
+
+    def __call__(self, job: Callable[[DataFrame], _Result], /) -> _Result: ...
+
+
+@dataclass(frozen=True)
+class SourceBatch:
+    """The rows of one batch, not yet read."""
+
+    extent: Extent
+    run: RunsJobs
+    new_checkpoint: str | None = None
+    """The identity of a checkpoint that begins with this batch."""
+
+
+@dataclass(frozen=True)
+class CaughtUp:
+    """Everything that the source has was handed over."""
+
+
+@dataclass(frozen=True)
+class UnfinishedFiles:
+    """Files that end in the middle of a record, and are read once they are complete."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Where a run continues."""
+
+    first_version: int
+    """The version of the source's batch 0."""
+    next_batch: int | None
+    """The batch that an earlier run would have continued with; None for a first run."""
+    lands_staged: bool
+    """Whether a batch that is staged already has to be landed from its note: the source will not
+    give it again."""
+
+
+class Source(Protocol):
+    """Decides what the next batch reads."""
+
+    def recover(self, progress: Progress | None, staged: StagedBatch | None) -> Recovery:
+        """Return where to continue, or raise why that cannot be done. Needs no Spark."""
+        ...
+
+    def batches(
+        self, spark: SparkSession, ledger: Ledger
+    ) -> Generator[SourceBatch | CaughtUp | UnfinishedFiles]:
+        """Yield batches; each must have landed before the next one is asked for."""
+        ...

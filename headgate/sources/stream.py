@@ -1,0 +1,219 @@
+"""Kafka topics or a Delta table, read by one streaming query.
+
+Spark decides the extent of each batch and writes it to the checkpoint before the batch is handed
+over. It calls back in a thread of its own and waits there until the batch has landed.
+"""
+
+from __future__ import annotations
+
+import queue
+import weakref
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headgate.config import Delta, Kafka, Pipeline
+from headgate.errors import CheckpointError
+from headgate.lake.ledger import Ledger, Progress
+from headgate.lake.names import TableNames
+from headgate.lake.staged import StagedBatch
+from headgate.sources.batch import CaughtUp, Extent, Recovery, SourceBatch
+from headgate.sources.checkpoint import Checkpoint, CheckpointState, Resume, resume
+from headgate.sources.delta import stream_table
+from headgate.sources.kafka import Behind, records_between, require_topics, stream_topics
+from headgate.sources.stop_signal import StopSignal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_ROWS_WORTH_A_TASK = 20_000
+_POLL_SECONDS = 0.25
+
+_Result = TypeVar("_Result")
+
+
+class _NotLanded(Exception):
+    """Raised inside of a batch that the run gave up: the checkpoint must not count it."""
+
+
+class StreamSource:
+    """The source of a stream of records."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        stop: StopSignal,
+        *,
+        once: bool,
+        from_ledger: bool,
+        trigger_milliseconds: int,
+    ) -> None:
+        self._pipeline = pipeline
+        self._stop = stop
+        self._once = once
+        self._from_ledger = from_ledger
+        self._trigger_milliseconds = trigger_milliseconds
+        self._checkpoint = Checkpoint(pipeline.checkpoint)
+        self._behind: Behind | None = None
+        self._resume: Resume | None = None
+        self._handed: queue.SimpleQueue[_Handed] = queue.SimpleQueue()
+
+    def recover(self, progress: Progress | None, staged: StagedBatch | None) -> Recovery:
+        """Compare the checkpoint with the ledger: both must agree on what has landed."""
+        checkpoint = self._checkpoint
+        state = CheckpointState(
+            checkpoint.query_id, checkpoint.last_begun, checkpoint.last_committed
+        )
+        try:
+            found = resume(
+                progress,
+                staged.version if staged else None,
+                state,
+                TableNames.of(self._pipeline).silver_in(self._pipeline.lake),
+                self._from_ledger,
+            )
+        except CheckpointError as error:
+            error.where = str(checkpoint.folder)
+            raise
+        self._resume = found
+        if isinstance(self._pipeline.source, Kafka):
+            require_topics(self._pipeline.source)
+            self._behind = Behind(self._pipeline.source)
+        continues = progress is not None and not found.start_anew
+        landed = progress.landed if progress is not None and continues else None
+        return Recovery(
+            first_version=found.first_version,
+            next_batch=None if landed is None else landed - found.first_version + 1,
+            lands_staged=found.by_ledger and staged is not None,
+        )
+
+    def batches(self, spark: SparkSession, ledger: Ledger) -> Generator[SourceBatch | CaughtUp]:
+        query = self._start(self._stream(spark, ledger))
+        idle = False
+        while True:
+            try:
+                handed = self._handed.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                if not query.isActive:
+                    # Raises what the query failed with.
+                    query.awaitTermination()
+                    return
+                was_idle, idle = idle, _is_idle(query)
+                if idle and self._stop.asked:
+                    query.stop()
+                    return
+                if idle and not was_idle:
+                    yield CaughtUp()
+                continue
+            idle = False
+            landed = False
+            try:
+                if self._stop.asked:
+                    return
+                yield self._batch(handed)
+                landed = True
+            finally:
+                handed.release(landed)
+                if not landed:
+                    query.stop()
+
+    def _batch(self, handed: _Handed) -> SourceBatch:
+        number, checkpoint = handed.number, self._checkpoint
+        start, end = checkpoint.start_of(number), checkpoint.offsets(number)
+        rows = records_between(start, end) if self._behind else None
+        lag = self._behind.records(end) if self._behind and end else None
+        begins = self._resume is not None and self._resume.start_anew and number == 0
+        handed.tasks = _tasks(handed.frame, rows)
+        return SourceBatch(
+            Extent(number, start, end, lag),
+            handed.run,
+            new_checkpoint=checkpoint.query_id if begins else None,
+        )
+
+    def _stream(self, spark: SparkSession, ledger: Ledger) -> DataFrame:
+        """Read the source from where the pipeline says, or from where the ledger ends."""
+        source = self._pipeline.source
+        end = None
+        if self._resume is not None and self._resume.by_ledger:
+            progress = ledger.progress()
+            end = progress.ended_at if progress else None
+            if end is None:
+                raise _cannot_continue("it has no position in the source")
+        if isinstance(source, Kafka):
+            return stream_topics(spark, source, end)
+        assert isinstance(source, Delta)
+        if end is None:
+            return stream_table(spark, source)
+        if end.get("index", 0) >= 0:
+            raise _cannot_continue("the last batch ended inside a version of the Delta table")
+        return stream_table(spark, source, int(end["reservoirVersion"]))
+
+    def _start(self, frame: DataFrame) -> StreamingQuery:
+        # Spark keeps the function of a query that has ended: this object would stay with it.
+        this = weakref.proxy(self)
+        writer = (
+            frame.writeStream.queryName(self._pipeline.name)
+            .option("checkpointLocation", self._pipeline.checkpoint)
+            .foreachBatch(lambda frame, number: this._hand_over(frame, number))
+        )
+        if self._once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self._trigger_milliseconds} milliseconds").start()
+
+    def _hand_over(self, frame: DataFrame, number: int) -> None:
+        handed = _Handed(frame, number)
+        self._handed.put(handed)
+        handed.serve()
+
+
+@dataclass
+class _Handed:
+    """A batch that Spark waits for, and the jobs over it that its thread runs."""
+
+    frame: DataFrame
+    number: int
+    tasks: int = 1
+    _jobs: queue.SimpleQueue[Callable[[], None] | bool] = field(default_factory=queue.SimpleQueue)
+
+    def serve(self) -> None:
+        """Run jobs in Spark's own thread until the batch has landed."""
+        while not isinstance(job := self._jobs.get(), bool):
+            job()
+        if not job:
+            raise _NotLanded
+
+    def run(self, job: Callable[[DataFrame], _Result]) -> _Result:
+        """Run a job over the rows, with no more tasks than it is worth."""
+        done: Future[_Result] = Future()
+
+        def attempt() -> None:
+            try:
+                done.set_result(job(self.frame.coalesce(self.tasks)))
+            except BaseException as error:
+                done.set_exception(error)
+
+        self._jobs.put(attempt)
+        return done.result()
+
+    def release(self, landed: bool) -> None:
+        self._jobs.put(landed)
+
+
+def _is_idle(query: StreamingQuery) -> bool:
+    status: dict[str, Any] = query.status
+    return not status["isTriggerActive"] and not status["isDataAvailable"]
+
+
+def _tasks(frame: DataFrame, rows: int | None) -> int:
+    cores = frame.sparkSession.sparkContext.defaultParallelism
+    return cores if rows is None else max(1, min(cores, -(-rows // _ROWS_WORTH_A_TASK)))
+
+
+def _cannot_continue(why: str) -> CheckpointError:
+    return CheckpointError(
+        "replay-impossible",
+        f"the ledger does not say where to continue: {why}",
+        hint="restore the checkpoint, or land into an empty lake",
+    )
