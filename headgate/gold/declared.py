@@ -10,15 +10,11 @@ from typing import Literal
 
 from headgate.config import GoldQuery, GoldUnion, Pipeline
 from headgate.config.gold import ROUTE
+from headgate.sql.expressions import columns_in, distinct_names, root_name
 from headgate.sql.gold_select import GoldSelect, OutputColumn, UnionSelect, parse_gold
 from headgate.sql.incremental import Incremental, incremental
 from headgate.sql.mergeable import NotMergeable
-from headgate.sql.parse import (
-    columns_in,
-    distinct_names,
-    root_name,
-    sql_of,
-)
+from headgate.sql.parse import sql_of
 from headgate.sql.rules import parse_condition
 from headgate.sql.select import (
     analyze_columns,

@@ -10,11 +10,8 @@ from functools import lru_cache
 from sqlglot import exp
 
 from headgate.errors import InvalidPipeline, did_you_mean, shown
-from headgate.sql.parse import (
-    BEFORE_OUTPUTS,
+from headgate.sql.expressions import (
     aggregates_in,
-    as_written,
-    bad_sql,
     call_name,
     columns_in,
     distinct_names,
@@ -23,16 +20,21 @@ from headgate.sql.parse import (
     is_aggregate,
     is_known,
     is_qualified,
+    refuse_beyond_row,
+    refuse_unsafe,
+    root_name,
+    without_qualifier,
+)
+from headgate.sql.parse import (
+    BEFORE_OUTPUTS,
+    as_written,
+    bad_sql,
     normalized,
     parse_outputs,
     parse_select,
     position,
-    refuse_beyond_row,
     refuse_deep_nesting,
-    refuse_unsafe,
-    root_name,
     shifted,
-    without_qualifier,
 )
 
 TABLE_COLUMN = "_table"
