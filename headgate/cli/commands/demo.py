@@ -73,10 +73,5 @@ def _latency(result: DemoResult) -> list[tuple[str, str]]:
         return []
     landed, derived = duration(result.latency.landed), duration(result.latency.derived)
     records = counted(result.latency.records, "record")
-    return [
-        (
-            "latency",
-            f"{landed} from produced to visible in silver tables, {derived} in derived ones",
-        ),
-        ("", f"measured on the {records} with which schemas changed"),
-    ]
+    visible = f"{landed} from produced to visible in silver tables, {derived} in derived tables"
+    return [("latency", visible), ("", f"in the last batch, of {records}, with schema changes")]
