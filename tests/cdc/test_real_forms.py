@@ -192,7 +192,7 @@ def test_table_without_a_key_keeps_every_change(tmp_path: Path) -> None:
     assert [row["name"] for row in told.lake.rows("shop_users")] == ["x"] * 4
 
 
-UNPLACED = "neither the read method ({}) nor a position tells of a source known here"
+UNPLACED = "unknown source: read method {} and no known position"
 NO_LSN = "the lsn is missing or is not like 00000025:00000728:0003"
 
 
