@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.inspect import Plan, read_plan
+from headgate.inspect import PipelinePlan, read_plan
 from headgate.registry.registry import SchemaText
 from tests.engine.in_process import wrapped
 from tests.inspect.small_lake import SmallLake
@@ -15,7 +15,7 @@ def register(lake: SmallLake, *messages: str) -> int:
     return lake.registry.register("chess-value", SchemaText("PROTOBUF", text))
 
 
-def planned(plan: Plan) -> dict[str, list[str]]:
+def planned(plan: PipelinePlan) -> dict[str, list[str]]:
     return {one.table: [str(asked.change) for asked in one.changes] for one in plan.tables}
 
 
