@@ -1,4 +1,4 @@
-# Every command sets up what it needs first; the second time that takes no time.
+# Every target installs what it needs first; once installed, that step takes no time.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
@@ -6,15 +6,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+MINUTES ?= 10
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-setup: $(READY) ## Install everything into .venv (the other commands do it by themselves)
+setup: $(READY) ## Install everything into .venv (the other targets do this themselves)
 
 $(READY): requirements/all.lock requirements/installer.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "error: Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11"; exit 1; }
+	  { echo "error: Python 3.11 or newer is required; set PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "Setting up $(VENV): Python packages (about 700 MB, once)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/installer.lock
@@ -24,36 +26,37 @@ $(READY): requirements/all.lock requirements/installer.lock pyproject.toml
 	@$(BIN)/headgate jars spark
 	@touch $(READY)
 
-demo: $(READY) ## Land simulated games in Delta tables while their schemas change; no server needed
+demo: $(READY) ## Land simulated games in Delta tables while their schemas change; needs no server
 	@$(BIN)/headgate demo
 
-test: $(READY) ## Run all tests on a real broker, registry, database, Spark and Delta
+test: $(READY) ## Run all tests, with a real broker, registry, database, Spark and Delta
 	@requirements/install-mariadb.sh
 	@$(BIN)/headgate jars spark kafka registry
 	@$(BIN)/python -m pytest $(ARGS)
 
-search: ## Run the tests of random cases on cases that were never tried
+search: ## Run the property tests with new random examples
 	@$(MAKE) --no-print-directory test ARGS="-m hypothesis --hypothesis-profile=search $(ARGS)"
 
-check: $(READY) ## Formatting, lint and types
+soak: ## Run the long tests, MINUTES=10 each
+	@HEADGATE_SOAK_MINUTES=$(MINUTES) $(MAKE) --no-print-directory test ARGS="-m soak --timeout=0 $(ARGS)"
+
+check: $(READY) ## Check formatting, lint and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-bench: $(READY) ## Measure, beside other ways of doing the same, on the same data in one run
+bench: $(READY) ## Run the benchmarks, with alternatives measured on the same data
 	@$(BIN)/headgate jars spark kafka registry
 	@$(BIN)/python -m bench $(ARGS)
 
-docs: $(READY) ## Write the generated pages of docs/reference anew
+docs: $(READY) ## Generate the pages of docs/reference
 	@$(BIN)/python docs/generate.py
 
-lock: ## Choose the newest packages that fit pyproject.toml and record their hashes
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --upgrade requirements/installer.in -o requirements/installer.lock
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --upgrade --group dev pyproject.toml -o requirements/all.lock
+lock: $(READY) ## Update requirements/*.lock to the newest versions that pyproject.toml allows
+	@$(COMPILE) --upgrade requirements/installer.in -o requirements/installer.lock
+	@$(COMPILE) --upgrade --extra lab --group dev pyproject.toml -o requirements/all.lock
 
-clean: ## Remove what the commands made, but not .venv
+clean: ## Remove generated files, but not .venv
 	@rm -rf .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo test search check bench docs lock clean
+.PHONY: help setup demo test search soak check bench docs lock clean

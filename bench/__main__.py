@@ -20,12 +20,13 @@ from rich.table import Table
 from bench.changes import Merging, merge_large, merge_many
 from bench.data import Data, produce
 from bench.decode import Decoding, decode_all
+from bench.expectations import check_all, checking_table
 from bench.gold import derive_many, deriving_table
 from bench.landing import Landing, land, land_in_turn
 from bench.peers import a_stream_per_game, a_write_per_game
 from headgate.engine.session import spark_session
 from headgate.jars.jars import fetch_jars
-from headgate.lab import down, up
+from headgate.lab.services import down, up
 
 FAN_OUT = (1, 10, 50, 250, 1000)
 STREAMS = (10, 30)
@@ -56,7 +57,7 @@ def _scratch(name: str) -> Iterator[Path]:
 
 
 def _bench_landing(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
-    services = up(folder / "services", say=out.print)
+    services = up(folder / "services", report=out.print)
     try:
         spark = _session(out)
         out.print("Warming up: the compiler of the JVM takes a while to know the code")
@@ -92,7 +93,16 @@ def _bench_gold(arguments: argparse.Namespace, folder: Path, out: Console) -> No
     out.print(deriving_table([derived]))
 
 
-PARTS = {"landing": _bench_landing, "changes": _bench_changes, "gold": _bench_gold}
+def _bench_expectations(_: argparse.Namespace, __: Path, out: Console) -> None:
+    out.print(checking_table(check_all(out.print)))
+
+
+PARTS = {
+    "landing": _bench_landing,
+    "changes": _bench_changes,
+    "gold": _bench_gold,
+    "expectations": _bench_expectations,
+}
 
 
 def _session(out: Console) -> SparkSession:

@@ -7,9 +7,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-from headgate.lab import Services
 from headgate.lab.destination import KafkaDestination
 from headgate.lab.games import GamesPlan, simulate_games
+from headgate.lab.services import Services
 from headgate.registry.http import HttpRegistry, HttpRegistrySettings
 
 

@@ -243,6 +243,16 @@ def _quarantine() -> str:
     return text + "".join(f"| `{reason.value}` | {reason.text} |\n" for reason in Reason)
 
 
+_UNKNOWN_FIELDS = """\
+A table with records that carry bytes which their own protobuf schema does not know has one more
+column, `_unknown_fields` (binary), null in all other rows. It holds the unknown fields of the
+message as they were sent, tags included, concatenated in the order of the payload. If any of
+them is nested in another message, it holds the whole payload instead. Either way, a newer
+version of the message can parse the bytes and has the unknown fields. Extensions that the
+message allows are kept in the same way. [How schemas
+change](../concepts/evolution.md#unknown-fields) says when bytes are kept."""
+
+
 def _tables() -> str:
     from headgate.engine.quarantined import QUARANTINE
     from headgate.schema.origin import ORIGIN
@@ -250,6 +260,7 @@ def _tables() -> str:
     return (
         "# Tables\n\n## Silver\n\nThe columns of the message, and where the record came from:\n\n"
         + _columns(ORIGIN)
+        + f"\n{_UNKNOWN_FIELDS}\n"
         + "\n## Bronze\n\n`route` (the partition), `payload`, and the same columns.\n"
         + "\n## Quarantine\n\n"
         + _columns(QUARANTINE)
@@ -320,10 +331,11 @@ def _evolution() -> str:
 
 
 def _types() -> str:
+    import yaml
     from headgate.formats.avro.outcomes import AVRO_OUTCOMES
-    from headgate.formats.protobuf.column_types import COLUMN_TYPES
 
-    protobuf = [(one.protobuf, one.column, one.note) for one in COLUMN_TYPES]
+    types = yaml.safe_load((Path(__file__).parent / "types" / "protobuf.yaml").read_text())
+    protobuf = [(one["protobuf"], one["column"], one.get("note", "")) for one in types]
     avro = [(one.avro, one.column, one.note) for one in AVRO_OUTCOMES]
     text = (
         "# Types\n\nWhich column a field of each type becomes; the tests hold both tables true. No"
@@ -371,11 +383,11 @@ def _avro_type(kind: Any) -> str:
 
 def _outcome_under(mode: str, kinds: list[str], carries: bool) -> str:
     from headgate.config import Mode, Rules
-    from headgate.schema.changes import kinds_of_change
+    from headgate.schema.changes import change_types
     from headgate.schema.fit import outcome_of
 
     rules = Rules(tables=Mode(mode), columns=Mode(mode), types=Mode(mode))
-    known = {kind.__name__: kind for kind in kinds_of_change()}
+    known = {kind.__name__: kind for kind in change_types()}
     outcomes = [str(outcome_of(known[kind], rules)) for kind in kinds]
     worst = max(dict.fromkeys(outcomes), key=_GRAVITY.index)
     return f"{worst}; this one lands" if worst == "quarantined" and not carries else worst

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """A stable code per cause; the text says it to a person."""
+    """A stable code for each cause, with a text for people."""
 
     text: str
 
@@ -17,27 +17,39 @@ class Reason(StrEnum):
         return member
 
     NULL_VALUE = "null_value", "The record has no value."
-    TOO_LARGE = "too_large", "It is larger than `max_record_bytes` or, a file, `max_file_bytes`."
+    TOO_LARGE = "too_large", "The record exceeds `max_record_bytes`, or the file `max_file_bytes`."
     ENVELOPE_UNDECODABLE = "envelope_undecodable", "The envelope cannot be opened."
-    MAGIC_BYTE_WRONG = "magic_byte_wrong", "The first byte is none of Confluent's framing."
-    MESSAGE_INDEX_WRONG = "message_index_wrong", "The message index is absurd or not in the schema."
+    MAGIC_BYTE_WRONG = "magic_byte_wrong", "The first byte does not belong to Confluent's framing."
+    MESSAGE_INDEX_WRONG = (
+        "message_index_wrong",
+        "The message index is malformed or out of range.",
+    )
+    MESSAGE_AMBIGUOUS = (
+        "message_ambiguous",
+        "The schema has several messages, and nothing says which of them the payload is.",
+    )
+    MESSAGE_UNKNOWN = (
+        "message_unknown",
+        "The schema has no message of the name in `payload_message`, or no message at all.",
+    )
     ROUTE_MISSING = "route_missing", "The envelope names no route."
-    ROUTE_UNUSABLE = "route_unusable", "The route is empty, endless or nothing but punctuation."
+    ROUTE_UNUSABLE = "route_unusable", "The route is empty, too long or only punctuation."
     SCHEMA_ID_MISSING = "schema_id_missing", "The envelope names no schema id."
     PAYLOAD_MISSING = "payload_missing", "The envelope has no payload."
     SCHEMA_UNKNOWN = "schema_unknown", "The registry does not know the schema id."
     SCHEMA_REFUSED = "schema_refused", "The schema cannot be compiled or is too large."
     SCHEMA_KIND_UNSUPPORTED = "schema_kind_unsupported", "The schema is neither Protobuf nor Avro."
-    PAYLOAD_UNDECODABLE = "payload_undecodable", "The payload does not fit its own schema."
-    TOO_MANY_TABLES = "too_many_tables", "A further table would pass `max_tables`."
-    CONTRACT_TABLES = "contract_tables", "The contract makes no table for the route."
-    CONTRACT_COLUMNS = "contract_columns", "The contract keeps a new column out of the table."
-    CONTRACT_TYPES = "contract_types", "The contract keeps a new type out of the table."
+    PAYLOAD_UNDECODABLE = "payload_undecodable", "The payload does not match its own schema."
+    UNKNOWN_FIELDS = "unknown_fields", "The payload has fields that its own schema does not have."
+    TOO_MANY_TABLES = "too_many_tables", "Another table would exceed `max_tables`."
+    CONTRACT_TABLES = "contract_tables", "The contract does not allow a table for the route."
+    CONTRACT_COLUMNS = "contract_columns", "The contract does not allow a new column."
+    CONTRACT_TYPES = "contract_types", "The contract does not allow a new type."
     EXPECTATION = "expectation", "A rule of `expect` does not hold."
-    FILE_UNREADABLE = "file_unreadable", "The file is no Avro or JSON file of changes."
+    FILE_UNREADABLE = "file_unreadable", "The file is not an Avro or JSON file of changes."
     CHANGE_UNREADABLE = "change_unreadable", "The change names no table or has no row."
     KEY_MISSING = "key_missing", "The change has no value for its table's key."
-    ORDER_UNKNOWN = "order_unknown", "The order of the change among others cannot be known."
+    ORDER_UNKNOWN = "order_unknown", "The order of the change among others cannot be determined."
     TOO_LATE = (
         "too_late",
         "The change is older than the horizon up to which deleted rows are remembered.",
@@ -45,16 +57,22 @@ class Reason(StrEnum):
 
 
 _REMEDIES = {
-    Reason.TOO_LARGE: "raise `max_record_bytes` or, of a file, `max_file_bytes`, then replay",
+    Reason.TOO_LARGE: "raise `max_record_bytes` or, for a file, `max_file_bytes`, then replay",
     Reason.SCHEMA_UNKNOWN: "register the schema under this id, then replay",
-    Reason.SCHEMA_REFUSED: "mend the schema in the registry, then replay",
+    Reason.SCHEMA_REFUSED: "fix the schema in the registry, then replay",
+    Reason.MESSAGE_AMBIGUOUS: "name the message in `envelope.wrapper.payload_message`, then replay",
+    Reason.MESSAGE_UNKNOWN: "correct `envelope.wrapper.payload_message`, then replay",
+    Reason.UNKNOWN_FIELDS: (
+        "correct `payload_message`, or set `contract.unknown_fields` to `keep` or `ignore`,"
+        " then replay"
+    ),
     Reason.TOO_MANY_TABLES: "raise `max_tables`, then replay",
-    Reason.CONTRACT_TABLES: "let `contract` make the table, then replay",
-    Reason.CONTRACT_COLUMNS: "let `contract` add the column, then replay",
-    Reason.CONTRACT_TYPES: "let `contract` take the type, then replay",
+    Reason.CONTRACT_TABLES: "allow the table in `contract`, then replay",
+    Reason.CONTRACT_COLUMNS: "allow the column in `contract`, then replay",
+    Reason.CONTRACT_TYPES: "allow the type in `contract`, then replay",
     Reason.EXPECTATION: "if the rule in `expect` is wrong, change it, then replay",
-    Reason.FILE_UNREADABLE: "put the mended file there under a new name; this one can be dropped",
-    Reason.CHANGE_UNREADABLE: "have the source tell it again; this one can be dropped",
+    Reason.FILE_UNREADABLE: "add the fixed file under a new name; this one can be dropped",
+    Reason.CHANGE_UNREADABLE: "have the source send it again; this one can be dropped",
     Reason.KEY_MISSING: "name the table's key in `envelope.datastream.keys`, then replay",
     Reason.ORDER_UNKNOWN: "name the logs in order in `envelope.datastream.lineages`, then replay",
     Reason.TOO_LATE: "raise `merge.horizon`, then replay",
@@ -71,7 +89,7 @@ _ENVELOPE = {
 
 
 def remedy(reason: str) -> str:
-    """In a few words; a reason of a newer version has none of its own."""
+    """Return what lets a record land; a reason of a newer version has a general one."""
     if reason in _ENVELOPE:
         return "replay if `envelope` was wrong; otherwise the sender must send it again"
     known = {each.value: text for each, text in _REMEDIES.items()}

@@ -17,7 +17,7 @@ from headgate.engine.run_lock import run_lock
 from headgate.engine.runner import Runner, RunOptions
 from headgate.gold.follow import GoldFollowUp
 from headgate.lake.ledger import Ledger, LedgerSnapshot, Pending, replay_name
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import SchemaHistory
 from headgate.sources.files import FileSource
 from headgate.sources.stop_signal import StopSignal
 from headgate.sources.stream import StreamSource

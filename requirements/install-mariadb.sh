@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the MariaDB server that tests and examples start, unless there is one.
+# Install the MariaDB server that tests and `headgate up --database` start, unless it is installed.
 set -eu
 
 PACKAGE=mariadb-server-core
@@ -10,13 +10,13 @@ if command -v mariadbd >/dev/null; then
 fi
 
 fail() {
-  echo "error: the MariaDB server (mariadbd) is needed, and $1" >&2
+  echo "error: the MariaDB server (mariadbd) is required, and $1" >&2
   echo "hint: $2" >&2
   exit 1
 }
 
 command -v apt-get >/dev/null ||
-  fail "only apt-get is known here to install it with" "install it as this system does it, then try again"
+  fail "apt-get is not available to install it" "install it with the package manager of this system, then try again"
 
 if [ "$(id -u)" -eq 0 ]; then
   as_root=
@@ -32,8 +32,8 @@ install() {
 }
 
 echo "Installing the MariaDB server ($PACKAGE, about 8 MB, once)"
-# The list of packages may be missing or old: then the first attempt fails, and the second says why.
+# The package list may be missing or outdated: then the first attempt fails, and the second shows why.
 if ! install >/dev/null 2>&1; then
   { $as_root apt-get update --quiet=2 >/dev/null && install >/dev/null; } ||
-    fail "it could not be installed" "apt-get says above why"
+    fail "it could not be installed" "see the output of apt-get above"
 fi

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from headgate.lab import Database, Services, down, up, up_database
+from headgate.lab.database import Database
+from headgate.lab.services import Services, down, up, up_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.lab import down
+from headgate.lab.services import down
 from tests.run.conftest import places
 
 ROOT = Path(__file__).parent.parent
@@ -36,7 +36,7 @@ def test_reference_pages_are_what_the_code_says() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -26,7 +26,9 @@ def test_codes_stay_what_they_are() -> None:
         "file_unreadable",
         "key_missing",
         "magic_byte_wrong",
+        "message_ambiguous",
         "message_index_wrong",
+        "message_unknown",
         "null_value",
         "order_unknown",
         "payload_missing",
@@ -40,4 +42,5 @@ def test_codes_stay_what_they_are() -> None:
         "too_large",
         "too_late",
         "too_many_tables",
+        "unknown_fields",
     ]

@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.cdc.key import ROW_ID, key_columns
-from headgate.cdc.order.order_changes import lineages, order
+from headgate.cdc.order.orders import lineages, order
 from headgate.cdc.plan import ChangePlan
 from headgate.config import Mode
 from headgate.engine.expectations import Expectations
 from headgate.engine.stage_table import admit, reason_of
-from headgate.envelopes.datastream.opened import Changes
+from headgate.envelopes.datastream.changes import Changes
 from headgate.lake.names import pattern_name
 from headgate.lake.staged import Checked, Withheld
 from headgate.reasons import Reason
 from headgate.schema.changes import CreateTable
-from headgate.schema.fit import decided, fit
+from headgate.schema.fit import fit, with_outcome
 
 Why = tuple[Reason, str]
 
@@ -62,7 +62,7 @@ def _no_table(
         return None
     rules = plan.contract.for_table(table)
     if rules.tables is not Mode.EVOLVE:
-        change = decided(CreateTable(table, changes.payload.num_columns), rules)
+        change = with_outcome(CreateTable(table, changes.payload.num_columns), rules)
         held = Withheld(table, (), change.as_record(), len(changes.positions))
         return (held,), (Reason.CONTRACT_TABLES, f"for table {table}")
     if not plan.may_write(table, set()):

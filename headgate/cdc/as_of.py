@@ -22,7 +22,7 @@ from headgate.cdc.fold import has_key, keyed_changes, latest, live
 from headgate.cdc.key import ORDER, ROW_ID, TableKey, newest_key
 from headgate.cdc.merge_table import LARGEST_FOLD
 from headgate.cdc.order.encoding import BACKFILL
-from headgate.cdc.order.position_order import position_order
+from headgate.cdc.order.positions import position_order
 from headgate.config.units import moment_of
 from headgate.errors import UsageError
 from headgate.lake.spark import decoded_metadata

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from headgate.cdc.fold import ends_of_runs
 from headgate.cdc.key import TableKey
-from headgate.schema.conform import conformed
+from headgate.schema.conform import conform_chunked
 
 _TEXT = pa.large_binary()
 _NULL = pa.scalar(b"~", _TEXT)
@@ -103,7 +103,8 @@ def compare_rows(wanted: pa.Table, found: pa.Table, key: Sequence[str]) -> RowDi
     pairs, then the others."""
     rows = len(found)
     wanted = pa.table(
-        [conformed(wanted[field.name], field.type) for field in found.schema], schema=found.schema
+        [conform_chunked(wanted[field.name], field.type) for field in found.schema],
+        schema=found.schema,
     )
     if _has_twins(wanted, key) or _has_twins(found, key):
         wanted, found = _without_equals(wanted, found)

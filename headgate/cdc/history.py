@@ -15,7 +15,7 @@ from headgate.cdc.fold import KnownRows, by_row_id_alone, ends_of_runs, has_key,
 from headgate.cdc.key import ORDER, ROW_ID, TableKey, key_by_now, newest_key
 from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.cdc.merge_table import GONE, LARGEST_FOLD, follow, same_key
-from headgate.envelopes.datastream.columns import LOG_COLUMN_NAMES
+from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.lake.commit import Mark
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.write import MergeClauses, merge_rows, replace_rows

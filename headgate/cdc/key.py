@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.envelopes.datastream.columns import LOG_COLUMN_NAMES
+from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.schema.names import derived_name
 
 _KEY = b"headgate.key"

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.envelopes.datastream.opened import SourceTable
+from headgate.envelopes.datastream.changes import SourceTable
 from headgate.lake.ledger import LedgerSnapshot
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.snapshot import Snapshot

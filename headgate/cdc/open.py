@@ -19,8 +19,8 @@ from headgate.cdc.chunk import Chunk, Told
 from headgate.cdc.known_source import route_of
 from headgate.cdc.plan import FILES, ChangePlan
 from headgate.engine.quarantined import quarantined
-from headgate.envelopes.datastream.file import open_file, records_alone
-from headgate.envelopes.datastream.opened import Changes, OpenedFile
+from headgate.envelopes.datastream.changes import Changes, OpenedFile
+from headgate.envelopes.datastream.file import extract_records, open_file
 from headgate.envelopes.opened import Rejected
 from headgate.errors import HeadgateError
 from headgate.lake.names import pattern_name
@@ -137,7 +137,7 @@ class _OneFile:
         for admitted in admit_changes(self.plan, changes, file):
             whys = {int(changes.positions[row]): why for row, why in admitted.kept_out.items()}
             wanted = {} if self.plan.from_quarantine else whys
-            alone = dict(records_alone(content, wanted)) if wanted else {}
+            alone = dict(extract_records(content, wanted)) if wanted else {}
             for position, (reason, detail) in whys.items():
                 self._reject(alone.get(position), position, reason, detail, route)
             if len(admitted.rows):

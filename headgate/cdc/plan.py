@@ -18,8 +18,7 @@ from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan, TableShape
 from headgate.engine.quarantined import QUARANTINE
 from headgate.engine.stage import STAGED_DDL
-from headgate.envelopes.datastream.columns import LOG_COLUMNS
-from headgate.envelopes.datastream.opened import SourceTable
+from headgate.envelopes.datastream.changes import LOG_COLUMNS, SourceTable
 from headgate.errors import CheckpointError
 from headgate.lake.names import ChangeTables, pattern_name
 from headgate.lake.staged import StagedFile

@@ -15,12 +15,12 @@ from headgate.cdc.chunk import Chunk, unpacked
 from headgate.cdc.open import reasons_of
 from headgate.cdc.plan import ChangePlan
 from headgate.engine.stage import told_error, told_files
-from headgate.envelopes.datastream.columns import LOG_COLUMN_NAMES
+from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
 from headgate.lake.parquet import column_of, write_parquet
 from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.staged import Checked, StagedFile, rules_added_up, written
-from headgate.schema.field_facts import apart_from
+from headgate.schema.field_metadata import kept_apart_from
 
 
 def numbers_alike(rows: pa.Table, others: Iterable[pa.Schema]) -> pa.Table:
@@ -180,7 +180,7 @@ def _dropped(
     return tuple(
         field.name
         for field in own
-        if field.name not in newest.told.columns and apart_from(field) is None
+        if field.name not in newest.told.columns and kept_apart_from(field) is None
     )
 
 

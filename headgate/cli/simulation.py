@@ -1,4 +1,4 @@
-"""Where a simulation goes: a topic and a registry, or an inbox and a folder of schemas."""
+"""Run simulations from the command line: destination, progress, summary and clean-up."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from headgate.lab.shop.simulate import ShopPlan, SimulatedShop, simulate_shop
 
 if TYPE_CHECKING:
     from headgate.lab.destination import Destination
-    from headgate.registry.registry import Registry
+    from headgate.registry.registry import SchemaRegistry
 
 
 @dataclass(frozen=True)
 class Target:
-    """A destination for records and one for schemas; `servers` is None for a Delta inbox."""
+    """Destination of records and schemas; `servers` is None for a Delta inbox."""
 
     servers: str | None
     registry: str
@@ -34,16 +34,16 @@ class Target:
 
     @classmethod
     def kafka(cls, servers: str | None, registry: str | None, topic: str, partitions: int) -> Self:
-        """What was asked for; for the rest, the services that run here."""
+        """Return the given addresses, completed by those of the local services."""
         if servers is None or registry is None:
-            from headgate.lab import find
+            from headgate.lab.services import find
 
             services = find()
             if services is None:
                 raise UsageError(
                     "bad-argument",
-                    "no local services run in ./.headgate",
-                    hint="headgate up starts them; --servers and --registry name others; "
+                    "no local services are running in ./.headgate",
+                    hint="headgate up starts them; --servers and --registry select others; "
                     "--to delta needs none",
                 )
             servers = servers or services.servers
@@ -64,7 +64,7 @@ class Target:
             return DeltaDestination(str(self.inbox), self.topic)
         return KafkaDestination(self.servers, self.topic, self.partitions)
 
-    def open_registry(self) -> Registry:
+    def open_registry(self) -> SchemaRegistry:
         from headgate.config import Registry as Declared
         from headgate.registry.open import open_registry
 
@@ -75,7 +75,7 @@ class Target:
 
     @property
     def has_folder(self) -> bool:
-        """Whether schemas are kept as files."""
+        """Whether the registry is a folder of schema files."""
         return not self.registry.startswith(("http://", "https://"))
 
 
@@ -83,17 +83,17 @@ _CLEAR = "\r\x1b[K"
 
 
 def show(text: str) -> None:
-    """Over the text before it; nothing where nobody watches."""
+    """Show progress on stderr, replacing the previous text; nothing unless it is a terminal."""
     if sys.stderr.isatty():
         print(f"{_CLEAR}{text}", end="", file=sys.stderr, flush=True)
 
 
 def send(plan: GamesPlan, target: Target) -> Simulated:
-    """Send it all; what has no end of its own ends with Ctrl-C."""
+    """Send all records; Ctrl-C ends an unlimited simulation."""
     destination = target.open()
     sent = Simulated()
     try:
-        for sent in simulate_games(plan, target.open_registry(), destination, say=show):
+        for sent in simulate_games(plan, target.open_registry(), destination, report=show):
             show(_text(sent, plan.records))
     except KeyboardInterrupt:
         if plan.records is not None:
@@ -106,7 +106,7 @@ def send(plan: GamesPlan, target: Target) -> Simulated:
 
 def _text(sent: Simulated, of: int | None) -> str:
     total = f" of {number(of)}" if of is not None else ""
-    stop = "" if of is not None else ", Ctrl-C ends it"
+    stop = "" if of is not None else ", Ctrl-C to stop"
     return f"{number(sent.records)}{total} records, {rate(sent.records, sent.seconds)}{stop}"
 
 
@@ -128,7 +128,7 @@ def print_summary(sent: Simulated, target: Target) -> None:
         f"({rate(sent.records, sent.seconds)})"
     )
     if sent.bad:
-        print(f"{number(sent.bad.total())} of them cannot land:")
+        print(f"{number(sent.bad.total())} of them are bad, and will be quarantined:")
         for reason, count in sent.bad.most_common():
             print(f"  {number(count):>8}  {reason.value}")
     steps = [("headgate run games.yaml --once", "land them")]
@@ -162,11 +162,8 @@ def print_shop_summary(written: SimulatedShop, plan: ShopPlan) -> None:
     for kind, count in written.kinds.most_common():
         print(f"  {number(count):>8}  {kind}")
     if written.backfilled:
-        print(f"{counted(written.backfilled, 'row')} from before came by backfill")
-    print(
-        f"{counted(written.files, 'file')}; "
-        f"{counted(written.schema_changes, 'schema change')} on the way"
-    )
+        print(f"{counted(written.backfilled, 'row')} in the backfill")
+    print(f"{counted(written.files, 'file')}; {counted(written.schema_changes, 'schema change')}")
     steps = [("headgate run shop.yaml --once", "land them")]
     if not Path("shop.yaml").exists():
         steps.insert(0, ("headgate init shop", "write a pipeline file"))
@@ -174,7 +171,7 @@ def print_shop_summary(written: SimulatedShop, plan: ShopPlan) -> None:
 
 
 def write_shop(plan: ShopPlan, on_database: bool) -> SimulatedShop:
-    """Write it all; what has no end of its own ends with Ctrl-C."""
+    """Write all changes; Ctrl-C ends an unlimited simulation."""
     written = SimulatedShop()
     try:
         for written in _steps(plan, on_database):
@@ -189,26 +186,26 @@ def write_shop(plan: ShopPlan, on_database: bool) -> SimulatedShop:
 
 def _steps(plan: ShopPlan, on_database: bool) -> Iterator[SimulatedShop]:
     if not on_database:
-        return simulate_shop(plan, say=show)
+        return simulate_shop(plan, report=show)
     from headgate.lab.services import DEFAULT_FOLDER
-    from headgate.lab.shop.on_database import run_on_database
+    from headgate.lab.shop.database import run_on_database
 
     return run_on_database(plan, DEFAULT_FOLDER, show)
 
 
 def _changes_text(written: SimulatedShop, of: int | None) -> str:
     total = f" of {number(of)}" if of is not None else ""
-    stop = "" if of is not None else ", Ctrl-C ends it"
+    stop = "" if of is not None else ", Ctrl-C to stop"
     return f"{number(written.changes)}{total} changes, {number(written.rate)} changes/s{stop}"
 
 
 _NAMED_GAMES = 30
-_PATIENCE = 30.0
-_PAUSE = 0.1
+_TIMEOUT = 30.0
+_POLL = 0.1
 
 
 def clean_up(target: Target) -> Iterator[str]:
-    """Remove topic or inbox and the schemas in a folder; says what was removed."""
+    """Remove the topic or inbox and the schema files; yield what was removed."""
     if target.servers is not None:
         if _remove_topic(target.servers, target.topic):
             yield f"topic {target.topic}"
@@ -228,16 +225,16 @@ def _remove_topic(servers: str, topic: str) -> bool:
     try:
         if topic not in admin.list_topics(timeout=10).topics:
             return False
-        admin.delete_topics([topic])[topic].result(_PATIENCE)
-        give_up = time.monotonic() + _PATIENCE
-        # A topic of the same name can be made only once the broker has forgotten the old one.
-        while topic in admin.list_topics(timeout=10).topics and time.monotonic() < give_up:
-            time.sleep(_PAUSE)
+        admin.delete_topics([topic])[topic].result(_TIMEOUT)
+        deadline = time.monotonic() + _TIMEOUT
+        # A topic of the same name can be created only after the old one is gone.
+        while topic in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
+            time.sleep(_POLL)
     except KafkaException as error:
         raise SourceError(
             "source-missing",
-            f"topic {topic} at {servers} cannot be removed ({error.args[0].str()})",
-            hint="headgate up starts a broker on this machine",
+            f"cannot delete topic {topic} at {servers} ({error.args[0].str()})",
+            hint="headgate up starts a local broker",
         ) from None
     return True
 
@@ -248,7 +245,7 @@ def _remove_inbox(inbox: Path) -> bool:
     if not (inbox / "_delta_log").is_dir():
         raise UsageError(
             "bad-argument",
-            f"{inbox} is not a Delta table, and is left as it is",
+            f"{inbox} is not a Delta table; it was not removed",
             hint="check --inbox",
         )
     shutil.rmtree(inbox)
@@ -265,7 +262,7 @@ def _remove_schemas(folder: Path) -> int:
 
 
 def clean_up_shop(landing: Path) -> Iterator[str]:
-    """Remove the files and the folders that are empty without them; says what was removed."""
+    """Remove the change files and folders that become empty; yield what was removed."""
     found = [
         path
         for path in landing.glob("shop_*/**/*")

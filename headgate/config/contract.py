@@ -28,6 +28,17 @@ class Mode(StrEnum):
     """The table stays, and records land without the value; the ledger counts them."""
 
 
+class UnknownFields(StrEnum):
+    """What becomes of a protobuf payload with fields that its own schema does not have."""
+
+    QUARANTINE = "quarantine"
+    """The record goes to the quarantine: its schema, its message or its bytes are wrong."""
+    KEEP = "keep"
+    """The record lands, with the bytes of those fields in `_unknown_fields`."""
+    IGNORE = "ignore"
+    """The record lands without them; the ledger counts such rows."""
+
+
 WORDS_OF_OTHERS = {
     "merge": "`merge` is called `evolve` here",
     "none": "`none` is called `freeze` here",
@@ -70,6 +81,11 @@ class Rules(Declared):
     types: _Word = Mode.EVOLVE
     """Whether a field of another type widens its column, or gets one of its own."""
 
+    unknown_fields: UnknownFields = UnknownFields.QUARANTINE
+    """What becomes of protobuf records with fields that their own schema does not have:
+    `quarantine`, `keep` (they land, with the bytes in `_unknown_fields`) or `ignore` (they land
+    without them)."""
+
     @property
     def strict(self) -> bool:
         """Whether there is anything that the table does not follow."""
@@ -87,6 +103,9 @@ class TableRules(Declared):
 
     types: _Word | None = None
     """Whether a field of another type widens its column, or gets one of its own."""
+
+    unknown_fields: UnknownFields | None = None
+    """What becomes of protobuf records with fields that their own schema does not have."""
 
 
 class Contract(Rules):
@@ -113,14 +132,15 @@ class Contract(Rules):
                     own.tables or self.tables,
                     own.columns or self.columns,
                     own.types or self.types,
+                    own.unknown_fields or self.unknown_fields,
                 )
-        return _rules(self.tables, self.columns, self.types)
+        return _rules(self.tables, self.columns, self.types, self.unknown_fields)
 
 
 @cache
-def _rules(tables: Mode, columns: Mode, types: Mode) -> Rules:
-    """Asked for each group of records of each batch; there are not many that differ."""
-    return Rules(tables=tables, columns=columns, types=types)
+def _rules(tables: Mode, columns: Mode, types: Mode, unknown_fields: UnknownFields) -> Rules:
+    """Cache the few that differ: they are asked for with each group of records of each batch."""
+    return Rules(tables=tables, columns=columns, types=types, unknown_fields=unknown_fields)
 
 
 ContractField = Annotated[Contract, BeforeValidator(_expand, json_schema_input_type=Contract | str)]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from headgate.config.location import LocalFile
 from headgate.config.model import Declared, OneOf, refused_at
@@ -141,6 +143,43 @@ class Confluent(Declared):
     """What decides the table: the record's topic, or the name of the record's type."""
 
 
+def _read_payload_message(written: object) -> object:
+    """Expand a single name, which counts for every route."""
+    if isinstance(written, str):
+        return {"*": _check_message(written)}
+    if not isinstance(written, Mapping):
+        raise InvalidPipeline(
+            "wrong-type",
+            f"needs the name of a message, or names by route, not {shown(written)}",
+            "for example `payload_message: Event` or `payload_message: {chess*: Move}`",
+        )
+    return written
+
+
+def _check_payload_messages(names: Mapping[str, str]) -> Mapping[str, str]:
+    refused: dict[str | int, InvalidPipeline] = {}
+    for pattern, name in names.items():
+        try:
+            _check_message(name)
+        except InvalidPipeline as error:
+            refused[pattern] = error
+    if refused:
+        raise refused_at(refused)
+    return names
+
+
+@dataclass(frozen=True)
+class PayloadMessages:
+    """Names of payload messages by pattern of route; the first pattern that matches counts."""
+
+    by_pattern: tuple[tuple[str, str], ...] = ()
+
+    def for_route(self, route: str) -> str | None:
+        """Return the declared name, or None where the schema itself has to leave no choice."""
+        matches = (name for pattern, name in self.by_pattern if fnmatchcase(route, pattern))
+        return next(matches, None)
+
+
 class Wrapper(Declared):
     """A protobuf message around each payload, which says what kind of payload it is."""
 
@@ -156,8 +195,21 @@ class Wrapper(Declared):
     payload: FieldName = Field(examples=["payload"])
     """The field with the payload's bytes."""
 
+    payload_message: Annotated[
+        Mapping[str, str],
+        BeforeValidator(_read_payload_message, json_schema_input_type=str | dict[str, str]),
+        AfterValidator(_check_payload_messages),
+    ] = Field(default_factory=dict, examples=["Event"])
+    """The message that payloads are, if a schema defines several: one name for all, or names by
+    pattern of route (the first that matches counts), with or without package. By default the one
+    top-level message that no other contains."""
+
     proto: Annotated[LocalFile, AfterValidator(_check_proto)] | None = None
     """The .proto file that defines the wrapper, when the registry does not have it."""
+
+    @property
+    def payload_messages(self) -> PayloadMessages:
+        return PayloadMessages(tuple(self.payload_message.items()))
 
     @field_validator("schema_id", "payload", mode="after")
     @classmethod

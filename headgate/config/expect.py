@@ -1,4 +1,4 @@
-"""What is expected of the rows of a table, and what is done about those that are otherwise."""
+"""Rules for the rows of tables, and what happens to rows that fail them."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 def _check_rule(rule: str) -> str:
     from headgate.sql.parse import bad_sql
-    from headgate.sql.rules import UnusableRule, expression_of, read_rule
+    from headgate.sql.rules import UnusableRule, parse_condition, parse_rule
 
-    read_rule(rule)
+    parse_condition(rule)
     try:
-        expression_of(rule)
+        parse_rule(rule)
     except UnusableRule as error:
-        hint = "rules are checked without Spark: see what they can say in the guide to expectations"
+        hint = "rules are checked without Spark: the guide to expectations lists what they support"
         raise bad_sql(f"cannot be checked: {error}", hint, error.inside) from None
     return rule
 
 
 class Expectation(Declared):
-    """A rule about rows: a row passes only if it is true, so that one of null does not."""
+    """A rule for rows: a row passes only where it is true, not where it is null."""
 
     rule: Annotated[str, AfterValidator(_check_rule)] = Field(examples=["user_name IS NOT NULL"])
-    """An expression over the columns of a row, in Spark's SQL; it has to be true: null is not."""
+    """A condition over the columns of a row, in Spark's SQL; null does not pass."""
 
     on_fail: Literal["warn", "quarantine", "fail"] = "warn"
-    """What becomes of rows of which it is not true: they land and are counted, they go to the
-    quarantine, or nothing of their batch lands."""
+    """What happens to rows that fail: they land and are counted, they go to the quarantine, or
+    nothing of their batch lands."""
 
 
 def _written_short(written: object) -> object:
@@ -70,13 +70,13 @@ Expectations: TypeAlias = Annotated[
 
 
 def check_patterns(patterns: Iterable[str], templates: Iterable[str]) -> None:
-    """Refuses patterns that no landed table can match."""
+    """Raise if a pattern matches no landed table."""
     known = [re.sub(r"\{[^{}]*\}", "*", each) for each in templates]
     refused: dict[Path, InvalidPipeline] = {}
     for pattern in patterns:
         if not any(may_share_a_name(pattern, each) for each in known):
             hint = did_you_mean(pattern, known) or f"tables are called {listed(known)}"
-            message = f"cannot be {shown(pattern)}: no landed table is called so"
+            message = f"cannot be {shown(pattern)}: no landed table has such a name"
             refused["expect", pattern] = InvalidPipeline("bad-value", message, hint)
     if refused:
         raise refused_below(refused)

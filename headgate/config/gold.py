@@ -36,23 +36,23 @@ ROUTE = "{route}"
 
 
 def _check_sql(sql: str) -> str:
-    from headgate.sql.select import read_select
+    from headgate.sql.select import analyze_select
 
-    read_select(sql)
+    analyze_select(sql)
     return sql
 
 
 def _check_select(select: str) -> str:
-    from headgate.sql.select import read_columns
+    from headgate.sql.select import analyze_columns
 
-    read_columns(select)
+    analyze_columns(select)
     return select
 
 
 def _check_where(where: str) -> str:
-    from headgate.sql.rules import read_rule
+    from headgate.sql.rules import parse_condition
 
-    read_rule(where)
+    parse_condition(where)
     return where
 
 

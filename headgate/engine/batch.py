@@ -43,8 +43,7 @@ from headgate.lake.staged import (
     added_up,
     rules_added_up,
 )
-from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange, SchemaHistory
 from headgate.sources.batch import Extent
 
 
@@ -116,7 +115,7 @@ class BatchOutcome:
         return [
             one
             for one in self.withheld
-            if not history.of_table(one.table).met.issuperset(one.schema_ids or (-1,))
+            if not history.of_table(one.table).schema_ids.issuperset(one.schema_ids or (-1,))
         ]
 
     def _discarded(self, table: str) -> dict[str, int]:
@@ -244,7 +243,7 @@ class BatchLander:
             self.plan,
             version=version,
             known_tables=known,
-            met=self.history.met,
+            met=self.history.schema_ids,
             began=time() * 1000,
         )
         plan = plan.with_pending(one.file for one in (*self.pending, *self.pending_elsewhere()))

@@ -28,6 +28,16 @@ class BatchLanded:
     lag: int | None = None
     """Records that the source had beyond this batch when it ended, where it can tell."""
 
+    @property
+    def records(self) -> int:
+        """Records of the batch, landed or quarantined."""
+        return self.rows + sum(self.quarantined.values())
+
+    @property
+    def landing_seconds(self) -> float:
+        """Time to stage and commit the records, without deriving or merging."""
+        return self.staging_seconds + self.commit_seconds
+
 
 @dataclass(frozen=True)
 class BatchSkipped:

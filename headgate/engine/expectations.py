@@ -1,4 +1,4 @@
-"""Rules of `expect` on their way to the executors, and how rows fare by them there."""
+"""Rules of `expect`, sent to the executors and checked there on the rows of each table."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headgate.lake.staged import Checked, OnFail
 
 if TYPE_CHECKING:
     from headgate.config.expect import Expectation
-    from headgate.sql.condition import Condition
+    from headgate.sql.evaluate import Condition
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What rows of the tables that match are expected to be."""
+    """A named condition on the rows of tables whose names match a pattern."""
 
     pattern: str
     name: str
@@ -32,71 +32,74 @@ class Rule:
     def __str__(self) -> str:
         return f"{self.name}: {self.text}"
 
-    def parsed(self) -> Condition:
-        from headgate.sql.condition import Condition
+    @property
+    def condition(self) -> Condition:
+        from headgate.sql.evaluate import Condition
 
         return Condition.parse(self.text)
 
 
 def rules_of(expect: Mapping[str, Mapping[str, Expectation]]) -> tuple[Rule, ...]:
-    """All that a pipeline expects, once it is known that it can be checked."""
+    """Return the rules of a pipeline; raise if one of them cannot be evaluated."""
     rules = [
         Rule(pattern, name, one.rule, one.on_fail)
         for pattern, named in expect.items()
         for name, one in named.items()
     ]
     for rule in rules:
-        rule.parsed()
+        assert rule.condition
     return tuple(rules)
 
 
 class Expectations:
-    """The rules of one table, and how the rows of one task fare by them."""
+    """Checks the rows of one table in one task, and counts those that fail."""
 
-    def __init__(self, table: str, rules: tuple[tuple[Rule, Condition], ...]) -> None:
+    def __init__(self, table: str, rules: tuple[Rule, ...]) -> None:
         self._table = table
-        self._rules = rules
-        self._columns = {name.lower() for _, one in rules for name in one.columns}
+        self._conditions = tuple(rule.condition for rule in rules)
+        self._columns = {name.lower() for one in self._conditions for name in one.columns}
         self._checked = 0
-        self._failed = dict.fromkeys((rule for rule, _ in rules), 0)
+        self._failed = dict.fromkeys(rules, 0)
         self._examples: dict[Rule, str] = {}
 
     @classmethod
     def of(cls, expect: tuple[Rule, ...], table: str, *aliases: str) -> Expectations | None:
-        """None for a table of which nothing is expected."""
+        """Return None for a table without rules."""
         rules = _rules_for(expect, (table, *aliases)) if expect else ()
         return cls(table, rules) if rules else None
 
     def check(self, place: Callable[[int], str], *parts: pa.RecordBatch) -> dict[int, str]:
-        """The rows for the quarantine, each with the first rule that keeps it out.
+        """Return the rows to quarantine, each with the first rule that it fails.
 
-        The parts have the columns of the rows, `place` tells where a row came from. A row passes
-        only where a rule is true: what is unknown fails.
+        `parts` hold the columns of the same rows; `place` returns the origin of a row. A row passes
+        only where a rule is true: null fails.
         """
-        rows = self._asked_for(parts)
+        # Takes most of a second to import, and is needed only where there are rules.
+        from headgate.sql.evaluate import evaluate
+
+        rows = self._columns_in(parts)
         self._checked += len(rows)
-        failing: dict[int, str] = {}
-        for rule, condition in self._rules:
-            holds = condition.holds(rows)
+        quarantined: dict[int, str] = {}
+        for rule, holds in zip(self._failed, evaluate(self._conditions, rows), strict=True):
             if holds.true_count == len(rows):
                 continue
-            broken = np.flatnonzero(~holds.fill_null(False).to_numpy(zero_copy_only=False))
-            self._failed[rule] += len(broken)
+            failing = np.flatnonzero(~holds.fill_null(False).to_numpy(zero_copy_only=False))
+            self._failed[rule] += len(failing)
             if rule.on_fail == "quarantine":
-                for row in broken.tolist():
-                    failing.setdefault(row, str(rule))
+                for row in failing.tolist():
+                    quarantined.setdefault(row, str(rule))
             elif rule.on_fail == "fail" and rule not in self._examples:
-                self._examples[rule] = place(int(broken[0]))
-        return failing
+                self._examples[rule] = place(int(failing[0]))
+        return quarantined
 
     def stop_if_broken(self) -> None:
-        """Nothing is committed of a batch in which a row breaks a rule that is to stop it."""
+        """Raise if a row failed a rule of `on_fail: fail`, before its batch is committed."""
         for rule, example in self._examples.items():
             raise LandingError(
                 "expectation-failed",
                 f"`{rule.name}` does not hold for {self._failed[rule]} of {self._checked} rows, "
                 f"such as {example}: {rule.text}",
-                hint="mend the source or the rule and run again, the batch goes on where it was; "
+                hint="fix the source or the rule and run again: the same batch is retried; "
                 "`on_fail: quarantine` would put such rows aside",
                 where=self._table,
             )
@@ -110,8 +113,8 @@ class Expectations:
             for rule, failed in self._failed.items()
         )
 
-    def _asked_for(self, parts: tuple[pa.RecordBatch, ...]) -> pa.RecordBatch:
-        """The columns that rules are about; of one name in several parts, the first."""
+    def _columns_in(self, parts: tuple[pa.RecordBatch, ...]) -> pa.RecordBatch:
+        """Return the columns that rules read; of the same name in several parts, the first."""
         found: dict[str, pa.Array] = {}
         for part in parts:
             for at, name in enumerate(part.schema.names):
@@ -121,6 +124,7 @@ class Expectations:
 
 
 def without(rows: pa.RecordBatch, failing: Mapping[int, str]) -> pa.RecordBatch:
+    """Return the rows that are not among the failing ones."""
     if not failing:
         return rows
     kept = np.delete(np.arange(len(rows)), list(failing))
@@ -128,12 +132,10 @@ def without(rows: pa.RecordBatch, failing: Mapping[int, str]) -> pa.RecordBatch:
 
 
 @lru_cache(maxsize=4096)
-def _rules_for(
-    expect: tuple[Rule, ...], names: tuple[str, ...]
-) -> tuple[tuple[Rule, Condition], ...]:
-    """Asked for each table of each batch. Of rules of one name, the first that matches is meant."""
-    mine: dict[str, Rule] = {}
+def _rules_for(expect: tuple[Rule, ...], names: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Return the rules for a table; the first of each name counts."""
+    found: dict[str, Rule] = {}
     for rule in expect:
         if any(fnmatchcase(name, rule.pattern) for name in names):
-            mine.setdefault(rule.name, rule)
-    return tuple((rule, rule.parsed()) for rule in mine.values())
+            found.setdefault(rule.name, rule)
+    return tuple(found.values())

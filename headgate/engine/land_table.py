@@ -21,11 +21,12 @@ from headgate.schema.changes import (
     RenameColumn,
     SameColumns,
     SchemaChange,
+    TableHistory,
     WidenType,
 )
-from headgate.schema.field_facts import apart_from
-from headgate.schema.fit import FOLLOW, Fit, fit
-from headgate.schema.history import TableHistory
+from headgate.schema.field_metadata import kept_apart_from
+from headgate.schema.fit import EVOLVE, Fit, fit
+from headgate.schema.origin import UNKNOWN_FIELDS
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,9 @@ def fit_files(
     schema = pa.schema([]) if old is None else old
     asked: list[Asked] = []
     new = {key: columns for file in ordered for key, columns in file.met.items()}
-    for key in sorted(new.keys() - history.met):
-        fitted = fit(new[key], schema, rules if len(schema) else FOLLOW, may_widen)
-        changes = [one for one in fitted.changes if one not in fitted.withheld]
+    for key in sorted(new.keys() - history.schema_ids):
+        fitted = fit(new[key], schema, rules if len(schema) else EVOLVE, may_widen)
+        changes = [one for one in fitted.changes if one not in fitted.blocked]
         if old is not None and history.is_newest(key):
             changes += _dropped(new[key], old, first_columns, history, fitted.changes)
         if not fitted.changes and not changes:
@@ -114,12 +115,12 @@ def _dropped(
     changes: Sequence[SchemaChange],
 ) -> list[SchemaChange]:
     """Columns that were the message's own and are no longer in it; each is told of once."""
-    there = {*newest.names, *first_columns.names, *history.dropped}
+    there = {*newest.names, *first_columns.names, UNKNOWN_FIELDS.name, *history.dropped}
     there |= {change.was for change in changes if isinstance(change, RenameColumn)}
     return [
         DropColumn(column.name)
         for column in table
-        if column.name not in there and apart_from(column) is None
+        if column.name not in there and kept_apart_from(column) is None
     ]
 
 
@@ -240,7 +241,7 @@ def _commit(
 ) -> int:
     _require_files(lake, fitted.files)
     ready = [
-        file if one.file_fits_as_it_is else refit_file(lake, file, one)
+        file if one.is_identity else refit_file(lake, file, one)
         for file, one in zip(fitted.files, fitted.fits, strict=True)
     ]
     route = fitted.route
@@ -267,7 +268,7 @@ def _landed(table: str, version: int, fitted: Fitted) -> TableLanded:
         schema_ids=fitted.schema_ids,
         changes=fitted.asked,
         schema=fitted.schema,
-        refitted=not all(one.file_fits_as_it_is for one in fitted.fits),
+        refitted=not all(one.is_identity for one in fitted.fits),
         lineages=max((file.lineages for file in files), default=()),
         unknown_fields=sum(file.unknown_fields for file in files),
     )

@@ -33,7 +33,7 @@ def contested_shapes(files: Iterable[StagedFile], plan: BatchPlan) -> dict[str, 
     for table, schemas in new.items():
         oldest = schemas[min(schemas)] if schemas else None
         rules = plan.contract.for_table(table)
-        if oldest and any(fit(one, oldest, rules).withheld for one in schemas.values()):
+        if oldest and any(fit(one, oldest, rules).blocked for one in schemas.values()):
             chosen[table] = oldest
     return chosen
 

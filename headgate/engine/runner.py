@@ -21,7 +21,7 @@ from headgate.engine.stage import staged_files
 from headgate.lake.commit_with import choose_committer
 from headgate.lake.ledger import Ledger, Pending, Progress
 from headgate.lake.staged import StagedBatchNote, StagedFile
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import SchemaHistory
 from headgate.sources.batch import CaughtUp, Recovery, Source, SourceBatch, UnfinishedFiles
 from headgate.sources.stop_signal import StopSignal
 

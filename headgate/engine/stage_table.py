@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from headgate.config import UnknownFields
 from headgate.engine.expectations import Expectations, without
 from headgate.engine.record_plan import StagingPlan
 from headgate.envelopes.opened import Group, Rejected
@@ -19,8 +20,9 @@ from headgate.lake.staged import Checked, StagedFile, Withheld, written
 from headgate.reasons import Reason
 from headgate.registry.registry import SchemaKey
 from headgate.schema.changes import CreateTable, Outcome, SchemaChange
-from headgate.schema.conform import conform, rows_with
-from headgate.schema.fit import Fit, decided, fit
+from headgate.schema.conform import conform, rows_with_value
+from headgate.schema.fit import Fit, fit, with_outcome
+from headgate.schema.origin import UNKNOWN_FIELDS
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Admitted:
 def admit(columns: pa.RecordBatch, fitted: Fit) -> Admitted:
     """A row is kept out for what it carries; a refused schema keeps all of its rows out."""
     kept_out: dict[int, SchemaChange] = {}
-    carrying = [(change, _carrying(columns, change)) for change in fitted.withheld]
+    carrying = [(change, _carrying(columns, change)) for change in fitted.blocked]
     for change, rows in carrying:
         if change.outcome is not Outcome.DISCARDED:
             for row in np.flatnonzero(rows):
@@ -54,20 +56,20 @@ def _carrying(columns: pa.RecordBatch, change: SchemaChange) -> np.ndarray:
     if change.outcome is Outcome.REFUSED:
         return np.ones(len(columns), bool)
     column, *path = change.column.split(".")
-    return rows_with(columns.column(column), path)
+    return rows_with_value(columns.column(column), path)
 
 
 def _placed(columns: pa.RecordBatch, fitted: Fit) -> pa.RecordBatch:
-    if fitted.file_fits_as_it_is and len(fitted.placed) == columns.num_columns:
+    if fitted.is_identity and len(fitted.mappings) == columns.num_columns:
         return columns
-    if not fitted.placed:
+    if not fitted.mappings:
         return only_length(len(columns))
-    arrays = [columns.column(one.source) for one in fitted.placed]
+    arrays = [columns.column(one.source) for one in fitted.mappings]
     conformed = [
         array if one.type is None else conform(array, one.type)
-        for array, one in zip(arrays, fitted.placed, strict=True)
+        for array, one in zip(arrays, fitted.mappings, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(conformed, [one.target for one in fitted.placed])
+    return pa.RecordBatch.from_arrays(conformed, [one.target for one in fitted.mappings])
 
 
 _FEW = 20_000
@@ -124,6 +126,13 @@ class Origins:
         row = {name: self.columns[name][position].as_py() for name in self.columns.schema.names}
         known = (row.get(name) for name in ("_topic", "_partition", "_offset"))
         return ":".join(str(each) for each in known if each is not None) or "one of them"
+
+    def with_unknown_fields(self, kept: Mapping[int, bytes]) -> Origins:
+        """Add the column of bytes that the schemas of these records do not know."""
+        if not kept:
+            return self
+        values = pa.array([kept.get(at) for at in range(len(self.rows))], UNKNOWN_FIELDS.type)
+        return Origins(self.rows, self.columns.append_column(UNKNOWN_FIELDS, values))
 
     def without(self, bad: Collection[int]) -> Origins:
         if not bad:
@@ -192,7 +201,9 @@ def joined(parts: Sequence[Part]) -> list[tuple[pa.Table, tuple[int, ...]]]:
         )
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return [one for part in parts for one in joined([part])]
-    origin = pa.Table.from_batches([part.origin.columns for part in parts])
+    origin = pa.concat_tables(
+        [pa.Table.from_batches([part.origin.columns]) for part in parts], promote_options="default"
+    )
     ids = pa.chunked_array(
         [pa.repeat(pa.scalar(part.schema_id, pa.int64()), len(part.origin.rows)) for part in parts]
     )
@@ -229,11 +240,18 @@ def stage_table(
     for group, origin in sorted(groups, key=_age):
         decoder, key = _decoder(decoders, group), group.message[0]
         decoded = ahead.get(group) or decoder.decode(group.payloads)
-        for position, detail in decoded.bad.items():
-            row = int(origin.rows[position])
-            rejected.append(Rejected(row, Reason.PAYLOAD_UNDECODABLE, detail, group.route, key))
-        landing, columns = origin.without(decoded.bad), decoded.columns
-        unknown += len(decoded.unknown)
+        refused: dict[int, str] = {}
+        if decoded.unknown and isinstance(decoder, ProtobufDecoder):
+            refused, kept = _unknown_fields(decoder, group, decoded, rules.unknown_fields)
+            origin = origin.with_unknown_fields(kept)
+            unknown += len(decoded.unknown) - len(refused)
+        wrong = {Reason.PAYLOAD_UNDECODABLE: decoded.bad, Reason.UNKNOWN_FIELDS: refused}
+        for why, details in wrong.items():
+            for position, detail in details.items():
+                row = int(origin.rows[position])
+                rejected.append(Rejected(row, why, detail, group.route, key))
+        landing = origin.without([*decoded.bad, *refused])
+        columns = without(decoded.columns, _moved_up(refused, decoded.bad))
         if expected is not None and len(columns):
             failing = expected.check(landing.place, columns, landing.columns)
             for position, detail in failing.items():
@@ -275,6 +293,33 @@ def stage_table(
         checked += counts
 
 
+def _unknown_fields(
+    decoder: ProtobufDecoder, group: Group, decoded: Decoded, mode: UnknownFields
+) -> tuple[dict[int, str], dict[int, bytes]]:
+    """Return why some records cannot land, and the bytes that others land with, by position.
+
+    Extensions are legitimate, though the schema has no columns for them.
+    """
+    refused: dict[int, str] = {}
+    kept: dict[int, bytes] = {}
+    if mode is UnknownFields.IGNORE:
+        return refused, kept
+    payloads = group.payloads
+    for position in decoded.unknown:
+        found = decoder.unknown_fields(payloads[position].as_py())
+        if mode is UnknownFields.QUARANTINE and not found.only_extensions:
+            refused[position] = found.detail
+        else:
+            kept[position] = found.data
+    return refused, kept
+
+
+def _moved_up(positions: Mapping[int, str], removed: Iterable[int]) -> dict[int, str]:
+    """Where these positions are once others are removed."""
+    before = np.sort(np.fromiter(removed, np.int64))
+    return {at - int(np.searchsorted(before, at)): detail for at, detail in positions.items()}
+
+
 def without_table(
     plan: StagingPlan,
     table: str,
@@ -287,7 +332,7 @@ def without_table(
     rejected: list[Rejected] = []
     for group, origin in groups:
         columns = len(_decoder(decoders, group).schema)
-        change = decided(CreateTable(table, columns), rules)
+        change = with_outcome(CreateTable(table, columns), rules)
         withheld.append(_withheld(table, group.message[0], change, len(origin.rows)))
         rejected += reject(group, origin, Reason.CONTRACT_TABLES, f"for table {table}")
     return rejected

@@ -12,26 +12,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.envelopes.opened import Group, MessageKey, Opened, Rejected, split_by
-from headgate.formats.decoder import FIRST_MESSAGE, Refusal
+from headgate.formats.decoder import FIRST_MESSAGE, ROOT_MESSAGE, MessageChoice, Refusal
 from headgate.formats.decoders import Decoders
 from headgate.reasons import Reason
 from headgate.registry.registry import SchemaKey
 from headgate.schema.names import is_nameable
 
-MOST_INDEXES = 16
-_LONGEST_VARINT = 5
+MAX_INDEXES = 16
+_MAX_VARINT = 5
 
 
 class BadIndex(Exception):
-    """The bytes are no list of message indexes."""
+    """The bytes are not a list of message indexes."""
 
 
 def read_message_index(data: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """The indexes at `start`, and where the payload begins."""
+    """Return the indexes at `start`, and where the payload begins."""
     count, position = _read_zigzag(data, start)
     if count == 0:
         return (0,), position
-    if not 0 < count <= MOST_INDEXES:
+    if not 0 < count <= MAX_INDEXES:
         raise BadIndex(f"{count} message indexes")
     indexes = []
     for _ in range(count):
@@ -44,7 +44,7 @@ def read_message_index(data: bytes, start: int) -> tuple[tuple[int, ...], int]:
 
 def _read_zigzag(data: bytes, position: int) -> tuple[int, int]:
     value = 0
-    for shift in range(_LONGEST_VARINT):
+    for shift in range(_MAX_VARINT):
         if position >= len(data):
             raise BadIndex("the record ends inside its message indexes")
         byte = data[position]
@@ -58,14 +58,14 @@ def _read_zigzag(data: bytes, position: int) -> tuple[int, int]:
 _HEADER = "__value_schema_id"
 _BY_ID, _BY_GUID = 0, 1
 _PREFIX = {_BY_ID: 5, _BY_GUID: 17}
-_LONGEST_INDEX = 96
+_MAX_INDEX_BYTES = 96
 _END = (1 << 31) - 1
-"""Arrow's binary_slice fails without an end that it can multiply by the number of values."""
+"""binary_slice fails without an end that it can multiply by the number of values."""
 
 
 @dataclass(frozen=True)
 class ConfluentEnvelope:
-    """Opens framed records; a table per topic, or per record type."""
+    """Opens framed records, routed by topic or by record type."""
 
     route_by: Literal["topic", "record"] = "topic"
 
@@ -100,14 +100,14 @@ class ConfluentEnvelope:
         portions: dict[MessageKey, list[tuple[np.ndarray, pa.BinaryArray]]],
         opened: Opened,
     ) -> None:
-        """Take the prefix off the records of one schema; protobuf's says which message it is."""
+        """Strip the prefix of the records of one schema; with protobuf it has the message index."""
         text = decoders.text(key)
-        is_protobuf = not isinstance(text, Refusal) and text.kind == "PROTOBUF"
+        is_protobuf = not isinstance(text, Refusal) and text.schema_type == "PROTOBUF"
         prefix = _PREFIX[_BY_ID if isinstance(key, int) else _BY_GUID]
         mine = values.take(pa.array(rows))
         if header is not None:
             try:
-                message = read_message_index(header, prefix)[0] if is_protobuf else FIRST_MESSAGE
+                message = _message_in_header(header, prefix) if is_protobuf else FIRST_MESSAGE
             except BadIndex as error:
                 opened.rejected.extend(
                     Rejected(int(row), Reason.MESSAGE_INDEX_WRONG, str(error), schema_key=key)
@@ -119,7 +119,7 @@ class ConfluentEnvelope:
         if not is_protobuf:
             portions[key, FIRST_MESSAGE].append((rows, pc.binary_slice(mine, prefix, _END)))
             return
-        heads = pc.binary_slice(mine, prefix, prefix + _LONGEST_INDEX)
+        heads = pc.binary_slice(mine, prefix, prefix + _MAX_INDEX_BYTES)
         simple = pc.equal(pc.binary_slice(heads, 0, 1), b"\0").to_numpy(zero_copy_only=False)
         at = np.flatnonzero(simple)
         if len(at):
@@ -170,7 +170,7 @@ class ConfluentEnvelope:
 def _frames(
     values: pa.BinaryArray, in_header: dict[int, bytes]
 ) -> list[tuple[SchemaKey | None, np.ndarray, bytes | None]]:
-    """Rows by schema: (key, rows, the header that named it); key None where nothing does."""
+    """Return rows by schema: (key, rows, header with the key); key None if there is none."""
     frames: list[tuple[SchemaKey | None, np.ndarray, bytes | None]] = []
     by_header: dict[bytes, list[int]] = defaultdict(list)
     for row, header in in_header.items():
@@ -203,7 +203,7 @@ def _key(prefix: bytes) -> SchemaKey | None:
 
 
 def _header_ids(headers: pa.ChunkedArray) -> dict[int, bytes]:
-    """The schema id that newer clients put in a header, by row."""
+    """Return the schema ids in headers, where newer clients put them, by row."""
     column = headers.combine_chunks()
     if column.null_count == len(column):
         return {}
@@ -216,6 +216,11 @@ def _header_ids(headers: pa.ChunkedArray) -> dict[int, bytes]:
         if value is not None:
             found[int(rows[position])] = value
     return found
+
+
+def _message_in_header(header: bytes, prefix: int) -> MessageChoice:
+    """Read the message index of a header; without one, only the root message is possible."""
+    return read_message_index(header, prefix)[0] if len(header) > prefix else ROOT_MESSAGE
 
 
 def _first_bytes(value: pa.BinaryScalar) -> str:

@@ -1,4 +1,4 @@
-"""The envelope that a pipeline declares, ready to open records."""
+"""Envelopes from their declarations."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ def open_envelope(declared: Confluent | Wrapper | Datastream) -> Envelope:
         return ConfluentEnvelope(declared.route)
     proto = Path(declared.proto).read_text("utf-8") if declared.proto else None
     wrapper = WrapperEnvelope(
-        declared.message, declared.route, declared.schema_id, declared.payload, proto
+        declared.message,
+        declared.route,
+        declared.schema_id,
+        declared.payload,
+        proto,
+        declared.payload_messages,
     )
-    # On the driver, so that a wrong .proto is an error of the pipeline and not of a batch.
+    # Checked on the driver, so that a wrong .proto fails the pipeline and not a batch.
     wrapper.check()
     return wrapper

@@ -1,4 +1,4 @@
-"""What opening an envelope gives: for each record its route, its schema and its payload."""
+"""Opened records: grouped by route and schema, or rejected."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from headgate.formats.decoder import MessageChoice
 from headgate.formats.decoders import Decoders
 from headgate.reasons import Reason
 from headgate.registry.registry import SchemaKey
 
-MessageKey = tuple[SchemaKey, tuple[int, ...]]
-"""A schema and the place of a message in it."""
+MessageKey = tuple[SchemaKey, MessageChoice]
+"""A schema, and which of its messages is meant."""
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """A record that cannot go on: its row, and why."""
+    """A record for the quarantine: its row, and why."""
 
     row: int
     reason: Reason
@@ -34,7 +35,7 @@ class Rejected:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Records of one route and one message type; not all of them, where there are many."""
+    """Records of one route and one message; a large number of them is split into several groups."""
 
     route: str
     message: MessageKey
@@ -43,13 +44,13 @@ class Group:
 
     @property
     def payloads(self) -> pa.BinaryArray:
-        """In one array: a copy, where they are in several."""
+        """The payloads in one array, copied if they are in several pieces."""
         return self.pieces[0] if len(self.pieces) == 1 else pa.concat_arrays(self.pieces)
 
 
 @dataclass
 class Opened:
-    """All groups of some records, and the records that are in none."""
+    """Groups of records, and the records that are in none."""
 
     groups: list[Group] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
@@ -62,7 +63,7 @@ class Envelope(Protocol):
 
 
 def split_by(codes: np.ndarray) -> list[np.ndarray]:
-    """The positions of each distinct code, in order; one sort for all of them."""
+    """Return the positions of each distinct code, in order, with one sort for all."""
     if not len(codes):
         return []
     groups = pa.array(codes).dictionary_encode()
@@ -77,7 +78,7 @@ def split_by(codes: np.ndarray) -> list[np.ndarray]:
 
 
 def take_each(payloads: pa.BinaryArray, parts: list[np.ndarray]) -> list[pa.BinaryArray]:
-    """The payloads at the positions of each part: one copy for all, then views of it."""
+    """Return the payloads at the positions of each part, as views of one copy."""
     if not parts:
         return []
     taken = payloads.take(pa.array(np.concatenate(parts)))
@@ -85,15 +86,15 @@ def take_each(payloads: pa.BinaryArray, parts: list[np.ndarray]) -> list[pa.Bina
     return [taken.slice(end - len(part), len(part)) for part, end in zip(parts, ends, strict=True)]
 
 
-_LARGEST_GROUP = 200_000
-"""Records that are decoded together: more would be slower, and take more memory."""
+_MAX_GROUP = 200_000
+"""Records to decode together; more are slower and take more memory."""
 
 _Part = tuple[int, Group]
-"""Of one piece, with the row of the whole at which the piece begins."""
+"""A group of one piece, and the row at which that piece begins."""
 
 
 def open_in_pieces(envelope: Envelope, records: pa.Table, decoders: Decoders) -> Opened:
-    """The chunks of a table are the pieces: they should be no larger than caches are."""
+    """Open a table chunk by chunk; chunks that fit into the CPU caches are fastest."""
     parts: dict[tuple[str, MessageKey], list[_Part]] = defaultdict(list)
     whole, start = Opened(), 0
     for piece in records.to_batches():
@@ -112,7 +113,7 @@ def _bundles(parts: Iterable[_Part]) -> Iterator[list[_Part]]:
     for part in parts:
         bundle.append(part)
         rows += len(part[1].rows)
-        if rows >= _LARGEST_GROUP:
+        if rows >= _MAX_GROUP:
             yield bundle
             bundle, rows = [], 0
     if bundle:
@@ -128,7 +129,7 @@ def _together(parts: list[_Part]) -> Group:
 
 @contextmanager
 def pause_collection() -> Iterator[None]:
-    """Reference counting goes on, so memory is given back all the same."""
+    """Pause the cyclic garbage collector; reference counting still frees memory."""
     if not gc.isenabled():
         yield
         return

@@ -1,17 +1,17 @@
-"""A protobuf message around another: the wrapper names route and schema id of its payload."""
+"""A protobuf message around each payload, with its route and schema id."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 
 import numpy as np
 import pyarrow as pa
 
+from headgate.config.envelopes import PayloadMessages
 from headgate.envelopes.opened import Group, Opened, Rejected, split_by, take_each
 from headgate.errors import PipelineFileError
-from headgate.formats.decoder import FIRST_MESSAGE
 from headgate.formats.decoders import Decoders
 from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
 from headgate.formats.protobuf.descriptors import compile_proto
@@ -29,32 +29,33 @@ message {message} {{
 """
 
 
-class _Wanted(StrEnum):
-    """What a field must be for its part in the wrapper."""
+class _FieldRole(StrEnum):
+    """The type that a field of the wrapper must have."""
 
     ROUTE = "a string or a whole number"
     SCHEMA_ID = "a whole number"
     PAYLOAD = "bytes"
 
-    def takes(self, kind: pa.DataType) -> bool:
-        if self is _Wanted.PAYLOAD:
+    def accepts(self, kind: pa.DataType) -> bool:
+        if self is _FieldRole.PAYLOAD:
             return bool(pa.types.is_binary(kind))
         number = pa.types.is_integer(kind) or pa.types.is_decimal(kind)
-        return bool(number or (self is _Wanted.ROUTE and pa.types.is_string(kind)))
+        return bool(number or (self is _FieldRole.ROUTE and pa.types.is_string(kind)))
 
 
 @dataclass(frozen=True)
 class WrapperEnvelope:
-    """Opens wrappers; `proto` is the text that has the message, or None for the usual one."""
+    """Opens wrappers; `proto` is the text that defines the message, None for the default."""
 
     message: str
     route: str
     schema_id: str
     payload: str
     proto: str | None = None
+    payload_messages: PayloadMessages = field(default_factory=PayloadMessages)
 
     def check(self) -> None:
-        """Raise now what would fail in every executor."""
+        """Raise an error that would otherwise come from every executor."""
         self._compile()
 
     @property
@@ -70,10 +71,10 @@ class WrapperEnvelope:
             decoder = ProtobufDecoder.for_message(files, self.message)
         except (RefusedSchema, NoSuchMessage) as error:
             raise PipelineFileError("bad-proto", f"the wrapper: {error}") from None
-        for name, wanted in (
-            (self.route, _Wanted.ROUTE),
-            (self.schema_id, _Wanted.SCHEMA_ID),
-            (self.payload, _Wanted.PAYLOAD),
+        for name, role in (
+            (self.route, _FieldRole.ROUTE),
+            (self.schema_id, _FieldRole.SCHEMA_ID),
+            (self.payload, _FieldRole.PAYLOAD),
         ):
             if name not in decoder.schema.names:
                 raise PipelineFileError(
@@ -82,10 +83,10 @@ class WrapperEnvelope:
                     hint=f"it has: {', '.join(decoder.schema.names)}",
                 )
             kind = decoder.schema.field(name).type
-            if not wanted.takes(kind):
+            if not role.accepts(kind):
                 raise PipelineFileError(
                     "bad-proto",
-                    f"the wrapper's field {name} is {type_name(kind)}, but must be {wanted.value}",
+                    f"the wrapper's field {name} is {type_name(kind)}, but must be {role.value}",
                 )
         return decoder
 
@@ -126,7 +127,7 @@ class WrapperEnvelope:
             known_id = schema_id if schema_id >= 0 else None
             reason = _reason(route, known_id, missing)
             if route is not None and reason is None:
-                message = (schema_id, FIRST_MESSAGE)
+                message = (schema_id, self.payload_messages.for_route(route))
                 opened.groups.append(Group(route, message, rows_here, (payload,)))
             else:
                 opened.rejected.extend(
@@ -138,7 +139,7 @@ class WrapperEnvelope:
 
 @cache
 def _decoder(envelope: WrapperEnvelope) -> ProtobufDecoder:
-    """Once a process: a compiled decoder cannot travel with its envelope."""
+    """Compile once per process: a decoder cannot be pickled with its envelope."""
     return envelope._compile()
 
 

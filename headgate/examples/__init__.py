@@ -1,4 +1,4 @@
-"""Pipelines to begin with; `headgate init` writes them."""
+"""Example pipelines, written by `headgate init`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from importlib.resources import files
 
 from headgate.errors import UsageError
 
-USUAL_SERVERS = "localhost:9092"
-USUAL_REGISTRY = "http://localhost:8081/apis/ccompat/v7"
+DEFAULT_SERVERS = "localhost:9092"
+DEFAULT_REGISTRY = "http://localhost:8081/apis/ccompat/v7"
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,14 @@ class Example:
 
     name: str
     pipeline: str
-    """What the pipeline in it is called."""
+    """Name of the pipeline."""
     summary: str
     needs_services: bool
 
-    def text(self, servers: str = USUAL_SERVERS, registry: str = USUAL_REGISTRY) -> str:
-        """The file, with the addresses to use."""
+    def text(self, servers: str = DEFAULT_SERVERS, registry: str = DEFAULT_REGISTRY) -> str:
+        """Return the file's text with these addresses."""
         text = files("headgate.examples").joinpath(f"{self.name}.yaml").read_text("utf-8")
-        return text.replace(USUAL_SERVERS, servers).replace(USUAL_REGISTRY, registry)
+        return text.replace(DEFAULT_SERVERS, servers).replace(DEFAULT_REGISTRY, registry)
 
 
 EXAMPLES = (
@@ -37,13 +37,14 @@ EXAMPLES = (
 
 
 def find_example(name: str) -> Example:
+    """Return the example with this name; UsageError if it does not exist."""
     for example in EXAMPLES:
         if example.name == name:
             return example
     names = [example.name for example in EXAMPLES]
     near = get_close_matches(name, names, n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names)}"
-    raise UsageError("bad-argument", f"there is no example `{name}`", hint=hint)
+    hint = f"did you mean `{near[0]}`?" if near else f"use {', '.join(names)}"
+    raise UsageError("bad-argument", f"unknown example `{name}`", hint=hint)
 
 
 __all__ = ["EXAMPLES", "Example", "find_example"]

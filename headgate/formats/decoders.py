@@ -1,4 +1,4 @@
-"""The decoders of all schemas that were met so far."""
+"""Decoders of registered schemas, cached by schema id and message."""
 
 from __future__ import annotations
 
@@ -7,84 +7,86 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
 from headgate.formats.avro import AvroDecoder
-from headgate.formats.decoder import FIRST_MESSAGE, Decoder, Refusal
-from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
+from headgate.formats.decoder import ROOT_MESSAGE, Decoder, MessageChoice, Refusal
+from headgate.formats.protobuf import AmbiguousMessage, NoSuchMessage, ProtobufDecoder
 from headgate.reasons import Reason
 from headgate.registry.registry import (
-    LARGEST_SCHEMA,
+    MAX_SCHEMA_SIZE,
     RefusedSchema,
-    Registry,
     SchemaKey,
+    SchemaRegistry,
     SchemaText,
     UnknownSchema,
 )
 
-_ASK_AGAIN_AFTER = 30.0
-_SIDE_BY_SIDE = 8
+_RETRY_AFTER = 30.0
+_MAX_WORKERS = 8
 
 
 class Decoders:
-    """Decoders by schema id, made on first use and kept."""
+    """Decoders by schema id and message, compiled on first use."""
 
-    def __init__(self, registry: Registry, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, registry: SchemaRegistry, clock: Callable[[], float] = monotonic) -> None:
         self._registry = registry
         self._clock = clock
         self._texts: dict[SchemaKey, SchemaText | Refusal] = {}
-        self._decoders: dict[tuple[SchemaKey, tuple[int, ...]], Decoder | Refusal] = {}
-        self._unknown_since: dict[SchemaKey, float] = {}
+        self._decoders: dict[tuple[SchemaKey, MessageChoice], Decoder | Refusal] = {}
+        self._missing_since: dict[SchemaKey, float] = {}
 
     def fetch(self, keys: Iterable[SchemaKey]) -> None:
-        """Ask the registry for all that is not known yet, side by side."""
-        missing = sorted({key for key in keys if self._text_is_wanted(key)}, key=str)
+        """Fetch missing schemas from the registry in parallel."""
+        missing = sorted({key for key in keys if self._must_fetch(key)}, key=str)
         if len(missing) == 1:
-            self._texts[missing[0]] = self._ask(missing[0])
+            self._texts[missing[0]] = self._fetch_one(missing[0])
         elif missing:
-            with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-                self._texts.update(zip(missing, pool.map(self._ask, missing), strict=True))
+            with ThreadPoolExecutor(_MAX_WORKERS) as pool:
+                self._texts.update(zip(missing, pool.map(self._fetch_one, missing), strict=True))
 
     def text(self, key: SchemaKey) -> SchemaText | Refusal:
         self.fetch([key])
         return self._texts[key]
 
-    def decoder(
-        self, key: SchemaKey, message: tuple[int, ...] = FIRST_MESSAGE
-    ) -> Decoder | Refusal:
-        made = self._decoders.get((key, message))
-        if made is None:
+    def decoder(self, key: SchemaKey, message: MessageChoice = ROOT_MESSAGE) -> Decoder | Refusal:
+        decoder = self._decoders.get((key, message))
+        if decoder is None:
             text = self.text(key)
             if isinstance(text, Refusal):
                 return text
-            made = self._decoders[key, message] = _make(text, message)
-        return made
+            decoder = self._decoders[key, message] = _compile(text, message)
+        return decoder
 
-    def _text_is_wanted(self, key: SchemaKey) -> bool:
+    def _must_fetch(self, key: SchemaKey) -> bool:
         if key not in self._texts:
             return True
-        asked = self._unknown_since.get(key)
-        return asked is not None and self._clock() - asked > _ASK_AGAIN_AFTER
+        since = self._missing_since.get(key)
+        return since is not None and self._clock() - since > _RETRY_AFTER
 
-    def _ask(self, key: SchemaKey) -> SchemaText | Refusal:
-        self._unknown_since.pop(key, None)
+    def _fetch_one(self, key: SchemaKey) -> SchemaText | Refusal:
+        self._missing_since.pop(key, None)
         try:
             text = self._registry.fetch(key)
         except UnknownSchema as error:
-            self._unknown_since[key] = self._clock()
+            self._missing_since[key] = self._clock()
             return Refusal(Reason.SCHEMA_UNKNOWN, error.message)
         except RefusedSchema as error:
             return Refusal(Reason.SCHEMA_REFUSED, str(error))
-        if len(text.text) + sum(len(one) for _, one in text.references) > LARGEST_SCHEMA:
-            return Refusal(Reason.SCHEMA_REFUSED, f"schema {key} is larger than {LARGEST_SCHEMA}")
+        if len(text.text) + sum(len(one) for _, one in text.references) > MAX_SCHEMA_SIZE:
+            return Refusal(Reason.SCHEMA_REFUSED, f"schema {key} is larger than {MAX_SCHEMA_SIZE}")
         return text
 
 
-def _make(text: SchemaText, message: tuple[int, ...]) -> Decoder | Refusal:
+def _compile(text: SchemaText, message: MessageChoice) -> Decoder | Refusal:
     try:
-        if text.kind == "PROTOBUF":
+        if text.schema_type == "PROTOBUF":
             return ProtobufDecoder.compile(text, message)
-        if text.kind == "AVRO":
+        if text.schema_type == "AVRO":
             return AvroDecoder.parse(text)
+    except AmbiguousMessage as error:
+        return Refusal(Reason.MESSAGE_AMBIGUOUS, str(error))
     except NoSuchMessage as error:
-        return Refusal(Reason.MESSAGE_INDEX_WRONG, str(error))
+        by_index = isinstance(message, tuple)
+        reason = Reason.MESSAGE_INDEX_WRONG if by_index else Reason.MESSAGE_UNKNOWN
+        return Refusal(reason, str(error))
     except RefusedSchema as error:
         return Refusal(Reason.SCHEMA_REFUSED, str(error))
-    return Refusal(Reason.SCHEMA_KIND_UNSUPPORTED, f"{text.kind} schemas are not decoded")
+    return Refusal(Reason.SCHEMA_KIND_UNSUPPORTED, f"{text.schema_type} schemas are not decoded")

@@ -1,6 +1,6 @@
-"""From the Arrow types that decoders give to those that Delta and Parquet can hold.
+"""Conversion of decoded Arrow types to those that Delta and Parquet can store.
 
-No value changes and none is lost: what Delta has no type for goes into the next larger one.
+No value is altered or lost: types that Delta lacks become the next wider one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headgate.schema.names import column_names
 
-_PLAIN = {
+_STORABLE_TYPES = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
@@ -23,30 +23,30 @@ _PLAIN = {
 }
 
 
-def storable_type(kind: pa.DataType) -> pa.DataType:
-    """The type a column of this type has in a table."""
-    if kind in _PLAIN:
-        return _PLAIN[kind]
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
-    if pa.types.is_duration(kind) or pa.types.is_time(kind):
+def storable_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type of a column in a table."""
+    if data_type in _STORABLE_TYPES:
+        return _STORABLE_TYPES[data_type]
+    if pa.types.is_timestamp(data_type):
+        return pa.timestamp("us", data_type.tz)
+    if pa.types.is_duration(data_type) or pa.types.is_time(data_type):
         return pa.int64()
-    if pa.types.is_fixed_size_binary(kind):
+    if pa.types.is_fixed_size_binary(data_type):
         return pa.binary()
-    if pa.types.is_dictionary(kind):
-        return storable_type(kind.value_type)
-    if pa.types.is_map(kind):
-        return pa.map_(storable_type(kind.key_type), storable_type(kind.item_type))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(storable_type(kind.value_type))
-    if pa.types.is_struct(kind):
-        # An empty message says only whether it is there.
-        return pa.struct(storable_fields(list(kind))) if kind.num_fields else pa.bool_()
-    return kind
+    if pa.types.is_dictionary(data_type):
+        return storable_type(data_type.value_type)
+    if pa.types.is_map(data_type):
+        return pa.map_(storable_type(data_type.key_type), storable_type(data_type.item_type))
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        return pa.list_(storable_type(data_type.value_type))
+    if pa.types.is_struct(data_type):
+        # A struct cannot be empty, so only the presence of an empty message is kept.
+        return pa.struct(storable_fields(list(data_type))) if data_type.num_fields else pa.bool_()
+    return data_type
 
 
 def storable_fields(fields: list[pa.Field], reserved: Collection[str] = ()) -> list[pa.Field]:
-    """The columns for these fields: every one nullable, no two of one name."""
+    """Return nullable columns with unique names for some fields."""
     names = column_names((field.name for field in fields), reserved)
     return [
         pa.field(name, storable_type(field.type), nullable=True, metadata=field.metadata)
@@ -55,26 +55,26 @@ def storable_fields(fields: list[pa.Field], reserved: Collection[str] = ()) -> l
 
 
 def storable_array(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The same values in a type that storable_type gave."""
-    kind = array.type
-    if kind.equals(target):
+    """Convert values to the type that `storable_type` returned for theirs."""
+    source = array.type
+    if source.equals(target):
         return array
-    if pa.types.is_duration(kind) or pa.types.is_time(kind):
-        micros = pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")
+    if pa.types.is_duration(source) or pa.types.is_time(source):
+        micros = pa.duration("us") if pa.types.is_duration(source) else pa.time64("us")
         return array.cast(micros, safe=False).cast(pa.int64())
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(source):
         if pa.types.is_boolean(target):
             return array.is_valid()
         children = [
             storable_array(array.field(index), target.field(index).type)
-            for index in range(kind.num_fields)
+            for index in range(source.num_fields)
         ]
         return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
-    if pa.types.is_map(kind):
+    if pa.types.is_map(source):
         keys = storable_array(array.keys, target.key_type)
         items = storable_array(array.items, target.item_type)
         return pa.MapArray.from_arrays(array.offsets, keys, items, mask=array.is_null())
-    if pa.types.is_list(kind):
+    if pa.types.is_list(source):
         values = storable_array(array.values, target.value_type)
         return pa.ListArray.from_arrays(array.offsets, values, type=target, mask=array.is_null())
-    return array.cast(target, safe=not pa.types.is_timestamp(kind))
+    return array.cast(target, safe=not pa.types.is_timestamp(source))

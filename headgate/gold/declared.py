@@ -11,16 +11,17 @@ from typing import Literal
 from headgate.config import GoldQuery, GoldUnion, Pipeline
 from headgate.config.gold import ROUTE
 from headgate.sql.gold_select import GoldSelect, OutputColumn, UnionSelect, parse_gold
-from headgate.sql.incremental import Incremental, NotMergeable, incremental
+from headgate.sql.incremental import Incremental, incremental
+from headgate.sql.mergeable import NotMergeable
 from headgate.sql.parse import (
     columns_in,
     distinct_names,
-    root_of,
+    root_name,
     sql_of,
 )
-from headgate.sql.rules import read_rule
+from headgate.sql.rules import parse_condition
 from headgate.sql.select import (
-    read_columns,
+    analyze_columns,
 )
 
 
@@ -137,13 +138,13 @@ def _app(app: str, name: str, text: str) -> str:
 
 def union_select(union: GoldUnion) -> UnionSelect:
     """What a declared union is made of. Raises `InvalidPipeline` if that cannot be read."""
-    outputs = read_columns(union.select)
-    where = None if union.where is None else read_rule(union.where)
+    outputs = analyze_columns(union.select)
+    where = None if union.where is None else parse_condition(union.where)
     nodes = [*(each.node for each in outputs), *([] if where is None else [where])]
     return UnionSelect(
         outputs=tuple(OutputColumn(each.name, sql_of(each.node)) for each in outputs),
         where=None if where is None else sql_of(where),
-        columns=distinct_names(map(root_of, columns_in(nodes))),
+        columns=distinct_names(map(root_name, columns_in(nodes))),
     )
 
 

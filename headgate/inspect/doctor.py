@@ -21,12 +21,13 @@ from headgate.inspect.check import find_mistakes
 from headgate.inspect.ledger import open_ledger
 from headgate.inspect.status import batch_in_progress, find_current_run, pending_tables
 from headgate.inspect.tables import landed_tables, tables_behind
-from headgate.lab import Services, find, find_java, headgate_home, jar_paths
+from headgate.jars.jars import headgate_home, jar_paths
+from headgate.jars.java import find_java
 from headgate.lab.broker import broker_answers
 from headgate.lab.database import NAME, Database, database_answers
 from headgate.lab.process import is_free, recorded_process
 from headgate.lab.registry import registry_answers
-from headgate.lab.services import find_database, read_services
+from headgate.lab.services import Services, find, find_database, read_services
 from headgate.lake.ledger import Ledger
 from headgate.registry.open import opened_registry
 from headgate.sources.checkpoint import Checkpoint, CheckpointState, resume

@@ -164,7 +164,7 @@ def read_plan(pipeline: Pipeline) -> PipelinePlan:
         return PipelinePlan(pipeline.name, (), (), (), plan_gold(pipeline, ledger.everything))
     known = read_known_tables(pipeline, ledger.stream)
     with opened_registry(pipeline.schema_registry, REGISTRY_TIMEOUT) as registry:
-        newest = registry.all_newest()
+        newest = registry.latest_versions()
         met = sorted({key for table in known.values() for key in table.met})
         subjects_of = map_parallel(registry.subjects_of, met)
         decoders = Decoders(registry)
@@ -183,7 +183,7 @@ def read_plan(pipeline: Pipeline) -> PipelinePlan:
         pipeline=pipeline.name,
         tables=within,
         unusable=unusable,
-        without_table=tuple(one for one in placed.elsewhere if one not in refused),
+        without_table=tuple(one.version for one in placed.elsewhere if one.version not in refused),
         derived=plan_gold(pipeline, ledger.everything, coming),
     )
 
@@ -232,18 +232,18 @@ class _SchemaPlanner:
         return found
 
     def unusable(
-        self, by_table: Mapping[str, Sequence[Candidate]], elsewhere: Sequence[SubjectVersion]
+        self, by_table: Mapping[str, Sequence[Candidate]], elsewhere: Sequence[Candidate]
     ) -> tuple[UnusableSchema, ...]:
-        tables: dict[SubjectVersion, list[str]] = defaultdict(list)
+        tables: dict[Candidate, list[str]] = defaultdict(list)
         for table, candidates in sorted(by_table.items()):
             for one in candidates:
-                tables[one.version].append(table)
+                tables[one].append(table)
         found = []
-        for version in sorted({*tables, *elsewhere}, key=str):
-            decoder = self.decoders.decoder(version.schema_id)
+        for one in sorted({*tables, *elsewhere}, key=str):
+            decoder = self.decoders.decoder(one.version.schema_id, one.message)
             if isinstance(decoder, Refusal):
                 reason, detail = decoder.reason.value, decoder.detail
-                found.append(UnusableSchema(version, tuple(tables[version]), reason, detail))
+                found.append(UnusableSchema(one.version, tuple(tables[one]), reason, detail))
         return tuple(found)
 
 

@@ -12,16 +12,24 @@ import pyarrow as pa
 
 from headgate.config import Confluent, Kafka, Mode, Pipeline, Rules
 from headgate.engine.land_table import Asked, fit_files
-from headgate.formats.decoder import FIRST_MESSAGE, Refusal
+from headgate.formats.decoder import MessageChoice, Refusal
 from headgate.formats.decoders import Decoders
+from headgate.inspect.schema_diff import payload_message
 from headgate.lake.ledger import LedgerSnapshot, record_change
 from headgate.lake.ledger_entries import Kind, SchemaEntry
 from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedFile, written
 from headgate.registry.registry import SubjectVersion
-from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange, WidenType
-from headgate.schema.fit import decided, fit
-from headgate.schema.history import SchemaHistory, TableHistory
+from headgate.schema.changes import (
+    CreateTable,
+    Outcome,
+    SameColumns,
+    SchemaChange,
+    SchemaHistory,
+    TableHistory,
+    WidenType,
+)
+from headgate.schema.fit import fit, with_outcome
 from headgate.schema.names import is_nameable
 from headgate.schema.origin import ORIGIN
 
@@ -45,7 +53,7 @@ class KnownTable:
 
     @property
     def met(self) -> set[int]:
-        return self.history.met
+        return self.history.schema_ids
 
     def was_blocked(self, schema_id: int) -> bool:
         """Return whether the contract blocked any change of that schema."""
@@ -62,7 +70,7 @@ def read_known_tables(pipeline: Pipeline, ledger: LedgerSnapshot) -> dict[str, K
     routes = {table: one.route for table, one in ledger.tables(Kind.TABLE).items()}
     history = SchemaHistory()
     for table, schema_ids in ledger.schema_ids().items():
-        history.record(table, schema_ids)
+        history.add(table, schema_ids)
     blocked: dict[str, set[tuple[int, str, str, str]]] = defaultdict(set)
     for row in ledger.entries(SchemaEntry):
         entry = row.entry
@@ -86,7 +94,7 @@ class Candidate:
     """A schema whose records would land in a table."""
 
     version: SubjectVersion
-    message: tuple[int, ...] = FIRST_MESSAGE
+    message: MessageChoice
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ class PlacedSchemas:
     """Schemas by table, and those whose table only their records name."""
 
     by_table: dict[str, list[Candidate]] = field(default_factory=lambda: defaultdict(list))
-    elsewhere: list[SubjectVersion] = field(default_factory=list)
+    elsewhere: list[Candidate] = field(default_factory=list)
 
 
 def place_subjects(
@@ -113,10 +121,13 @@ def place_subjects(
             continue
         candidates = _by_name(pipeline, known, version, decoders)
         if not candidates:
-            tables = by_history.get(version.subject, ())
-            candidates = [(table, Candidate(version)) for table in tables]
+            for table in by_history.get(version.subject, ()):
+                route = known[table].route
+                message = payload_message(pipeline, [route] if route else [version.subject])
+                candidates.append((table, Candidate(version, message)))
         if not candidates:
-            placed.elsewhere.append(version)
+            message = payload_message(pipeline, [version.subject])
+            placed.elsewhere.append(Candidate(version, message))
         for table, candidate in candidates:
             placed.by_table[table].append(candidate)
     return placed
@@ -163,7 +174,7 @@ def _by_name(
     topic = version.subject.removesuffix(_VALUE)
     if topic == version.subject or not is_nameable(topic):
         return []
-    return [(names.silver_for(topic), Candidate(version))]
+    return [(names.silver_for(topic), Candidate(version, payload_message(pipeline, [topic])))]
 
 
 def _by_record(
@@ -182,7 +193,7 @@ def _by_record(
         if index == 0 or table in known:
             found.append((table, Candidate(version, (index,))))
         text = decoders.text(version.schema_id)
-        if isinstance(text, Refusal) or text.kind != "PROTOBUF":
+        if isinstance(text, Refusal) or text.schema_type != "PROTOBUF":
             break
     return found
 
@@ -233,12 +244,12 @@ def plan_columns(
     if columns is None and rules.tables is not Mode.EVOLVE:
         return _only_new(known, _without_table(known.table, schemas, rules))
     history = known.history if columns is not None else TableHistory()
-    new = {key: schemas[key] for key in sorted(schemas.keys() - history.met)}
+    new = {key: schemas[key] for key in sorted(schemas.keys() - history.schema_ids)}
     shape = columns if columns is not None else schemas[min(schemas)]
     withheld = [
         Asked(change, (key,))
         for key, schema in new.items()
-        for change in fit(schema, shape, rules).withheld
+        for change in fit(schema, shape, rules).blocked
     ]
     refused = {one.schema_ids[0] for one in withheld if one.change.outcome is Outcome.REFUSED}
     landing = {key: schema for key, schema in new.items() if key not in refused}
@@ -255,7 +266,7 @@ def plan_columns(
 
 def _without_table(table: str, schemas: Mapping[int, pa.Schema], rules: Rules) -> list[Asked]:
     return [
-        Asked(decided(CreateTable(table, len(schema)), rules), (key,))
+        Asked(with_outcome(CreateTable(table, len(schema)), rules), (key,))
         for key, schema in sorted(schemas.items())
     ]
 

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from headgate.cdc.history import VALIDITY
 from headgate.cdc.plan import source_text
 from headgate.config import Pipeline
-from headgate.envelopes.datastream.columns import LOG_COLUMN_NAMES
+from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import LandingError, nearest
 from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger, recorded_changes
 from headgate.inspect.tables import TableKind, kind_of, merged_tables, named_plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -13,23 +13,29 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from headgate.config import Contract, Duration, Pipeline, Rules
+from headgate.config import Contract, Duration, Pipeline, Rules, Wrapper
 from headgate.errors import LandingError, RegistryError, UsageError, nearest
 from headgate.formats.avro import AvroDecoder
-from headgate.formats.decoder import FIRST_MESSAGE, Decoder, Refusal
+from headgate.formats.decoder import (
+    FIRST_MESSAGE,
+    ROOT_MESSAGE,
+    Decoder,
+    MessageChoice,
+    Refusal,
+)
 from headgate.formats.decoders import Decoders
-from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
+from headgate.formats.protobuf import AmbiguousMessage, NoSuchMessage, ProtobufDecoder
 from headgate.inspect.ledger import open_ledger
 from headgate.inspect.schema import find_table, nearest_table, open_table
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.tables import size_of
 from headgate.reasons import Reason
-from headgate.registry.folder import KINDS, read_schema_file
+from headgate.registry.folder import SCHEMA_TYPES, read_schema_file
 from headgate.registry.open import opened_registry
-from headgate.registry.registry import Catalogue, RefusedSchema, UnknownSchema
+from headgate.registry.registry import RefusedSchema, SchemaCatalog, UnknownSchema
 from headgate.schema.changes import DropColumn, RenameColumn, SchemaChange, WidenType
-from headgate.schema.field_facts import apart_from
+from headgate.schema.field_metadata import kept_apart_from
 from headgate.schema.fit import fit
 from headgate.schema.origin import ORIGIN_COLUMNS
 
@@ -69,18 +75,36 @@ class NamedSchema:
 def is_schema_file(name: str) -> bool:
     """Return whether a name is that of a file: one that exists, or one with a path."""
     path = Path(name)
-    return path.suffix in KINDS and (path.is_file() or "/" in name)
+    return path.suffix in SCHEMA_TYPES and (path.is_file() or "/" in name)
+
+
+def payload_message(pipeline: Pipeline | None, names: Iterable[str]) -> MessageChoice:
+    """Return the message that payloads of a registered schema are, by its routes or subjects.
+
+    In Confluent's framing the records themselves name it; the first one is assumed.
+    """
+    if pipeline is None:
+        return ROOT_MESSAGE
+    if not isinstance(pipeline.envelope, Wrapper):
+        return FIRST_MESSAGE
+    for name in names:
+        for route in dict.fromkeys((name, name.removesuffix("-value"))):
+            message = pipeline.envelope.payload_messages.for_route(route)
+            if message is not None:
+                return message
+    return ROOT_MESSAGE
 
 
 def find_schema(name: str, pipeline: Pipeline | None) -> NamedSchema:
     """Find a file by its path; with a pipeline also an id, a table or route, or a subject."""
     if is_schema_file(name):
-        return _in_file(name)
+        return _in_file(name, payload_message(pipeline, [Path(name).stem]))
     if pipeline is None:
         raise UsageError("bad-argument", f"`{name}` is not a file", hint="name a pipeline for it")
     if name.isdecimal():
         with opened_registry(pipeline.schema_registry, REGISTRY_TIMEOUT) as registry:
-            columns = _registered(registry, int(name), f"schema {name}")
+            message = payload_message(pipeline, registry.subjects_of(int(name)))
+            columns = _registered(registry, int(name), message, f"schema {name}")
         return NamedSchema(name, Named.SCHEMA, columns, schema_id=int(name))
     parts = _AT_VERSION.fullmatch(name)
     plain, version = (parts[1], int(parts[2])) if parts else (name, None)
@@ -92,16 +116,19 @@ def find_schema(name: str, pipeline: Pipeline | None) -> NamedSchema:
         return _of_subject(registry, pipeline, plain, version, known)
 
 
-def _in_file(name: str) -> NamedSchema:
+def _in_file(name: str, message: MessageChoice) -> NamedSchema:
     try:
         text = read_schema_file(Path(name))
         decoder: Decoder = (
-            ProtobufDecoder.compile(text, FIRST_MESSAGE)
-            if text.kind == "PROTOBUF"
+            ProtobufDecoder.compile(text, message)
+            if text.schema_type == "PROTOBUF"
             else AvroDecoder.parse(text)
         )
     except OSError as error:
         raise UsageError("bad-argument", f"`{name}` cannot be read: {error.strerror}") from None
+    except AmbiguousMessage as error:
+        hint = "name a pipeline whose `envelope.wrapper.payload_message` chooses one"
+        raise RegistryError("schema-refused", f"{name}: {error}", hint) from None
     except (RefusedSchema, NoSuchMessage) as error:
         raise RegistryError("schema-refused", f"{name}: {error}") from None
     return NamedSchema(name, Named.FILE, _own(decoder.schema))
@@ -125,14 +152,14 @@ def _of_table(pipeline: Pipeline, table: str, version: int | None) -> NamedSchem
 
 
 def _of_subject(
-    registry: Catalogue,
+    registry: SchemaCatalog,
     pipeline: Pipeline,
     name: str,
     version: int | None,
     tables: Collection[str],
 ) -> NamedSchema:
     try:
-        newest = registry.newest(name)
+        newest = registry.latest(name)
     except UnknownSchema:
         meant = nearest(name, registry.subjects()) or nearest_table(pipeline, name, tables)
         raise LandingError(
@@ -142,16 +169,21 @@ def _of_subject(
             where=pipeline.lake,
         ) from None
     found = newest if version is None else registry.version(name, version)
-    columns = _registered(registry, found.schema_id, str(found))
+    message = payload_message(pipeline, [name])
+    columns = _registered(registry, found.schema_id, message, str(found))
     return NamedSchema(name, Named.SUBJECT, columns, found.version, found.schema_id)
 
 
-def _registered(registry: Catalogue, schema_id: int, called: str) -> pa.Schema:
-    decoder = Decoders(registry).decoder(schema_id)
+def _registered(
+    registry: SchemaCatalog, schema_id: int, message: MessageChoice, called: str
+) -> pa.Schema:
+    decoder = Decoders(registry).decoder(schema_id, message)
     if isinstance(decoder, Refusal):
         unknown = decoder.reason is Reason.SCHEMA_UNKNOWN
         code = "schema-unknown" if unknown else "schema-refused"
-        raise RegistryError(code, f"{called}: {decoder.detail}")
+        ambiguous = decoder.reason is Reason.MESSAGE_AMBIGUOUS
+        hint = "name the message in `envelope.wrapper.payload_message`" if ambiguous else None
+        raise RegistryError(code, f"{called}: {decoder.detail}", hint)
     return _own(decoder.schema)
 
 
@@ -211,7 +243,7 @@ def _gone(before: pa.Schema, after: pa.Schema, renamed: Collection[str]) -> Iter
     for column in before:
         if column.name in types:
             yield from _gone_inside(column.type, types[column.name], column.name)
-        elif column.name not in renamed and apart_from(column) is None:
+        elif column.name not in renamed and kept_apart_from(column) is None:
             yield column.name
 
 
@@ -236,7 +268,12 @@ def _rules(pipeline: Pipeline | None, *schemas: NamedSchema) -> Rules:
     for one in schemas:
         if one.what is Named.TABLE:
             return contract.for_table(one.name)
-    return Rules(tables=contract.tables, columns=contract.columns, types=contract.types)
+    return Rules(
+        tables=contract.tables,
+        columns=contract.columns,
+        types=contract.types,
+        unknown_fields=contract.unknown_fields,
+    )
 
 
 def _may_widen(pipeline: Pipeline | None, first: NamedSchema) -> bool:

@@ -1,4 +1,4 @@
-"""Fetches the recorded jars once and refuses any that is not the one that was recorded."""
+"""Download the jars of `jars.lock` once, and verify their checksums."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LINE = re.compile(
 
 @dataclass(frozen=True)
 class LockedJar:
-    """One file to fetch, and how to know that it is the right one."""
+    """A jar to download, with its checksum."""
 
     conf: str
     organisation: str
@@ -44,13 +44,13 @@ class LockedJar:
 
     @property
     def file_name(self) -> str:
-        """The name the file has in the jar home."""
+        """Name of the file in the jar folder."""
         classifier = f"-{self.classifier}" if self.classifier else ""
         return f"{self.name}-{self.revision}{classifier}.{self.extension}"
 
 
 def parse_lock(text: str) -> tuple[LockedJar, ...]:
-    """The jars of a lock file's text, in its order."""
+    """Return the jars listed in a lock file, in order."""
     jars = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line or line.startswith("#"):
@@ -58,7 +58,7 @@ def parse_lock(text: str) -> tuple[LockedJar, ...]:
         found = _LINE.fullmatch(line)
         if found is None:
             raise ValueError(
-                f"jars.lock line {number}: not 'conf coordinates sha256 bytes': {line}"
+                f"jars.lock line {number}: expected 'conf coordinates sha256 bytes': {line}"
             )
         parts = found.groupdict()
         jars.append(
@@ -78,7 +78,7 @@ def parse_lock(text: str) -> tuple[LockedJar, ...]:
 
 @cache
 def locked_jars(conf: str) -> tuple[LockedJar, ...]:
-    """The jars of one conf."""
+    """Return the jars of a group of `jars.lock`, such as `spark`."""
     jars = tuple(jar for jar in parse_lock(_LOCK_FILE.read_text("ascii")) if jar.conf == conf)
     if not jars:
         raise ValueError(f"{conf!r} is not a conf of jars.lock")
@@ -86,19 +86,19 @@ def locked_jars(conf: str) -> tuple[LockedJar, ...]:
 
 
 def lock_digest(jars: Sequence[LockedJar]) -> str:
-    """A short name for exactly these files with exactly these sums."""
+    """Return a short hash of the files' names and checksums."""
     sums = "\n".join(f"{jar.file_name} {jar.sha256}" for jar in jars)
     return hashlib.sha256(sums.encode()).hexdigest()[:16]
 
 
 def headgate_home() -> Path:
-    """`$HEADGATE_HOME`, or `~/.headgate`. It need not exist yet."""
+    """Return `$HEADGATE_HOME` or `~/.headgate`, which may not exist yet."""
     chosen = os.environ.get("HEADGATE_HOME")
     return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".headgate"
 
 
 def jar_home() -> Path:
-    """The folder with one folder of jars per conf."""
+    """Return the folder that has one folder of jars per group."""
     return headgate_home() / "jars"
 
 
@@ -107,7 +107,7 @@ _LINES_SHOWN = 4
 
 
 def ivy_xml(conf: str, jars: Sequence[LockedJar]) -> str:
-    """Asks for exactly these files: nothing is looked up in a POM, nothing comes along."""
+    """Return an Ivy file for exactly these jars, without transitive dependencies."""
     ElementTree.register_namespace("m", "http://ant.apache.org/ivy/maven")
     module = ElementTree.Element("ivy-module", version="2.0")
     ElementTree.SubElement(module, "info", organisation="headgate", module=conf)
@@ -133,20 +133,20 @@ def ivy_xml(conf: str, jars: Sequence[LockedJar]) -> str:
 
 
 def ivy_settings_xml(cache: Path) -> str:
-    """Ivy's default repository, read without POMs, with a cache of our own."""
+    """Return Ivy settings: the default repository without POMs, and a separate cache."""
     settings = ElementTree.Element("ivysettings")
-    # The SHA-256 sums of jars.lock are checked; Ivy's SHA-1 would be one more request a jar.
+    # jars.lock has SHA-256 checksums; Ivy's SHA-1 check would cost a request per jar.
     ElementTree.SubElement(settings, "property", name="ivy.checksums", value="")
     ElementTree.SubElement(settings, "settings", defaultResolver="jars")
     limits = ElementTree.SubElement(settings, "timeout-constraints")
     ElementTree.SubElement(
         limits,
         "timeout-constraint",
-        name="patience",
+        name="limits",
         connectionTimeout="20000",
         readTimeout="60000",
     )
-    # A cache that another tool filled from POMs would bring their dependencies back.
+    # A shared cache may contain POMs of other tools, and with them transitive dependencies.
     ElementTree.SubElement(settings, "caches", defaultCacheDir=str(cache))
     resolvers = ElementTree.SubElement(settings, "resolvers")
     ElementTree.SubElement(
@@ -155,13 +155,13 @@ def ivy_settings_xml(cache: Path) -> str:
         name="jars",
         m2compatible="true",
         usepoms="false",
-        timeoutConstraint="patience",
+        timeoutConstraint="limits",
     )
     return _document(settings)
 
 
 def retrieve_with_ivy(conf: str, jars: Sequence[LockedJar], target: Path, work: Path) -> None:
-    """Put the jars into `target`; what was downloaded stays in `work` until all are there."""
+    """Download the jars into `target`; `work` keeps finished downloads for a retry."""
     work.mkdir(parents=True, exist_ok=True)
     settings_file, module_file = work / "ivysettings.xml", work / "ivy.xml"
     settings_file.write_text(ivy_settings_xml(work / "cache"), "utf-8")
@@ -170,7 +170,7 @@ def retrieve_with_ivy(conf: str, jars: Sequence[LockedJar], target: Path, work: 
     command += ["-settings", str(settings_file), "-ivy", str(module_file), "-confs", conf]
     command += ["-retrieve", f"{target.name}/[artifact]-[revision](-[classifier]).[ext]"]
     command += ["-types", *sorted({jar.extension for jar in jars})]
-    # From within the folder: brackets in its own path would be read as part of the pattern.
+    # With a relative pattern: Ivy would read brackets in an absolute path as placeholders.
     run = subprocess.run(
         command,
         cwd=target.parent,
@@ -181,32 +181,32 @@ def retrieve_with_ivy(conf: str, jars: Sequence[LockedJar], target: Path, work: 
     if run.returncode != 0 or not all((target / jar.file_name).is_file() for jar in jars):
         raise SetupError(
             "jars-missing",
-            f"the jars for {conf} could not be fetched:\n"
-            + telling_lines(run.stdout.decode("utf-8", "replace")),
-            hint="check the network, then run: headgate jars "
-            f"{conf}; jars that you put into {jar_home() / conf} by hand are taken too",
+            f"cannot download the jars for {conf}:\n"
+            + error_lines(run.stdout.decode("utf-8", "replace")),
+            hint=f"check the network, then run: headgate jars {conf}; or copy the jars to "
+            f"{jar_home() / conf}",
         )
 
 
 def find_ivy() -> Path:
-    """Ivy's jar, found without importing pyspark (which takes a second)."""
+    """Return the path of Ivy's jar without importing pyspark, which takes a second."""
     spec = importlib.util.find_spec("pyspark")
     for package in (spec.submodule_search_locations or ()) if spec else ():
         for jar in sorted(Path(package, "jars").glob("ivy-*.jar")):
             return jar
     raise SetupError(
         "jars-missing",
-        "there is no Ivy in pyspark to fetch jars with",
+        "cannot download jars: the Ivy jar of pyspark is missing",
         hint="install pyspark into the same environment as headgate",
     )
 
 
-def telling_lines(output: str) -> str:
-    """What went wrong, out of the pages that Ivy prints."""
+def error_lines(output: str) -> str:
+    """Return the lines of Ivy's output that explain a failure."""
     lines = [line.strip(" :|\t") for line in output.splitlines()]
-    # An address that could not be read says more than that the jar was not found.
-    for telling in (r"error at url", r": not found|Exception|\bfailed\b"):
-        found = [line for line in lines if re.search(telling, line, re.IGNORECASE)]
+    # A URL that could not be read is more specific than a jar that was not found.
+    for pattern in (r"error at url", r": not found|Exception|\bfailed\b"):
+        found = [line for line in lines if re.search(pattern, line, re.IGNORECASE)]
         if found:
             more = len(found) - _LINES_SHOWN
             shown = found[:_LINES_SHOWN] + ([f"and {more} more"] if more > 0 else [])
@@ -223,7 +223,7 @@ def _document(root: ElementTree.Element) -> str:
 
 @contextmanager
 def hold_lock(file: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the lock for the block; `on_wait` is called once if another process has it."""
+    """Hold a file lock during the block; call `on_wait` once if another process holds it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as handle:
         try:
@@ -232,7 +232,7 @@ def hold_lock(file: Path, *, on_wait: Callable[[], None] | None = None) -> Itera
             if on_wait is not None:
                 on_wait()
             fcntl.flock(handle, fcntl.LOCK_EX)
-        # The file stays: deleting it would let a third process lock a new file of that name
+        # The file is not deleted: otherwise a third process could lock a new file of that name
         # while a second one still waits for the old one.
         yield
 
@@ -241,55 +241,54 @@ Retrieve = Callable[[str, Sequence[LockedJar], Path, Path], None]
 
 
 def fetch_jars(
-    confs: Sequence[str], say: Callable[[str], None], retrieve: Retrieve | None = None
+    confs: Sequence[str], report: Callable[[str], None], retrieve: Retrieve | None = None
 ) -> dict[str, list[Path]]:
-    """Make sure that the jars of these confs are there; return them by conf."""
+    """Download the jars of these groups unless they exist; return their paths by group."""
     for conf in confs:
         if not _is_ready(conf):
-            _fetch_alone(conf, say, retrieve or retrieve_with_ivy)
+            _fetch_locked(conf, report, retrieve or retrieve_with_ivy)
     return {conf: jar_paths(conf) for conf in confs}
 
 
 def jar_paths(conf: str) -> list[Path]:
-    """The verified jars of a conf; SetupError `jars-missing` when they were not fetched."""
+    """Return the verified jars of a group; SetupError `jars-missing` if they are not downloaded."""
     if not _is_ready(conf):
         raise SetupError(
             "jars-missing",
-            f"the jars for {conf} are not in {jar_home() / conf}",
+            f"the jars for {conf} are missing from {jar_home() / conf}",
             hint=f"run: headgate jars {conf}",
         )
-    return [_place(jar) for jar in locked_jars(conf)]
+    return [_path(jar) for jar in locked_jars(conf)]
 
 
 def verify(file: Path, jar: LockedJar) -> None:
-    """Delete the file and raise `jar-changed` unless it is the recorded one."""
+    """Delete the file and raise SetupError `jar-changed` if its checksum is wrong."""
     if not _fits(file, jar):
         found = _sha256(file)
         file.unlink()
         raise SetupError(
             "jar-changed",
-            f"{jar.file_name} is not the file that was recorded: its SHA-256 is {found}, "
-            f"recorded is {jar.sha256}; it was deleted",
-            hint=f"run: headgate jars {jar.conf}; if it fails again, what stands between this "
-            "machine and the jars' repository changes them",
+            f"{jar.file_name} has SHA-256 {found}, expected {jar.sha256}; it was deleted",
+            hint=f"run: headgate jars {jar.conf}; if it fails again, check for a proxy or a mirror "
+            "that modifies downloads",
         )
 
 
-def _fetch_alone(conf: str, say: Callable[[str], None], retrieve: Retrieve) -> None:
+def _fetch_locked(conf: str, report: Callable[[str], None], retrieve: Retrieve) -> None:
     with hold_lock(
         jar_home() / f"{conf}.lock",
-        on_wait=lambda: say(f"Waiting: another command fetches jars for {conf}"),
+        on_wait=lambda: report(f"Waiting: another command is downloading jars for {conf}"),
     ):
-        # The one waited for may have fetched them.
+        # The other process may have downloaded them.
         if not _is_ready(conf):
-            _fetch(conf, say, retrieve)
+            _fetch(conf, report, retrieve)
 
 
-def _fetch(conf: str, say: Callable[[str], None], retrieve: Retrieve) -> None:
+def _fetch(conf: str, report: Callable[[str], None], retrieve: Retrieve) -> None:
     jars = locked_jars(conf)
-    missing = [jar for jar in jars if not _fits(_place(jar), jar)]
+    missing = [jar for jar in jars if not _fits(_path(jar), jar)]
     if missing:
-        say(f"Fetching {_count(missing)} for {conf} ({_megabytes(missing)})")
+        report(f"Downloading {_count(missing)} for {conf} ({_megabytes(missing)})")
         work = jar_home() / f".fetching-{conf}"
         arrived = work / "arrived"
         retrieve(conf, missing, arrived, work)
@@ -297,26 +296,24 @@ def _fetch(conf: str, say: Callable[[str], None], retrieve: Retrieve) -> None:
         try:
             for jar in missing:
                 verify(arrived / jar.file_name, jar)
-                os.replace(arrived / jar.file_name, _place(jar))
+                os.replace(arrived / jar.file_name, _path(jar))
         finally:
-            # Also after a jar was refused: its copy in the cache would be taken again.
+            # Also after a checksum error: the cached copy would be used again.
             shutil.rmtree(work)
     _stamp(conf).touch()
 
 
 def _is_ready(conf: str) -> bool:
-    # Summing 170 MB at every start would take longer than the rest of the start.
-    return _stamp(conf).exists() and all(
-        _size(_place(jar)) == jar.size for jar in locked_jars(conf)
-    )
+    # Hashing 170 MB on every start would take longer than the rest of it.
+    return _stamp(conf).exists() and all(_size(_path(jar)) == jar.size for jar in locked_jars(conf))
 
 
 def _stamp(conf: str) -> Path:
-    # Named after the sums, so that two versions of Headgate can share a jar home.
+    # Named after the checksums, so that two versions of Headgate can share a folder.
     return jar_home() / conf / f".verified-{lock_digest(locked_jars(conf))}"
 
 
-def _place(jar: LockedJar) -> Path:
+def _path(jar: LockedJar) -> Path:
     return jar_home() / jar.conf / jar.file_name
 
 

@@ -1,4 +1,4 @@
-"""Finds Java the way Spark does: `$JAVA_HOME` first, then `$PATH`."""
+"""Find Java as Spark does: in `$JAVA_HOME`, then on `$PATH`."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from pathlib import Path
 
 from headgate.errors import SetupError
 
-OLDEST = 17
-_HINT = f"install Java {OLDEST} or newer and set JAVA_HOME to its folder"
+MIN_VERSION = 17
+_HINT = f"install Java {MIN_VERSION} or newer and set JAVA_HOME to its folder"
 # 17.0.15, 25, 22-ea, and 1.8.0_392 for Java 8
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that is new enough."""
+    """A Java installation that is recent enough."""
 
     path: Path
     major: int
 
 
 def find_java() -> Java:
-    """The Java to run everything with; SetupError `java-missing` when there is none."""
+    """Return the Java to use; SetupError `java-missing` if none is found or it is too old."""
     path = _java_path(os.environ.get("JAVA_HOME"), os.environ.get("PATH"))
     if path is None:
-        raise SetupError("java-missing", "there is no Java in JAVA_HOME or PATH", hint=_HINT)
+        raise SetupError("java-missing", "Java is neither in JAVA_HOME nor on PATH", hint=_HINT)
     return _checked(path)
 
 
 def parse_major(output: str) -> int | None:
-    """The major version in what `java -version` prints."""
+    """Return the major version in the output of `java -version`."""
     found = _VERSION.search(output)
     return int(found.group(1)) if found else None
 
@@ -65,8 +65,12 @@ def _checked(path: Path) -> Java:
     major = parse_major(run.stdout)
     if run.returncode != 0 or major is None:
         raise SetupError(
-            "java-missing", f"{path} does not say its version: {run.stdout.strip()}", hint=_HINT
+            "java-missing", f"{path} -version failed: {run.stdout.strip()}", hint=_HINT
         )
-    if major < OLDEST:
-        raise SetupError("java-missing", f"{path} is Java {major}, which is too old", hint=_HINT)
+    if major < MIN_VERSION:
+        raise SetupError(
+            "java-missing",
+            f"{path} is Java {major}; {MIN_VERSION} or newer is required",
+            hint=_HINT,
+        )
     return Java(path, major)

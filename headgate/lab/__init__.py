@@ -1,32 +1,29 @@
-"""What runs on this machine: Java, jars, and services to try things with."""
+"""Local services, simulators and the demo.
+
+The demo needs nothing but Headgate; the services and the shop need the extra `headgate[lab]`.
+"""
 
 from __future__ import annotations
 
-from headgate.jars.jars import fetch_jars, headgate_home, jar_paths
-from headgate.jars.java import Java, find_java
-from headgate.lab.database import Database
-from headgate.lab.services import (
-    DEFAULT_FOLDER,
-    Services,
-    down,
-    find,
-    find_database,
-    up,
-    up_database,
-)
+from importlib.util import find_spec
 
-__all__ = [
-    "DEFAULT_FOLDER",
-    "Database",
-    "Java",
-    "Services",
-    "down",
-    "fetch_jars",
-    "find",
-    "find_database",
-    "find_java",
-    "headgate_home",
-    "jar_paths",
-    "up",
-    "up_database",
-]
+from headgate.errors import SetupError
+
+_PACKAGES = {
+    "fastavro": "fastavro",
+    "psutil": "psutil",
+    "pymysql": "pymysql",
+    "pymysqlreplication": "mysql-replication",
+}
+
+
+def require_lab(*modules: str) -> None:
+    """Raise SetupError `extra-missing` unless these modules of `headgate[lab]` are installed."""
+    missing = [_PACKAGES[module] for module in modules if find_spec(module) is None]
+    if missing:
+        raise SetupError(
+            "extra-missing",
+            f"this needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} "
+            "not installed",
+            hint='pip install "headgate[lab]"',
+        )

@@ -1,4 +1,4 @@
-"""A real Kafka broker in one JVM: KRaft, one node, reachable from this machine only."""
+"""A Kafka broker in one JVM: KRaft, one node, bound to localhost."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from headgate.errors import SetupError
 from headgate.jars.jars import jar_paths
 from headgate.jars.java import find_java
-from headgate.lab.process import HOST, DetachedProcess, is_answering, start_detached
+from headgate.lab.process import HOST, DetachedProcess, is_listening, start_detached
 
 NAME = "broker"
-# It lives for minutes and copies bytes: a quick start is worth more than optimised code.
+# A short-lived, I/O-bound process: fast startup matters more than optimised code.
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 _LOGGING = """\
@@ -25,14 +25,14 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{ISO8601} %p %m (%c{1})%n%throwable{short.message}
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
-# Says at every first start that the metadata log is empty.
+# Warns on every first start that the metadata log is empty.
 logger.activation.name = org.apache.kafka.controller.QuorumController
 logger.activation.level = error
 """
 
 
 def start_broker(folder: Path, port: int, controller_port: int) -> DetachedProcess:
-    """Start the broker on its data in `<folder>/kafka`; it does not answer yet."""
+    """Start the broker on its data in `<folder>/kafka`, without waiting until it is ready."""
     home = folder / "kafka"
     home.mkdir(parents=True, exist_ok=True)
     properties_file = home / "server.properties"
@@ -44,10 +44,10 @@ def start_broker(folder: Path, port: int, controller_port: int) -> DetachedProce
 
 
 def broker_answers(port: int) -> bool:
-    """Whether a broker on the port is ready for topics and records."""
-    if not is_answering(port):
+    """Return whether a broker on the port accepts requests."""
+    if not is_listening(port):
         return False
-    # Here, because commands that only need jars or an address should not wait for the import.
+    # Imported here: slow, and not needed by commands that only read addresses.
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -59,18 +59,18 @@ def broker_answers(port: int) -> bool:
 
 
 def server_properties(data: Path, port: int, controller_port: int) -> str:
-    """The broker's settings: data is kept for ever, topics are made by who needs them."""
+    """Return the broker's settings: unlimited retention, no automatic topic creation."""
     if "," in str(data):
         raise SetupError(
             "service-failed",
-            f"Kafka reads the comma in {data} as the end of the folder's name",
+            f"Kafka does not accept a comma in the path of its data: {data}",
             hint="choose a folder without a comma in its path",
         )
     settings = {
         "process.roles": "broker,controller",
         "node.id": "1",
-        # Not the newer quorum.bootstrap.servers, which records the controller's port in the data:
-        # the port may be another one the next time.
+        # Not the newer quorum.bootstrap.servers: it stores the controller's port in the data, but
+        # the next start may use another port.
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",
         "listeners": f"BROKER://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "advertised.listeners": f"BROKER://{HOST}:{port}",
@@ -89,7 +89,7 @@ def server_properties(data: Path, port: int, controller_port: int) -> str:
         "share.coordinator.state.topic.min.isr": "1",
         "share.coordinator.state.topic.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
-        # A broker that was killed may register again only after its old session has ended.
+        # A killed broker can register again only after its old session has expired.
         "broker.session.timeout.ms": "4000",
         "broker.heartbeat.interval.ms": "1000",
     }
@@ -99,17 +99,17 @@ def server_properties(data: Path, port: int, controller_port: int) -> str:
 def _format(home: Path, properties_file: Path) -> None:
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     tool = ["kafka.tools.StorageTool", "format"]
-    # Given as one word: an id may begin with a dash.
+    # With `=`, because an id may begin with a dash.
     tool += [f"--cluster-id={cluster}", f"--config={properties_file}"]
     run = subprocess.run(
         [*_java(home), *tool], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
     if run.returncode != 0:
-        said = run.stdout.decode("utf-8", "replace").strip()
+        output = run.stdout.decode("utf-8", "replace").strip()
         raise SetupError(
             "service-failed",
-            f"the broker's folder could not be prepared:\n{said}",
-            hint=f"if nothing in it is needed, delete {home} and try again",
+            f"cannot format the broker's data folder:\n{output}",
+            hint=f"if you do not need its data, delete {home} and try again",
         )
 
 

@@ -1,4 +1,4 @@
-"""A real MariaDB server: the one that is installed, reachable from this machine only."""
+"""A MariaDB server: the installed one, bound to localhost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,42 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.errors import SetupError
-from headgate.lab.process import HOST, DetachedProcess, is_answering, start_detached
+from headgate.lab import require_lab
+from headgate.lab.process import HOST, DetachedProcess, is_listening, start_detached
+
+NAME = "database"
+_PROGRAM = "mariadbd"
+_LOGIN_TIMEOUT = 3.0
+# Where packages install servers; often not on PATH.
+_SERVER_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec")
+
+_SETTINGS = {
+    "bind-address": HOST,
+    # Relative to the data folder, because socket paths are limited to about 100 bytes.
+    "socket": "mariadb.sock",
+    "pid-file": "mariadb.pid",
+    "skip-name-resolve": "ON",
+    "local-infile": "OFF",
+    # Log whole rows, with the column names and types at the time of the change.
+    "log-bin": "mysql-bin",
+    "binlog-format": "ROW",
+    "binlog-row-image": "FULL",
+    "binlog-row-metadata": "FULL",
+    "server-id": "1",
+    "character-set-server": "utf8mb4",
+    "default-time-zone": "+00:00",
+    "explicit-defaults-for-timestamp": "ON",
+    # Safe against kill -9; a power failure may lose the last second.
+    "innodb-flush-log-at-trx-commit": "2",
+    "sync-binlog": "0",
+    "performance-schema": "OFF",
+    "max-connections": "50",
+    "table-open-cache": "400",
+    "innodb-log-file-size": "16M",
+    "innodb-buffer-pool-size": "32M",
+    "aria-pagecache-buffer-size": "8M",
+    "key-buffer-size": "1M",
+}
 
 USER = "shop"
 _GROUP = "client"
@@ -21,7 +56,7 @@ _SYSTEM_TABLES = ("mysql_system_tables.sql", "mysql_system_tables_data.sql")
 
 @dataclass(frozen=True)
 class DatabaseFolder:
-    """Data and login belong together: the login's password is in the data."""
+    """The server's data and its login file; the data holds the password's hash."""
 
     path: Path
 
@@ -34,14 +69,14 @@ class DatabaseFolder:
         return self.path / "login.cnf"
 
     def port(self) -> int | None:
-        """The port of last time."""
+        """Return the port used last, if any."""
         try:
             return int(self._login()["port"])
         except (KeyError, ValueError):
             return None
 
     def prepare(self, server: Path) -> None:
-        """Make the system's tables and the user, unless they are there."""
+        """Create the system tables and the user unless they exist."""
         if self.data.exists():
             return
         self.path.mkdir(parents=True, exist_ok=True)
@@ -54,19 +89,18 @@ class DatabaseFolder:
         os.replace(unfinished, self.data)
 
     def write_port(self, port: int) -> None:
-        """Tell the clients that come later."""
+        """Record the port in the login file, for clients."""
         login = self._login()
         if "password" not in login:
             raise SetupError(
                 "service-failed",
-                f"the database's data is there, but not the password of its user: "
-                f"{self.login_file} cannot be read",
-                hint=f"if nothing in it is needed, delete {self.path} and try again",
+                f"cannot read the database's password from {self.login_file}",
+                hint=f"if you do not need its data, delete {self.path} and try again",
             )
         self._write_login({**login, "port": str(port)})
 
     def _bootstrap(self, server: Path, data: Path, password: str) -> None:
-        # What mariadb-install-db does; that needs programs from a package with the clients.
+        # The same as mariadb-install-db, which would need the package with the client programs.
         options = {"datadir": str(data), "innodb-log-file-size": "16M", **as_this_user()}
         command = [str(server), "--no-defaults", "--bootstrap"]
         command += [f"--{key}={value}" for key, value in options.items()]
@@ -79,11 +113,11 @@ class DatabaseFolder:
             check=False,
         )
         if run.returncode != 0:
-            said = run.stdout.decode("utf-8", "replace").replace(password, "*****")
-            telling = [line for line in said.splitlines() if "[Note]" not in line]
+            output = run.stdout.decode("utf-8", "replace").replace(password, "*****")
+            errors = [line for line in output.splitlines() if "[Note]" not in line]
             raise SetupError(
                 "service-failed",
-                "the database's folder could not be prepared:\n" + "\n".join(telling),
+                "cannot initialise the database's data folder:\n" + "\n".join(errors),
                 hint=f"delete {self.path} and try again",
             )
 
@@ -106,12 +140,15 @@ class DatabaseFolder:
 
 
 def as_this_user() -> dict[str, str]:
-    """The server refuses to run as root unless it is told to."""
+    """Return the option that lets the server run as root, if this process is root."""
     return {"user": "root"} if os.geteuid() == 0 else {}
 
 
 def _first_statements(system_tables: list[Path], password: str) -> str:
-    """Root comes in through the socket and as this system user only; the user by password."""
+    """Return the SQL that creates the system tables and the accounts.
+
+    Root logs in over the socket only, as this system user; the shop's user logs in by password.
+    """
     user = f"'{USER}'@'{HOST}'"
     return "\n".join(
         [
@@ -119,7 +156,7 @@ def _first_statements(system_tables: list[Path], password: str) -> str:
             "USE mysql;",
             f"SET @auth_root_socket='{_user_name()}';",
             *(file.read_text("utf-8") for file in system_tables),
-            # Accounts can be made once the tables just made have been read.
+            # Accounts can be created only after the new grant tables are loaded.
             "FLUSH PRIVILEGES;",
             f"CREATE USER {user} IDENTIFIED BY '{password}';",
             f"GRANT ALL ON `{USER}%`.* TO {user};",
@@ -133,7 +170,7 @@ def _user_name() -> str:
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        # In some containers the user has a number only.
+        # In some containers the user id has no name.
         return "root"
     return name.replace("\\", "\\\\").replace("'", "''")
 
@@ -147,50 +184,15 @@ def _system_tables(server: Path) -> list[Path]:
                 return files
     raise SetupError(
         "database-missing",
-        f"{server} is there, but not the files it makes its first tables from "
+        f"the files that {server} creates its system tables from are missing "
         f"({' and '.join(_SYSTEM_TABLES)})",
-        hint="install the server again: apt-get install --reinstall mariadb-server-core",
+        hint="reinstall the server: apt-get install --reinstall mariadb-server-core",
     )
-
-
-NAME = "database"
-_PROGRAM = "mariadbd"
-_ANSWER_WITHIN = 3.0
-# Not on everybody's PATH, but where packages put servers.
-_SERVER_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec")
-
-_SETTINGS = {
-    "bind-address": HOST,
-    # Sockets have short names only: this one is relative to the data, however deep that lies.
-    "socket": "mariadb.sock",
-    "pid-file": "mariadb.pid",
-    "skip-name-resolve": "ON",
-    "local-infile": "OFF",
-    # Every change as whole rows, with the names and types that its table had at that moment.
-    "log-bin": "mysql-bin",
-    "binlog-format": "ROW",
-    "binlog-row-image": "FULL",
-    "binlog-row-metadata": "FULL",
-    "server-id": "1",
-    "character-set-server": "utf8mb4",
-    "default-time-zone": "+00:00",
-    "explicit-defaults-for-timestamp": "ON",
-    # It survives being killed; only a power cut may cost it its last second.
-    "innodb-flush-log-at-trx-commit": "2",
-    "sync-binlog": "0",
-    "performance-schema": "OFF",
-    "max-connections": "50",
-    "table-open-cache": "400",
-    "innodb-log-file-size": "16M",
-    "innodb-buffer-pool-size": "32M",
-    "aria-pagecache-buffer-size": "8M",
-    "key-buffer-size": "1M",
-}
 
 
 @dataclass(frozen=True)
 class Database:
-    """A server that runs, and the file that clients log in with; it never shows the password."""
+    """A running server, and the file that clients log in with; the password is never printed."""
 
     folder: Path
     port: int
@@ -202,30 +204,30 @@ class Database:
 
     @property
     def login_file(self) -> Path:
-        """Host, port, user and password as MySQL's clients read them; for its owner only."""
+        """Host, port, user and password in the format of MySQL clients; mode 0600."""
         return database_folder(self.folder).login_file
 
 
 def database_folder(folder: Path) -> DatabaseFolder:
-    """Where the database of a folder of services keeps its data and its login."""
+    """Return the folder of the database's data and login file."""
     return DatabaseFolder(folder / "mariadb")
 
 
 def find_server() -> Path:
-    """The installed server; SetupError `database-missing` when there is none."""
+    """Return the installed server; SetupError `database-missing` if it is not installed."""
     places = [os.environ.get("PATH", os.defpath), *_SERVER_FOLDERS]
     found = shutil.which(_PROGRAM, path=os.pathsep.join(places))
     if found is None:
         raise SetupError(
             "database-missing",
-            f"the MariaDB server ({_PROGRAM}) is not to be found",
+            f"the MariaDB server ({_PROGRAM}) is not installed",
             hint="on Debian and Ubuntu: apt-get install mariadb-server-core",
         )
     return Path(found)
 
 
 def start_database(folder: Path, port: int) -> DetachedProcess:
-    """Start the server on its data in `<folder>/mariadb`; it does not answer yet."""
+    """Start the server on its data in `<folder>/mariadb`, without waiting until it is ready."""
     server = find_server()
     home = database_folder(folder)
     home.prepare(server)
@@ -236,15 +238,16 @@ def start_database(folder: Path, port: int) -> DetachedProcess:
 
 
 def database_answers(folder: Path, port: int) -> bool:
-    """Whether the server on the port lets its user in."""
-    if not is_answering(port):
+    """Return whether the shop's user can log in to the server on the port."""
+    if not is_listening(port):
         return False
+    require_lab("pymysql")
     import pymysql
 
     login = str(database_folder(folder).login_file)
     try:
         pymysql.connect(
-            read_default_file=login, ssl_disabled=True, read_timeout=_ANSWER_WITHIN
+            read_default_file=login, ssl_disabled=True, read_timeout=_LOGIN_TIMEOUT
         ).close()
     except pymysql.MySQLError:
         return False

@@ -1,4 +1,4 @@
-"""The demo's folder: emptied of what an earlier demo made, and of nothing else."""
+"""The demo: land simulated games from a Delta table while their schemas change."""
 
 from __future__ import annotations
 
@@ -7,67 +7,69 @@ import queue
 import re
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 
 import pyarrow as pa
 
-from headgate.cli.progress.live import View
 from headgate.config import Pipeline
-from headgate.engine.events import BatchLanded, Event, TableWaits
+from headgate.engine.events import BatchLanded, Event, Listener, TableWaits
 from headgate.errors import LandingError, UsageError
-from headgate.examples import find_example
 from headgate.lab.destination import DeltaDestination
 from headgate.lab.games import Game, RecordMaker, RegisteredVersion, games, register_versions
 from headgate.registry.folder import FolderRegistry
 
 _MARKER = ".headgate-demo"
-_MADE = ("games.yaml", "inbox", "schemas", "lake", _MARKER)
+_CREATED = ("games.yaml", "inbox", "schemas", "lake", _MARKER)
 
-# A run of seconds ends before the JVM's second compiler has earned back what it costs, and before
-# the snapshot that Spark makes of a table to begin with has.
-_QUICK = {
-    r"^    # start: .*$": "    start: 0                         # read the log, make no snapshot",
-    r"^# spark: .*$": "# Start quickly rather than run fast later.\nspark:\n"
+# In a run of seconds, the JVM's second compiler and Spark's initial snapshot of the source cost
+# more than they save.
+_FAST_START = {
+    r"^    # start: .*$": "    start: 0                         # read the log, skip the snapshot",
+    r"^# spark: .*$": "# Optimise for a fast start.\nspark:\n"
     "  spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
-def prepare_folder(folder: Path, keep: bool = False) -> int:
-    """Make the folder ready; returns how many demos it has seen."""
+def prepare_folder(folder: Path, pipeline_text: str, keep: bool = False) -> int:
+    """Create the folder and its pipeline file; return the number of earlier demos in it.
+
+    Removes what an earlier demo created, and nothing else; with `keep`, not even that.
+    """
     marker = folder / _MARKER
-    seen = _demos_seen(marker)
-    if seen is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    earlier = _earlier_demos(marker)
+    if earlier is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
             "already-exists",
-            f"{folder} exists and is not a demo's folder, so it is left as it is",
-            hint="choose another one with --folder",
+            f"{folder} exists and was not created by a demo; nothing was changed",
+            hint="choose another folder with --folder",
         )
-    if not keep or seen is None:
-        for name in _MADE:
+    if not keep or earlier is None:
+        for name in _CREATED:
             _remove(folder / name)
-        seen = 0
+        earlier = 0
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "games.yaml").write_text(_pipeline_text(), "utf-8")
-    marker.write_text(json.dumps({"demos": seen + 1}) + "\n", "utf-8")
-    return seen
+        (folder / "games.yaml").write_text(_with_fast_start(pipeline_text), "utf-8")
+    marker.write_text(json.dumps({"demos": earlier + 1}) + "\n", "utf-8")
+    return earlier
 
 
-def _pipeline_text() -> str:
-    text = find_example("games-embedded").text()
-    for line, instead in _QUICK.items():
-        text, found = re.subn(line, instead, text, flags=re.MULTILINE)
-        assert found, f"the example has no line {line}"
+def _with_fast_start(text: str) -> str:
+    for line, replacement in _FAST_START.items():
+        text, found = re.subn(line, replacement, text, flags=re.MULTILINE)
+        assert found, f"the pipeline file has no line {line}"
     return text
 
 
-def _demos_seen(marker: Path) -> int | None:
+def _earlier_demos(marker: Path) -> int | None:
     try:
         return int(json.loads(marker.read_text("utf-8"))["demos"])
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError):
-        # A demo that was stopped while it wrote; the folder is a demo's all the same.
+        # A demo was interrupted while it wrote the marker.
         return 0
 
 
@@ -78,108 +80,167 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-GAMES = 50
-VERSIONS = 5
-BAD_SHARE = 0.01
-_FIRST = 100_000
-_LATER = 50_000
-_PATIENCE = 300.0
+@dataclass(frozen=True)
+class DemoSize:
+    """How much a demo lands, in three batches."""
+
+    games: int = 50
+    versions: int = 5
+    players: int = 1_000
+    """Players per game."""
+    first: int = 50_000
+    """Records of the batch that creates the tables and warms up Spark and its Python workers."""
+    large: int = 400_000
+    """Records of the batch that shows the throughput; all of them are good."""
+    changed: int = 50_000
+    """Records of the batch in which schemas change."""
+    bad_share: float = 0.01
+    """Fraction of bad records in the first and the last batch."""
 
 
-class Story:
-    """Sends records to the inbox while the pipeline lands them, then ends the run."""
+@dataclass(frozen=True)
+class Latency:
+    """Time from a commit to the inbox until its records can be queried."""
 
-    def __init__(self, folder: Path, turn: int, view: View) -> None:
+    records: int
+    landed: float
+    """Seconds until all silver tables are committed."""
+    derived: float
+    """Seconds until the derived tables include the records."""
+
+
+@dataclass
+class DemoResult:
+    """What the demo sent; `complete` once all of it has landed."""
+
+    sent: int = 0
+    complete: bool = False
+    latency: Latency | None = None
+    """Of the batch in which schemas changed."""
+
+
+_TIMEOUT = 300.0
+_TRIGGER_MILLISECONDS = 200
+
+
+class Demo:
+    """Sends records to an inbox while a pipeline lands them, then stops the pipeline."""
+
+    def __init__(
+        self,
+        folder: Path,
+        earlier: int = 0,
+        listener: Listener = lambda _: None,
+        note: Callable[[str, str], None] = lambda what, detail: None,
+        size: DemoSize | None = None,
+    ) -> None:
+        """Pass the pipeline's events to `listener`, and changes of the source to `note`."""
         from headgate.sources.stop_signal import StopSignal
 
-        self.sent = 0
-        self.complete = False
+        self.result = DemoResult()
         self._folder = folder
-        self._view = view
-        self._turn = turn
+        self._earlier = earlier
+        self._listener = listener
+        self._note = note
+        self._size = size or DemoSize()
         self._registry = FolderRegistry(folder / "schemas")
         self._inbox = DeltaDestination(str(folder / "inbox"), "games")
         self._stop = StopSignal()
-        self._landed: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[tuple[float, BatchLanded | TableWaits]]
+        self._events = queue.SimpleQueue()
+        self._landed = 0
         self._failure: BaseException | None = None
 
     @property
     def changed_table(self) -> str:
+        """A table that gets a new column during the demo."""
         return f"silver_{self._changing[0].name}_events"
 
     @property
     def _changing(self) -> Sequence[Game]:
         return games(2)
 
-    def land(self, pipeline: Pipeline) -> None:
-        """Run the pipeline until every record of the story has landed, or Ctrl-C."""
+    def run(self, pipeline: Pipeline) -> DemoResult:
+        """Run the pipeline until every record has landed, or until Ctrl-C."""
         from headgate.engine.runner import RunOptions
         from headgate.run import run_pipeline
 
-        # The table must be there before the stream is; its records come while Spark starts.
+        # The stream needs an existing table; the first records are sent while Spark starts.
         self._inbox.send(pa.array([], pa.binary()))
-        teller = threading.Thread(target=self._tell, name="demo", daemon=True)
-        teller.start()
-        run_pipeline(pipeline, RunOptions(trigger_milliseconds=200), self._listen, stop=self._stop)
+        threading.Thread(target=self._produce, name="demo", daemon=True).start()
+        options = RunOptions(trigger_milliseconds=_TRIGGER_MILLISECONDS)
+        run_pipeline(pipeline, options, self._receive, stop=self._stop)
         if self._failure is not None:
             raise self._failure
-        if self.complete and self._view.tally.records != self.sent:
+        if self.result.complete and self._landed != self.result.sent:
             raise LandingError(
                 "batch-failed",
-                f"{self.sent} records were sent, but {self._view.tally.records} arrived",
-                hint=f"headgate status {self._folder / 'games.yaml'} shows where it stands",
+                f"{self.result.sent} records were sent, but {self._landed} landed",
+                hint=f"run: headgate status {self._folder / 'games.yaml'}",
             )
+        return self.result
 
-    def _listen(self, event: Event) -> None:
-        self._view(event)
+    def _receive(self, event: Event) -> None:
+        self._listener(event)
         if isinstance(event, BatchLanded | TableWaits):
-            self._landed.put(event)
+            self._events.put((perf_counter(), event))
 
-    def _tell(self) -> None:
+    def _produce(self) -> None:
         try:
-            self._send_chapters()
-            self.complete = True
+            self._send_batches()
+            self.result.complete = True
         except BaseException as error:
             self._failure = error
         finally:
             self._stop.ask()
 
-    def _send_chapters(self) -> None:
-        versions = register_versions(
-            self._registry, games(GAMES + self._turn), range(1, VERSIONS + 1)
-        )
-        self._send(versions, _FIRST)
-        self._wait()
+    def _send_batches(self) -> None:
+        size = self._size
+        known = games(size.games + self._earlier)
+        versions = register_versions(self._registry, known, range(1, size.versions + 1))
+        # Two files, so that Spark reads them with two tasks and starts two Python workers.
+        self._land(versions, size.first, size.bad_share, commits=2)
+        self._land(versions, size.large)
 
-        newest = VERSIONS + self._turn + 1
+        newest = size.versions + self._earlier + 1
         changed = register_versions(self._registry, self._changing, [newest])
-        appeared = games(GAMES + self._turn + 1)[-1:]
-        versions += changed + register_versions(self._registry, appeared, [1])
+        new_game = games(size.games + self._earlier + 1)[-1]
+        versions += changed + register_versions(self._registry, [new_game], [1])
         for game in self._changing:
-            column = game.columns(newest)[-1]
-            self._view.note("source", f"{game.name} gets a new column {column}")
-        self._view.note("source", f"a new game appears: {appeared[0].name}")
-        self._send(versions, _LATER)
-        self._wait()
+            self._note("source", f"{game.name} gets a new column {game.columns(newest)[-1]}")
+        self._note("source", f"a new game appears: {new_game.name}")
+        self.result.latency = self._land(versions, size.changed, size.bad_share)
 
-        self._send(versions, _LATER)
-        self._wait()
+    def _land(
+        self,
+        versions: Sequence[RegisteredVersion],
+        count: int,
+        bad_share: float = 0.0,
+        commits: int = 1,
+    ) -> Latency:
+        """Send records and wait until all of them have landed."""
+        seed = self._earlier * 1_000_000 + self.result.sent
+        values = RecordMaker(versions, seed, bad_share, self._size.players).make(count).values
+        for part in range(commits):
+            start, stop = count * part // commits, count * (part + 1) // commits
+            self._inbox.send(values[start:stop])
+        sent_at = perf_counter()
+        self.result.sent += count
+        while True:
+            derived_at, batch = self._next_batch()
+            self._landed += batch.records
+            if self._landed >= self.result.sent:
+                after_landing = batch.seconds - batch.landing_seconds
+                derived = derived_at - sent_at
+                return Latency(count, derived - after_landing, derived)
 
-    def _send(self, versions: Sequence[RegisteredVersion], count: int) -> None:
-        maker = RecordMaker(versions, seed=self._turn * 1_000_000 + self.sent, bad_share=BAD_SHARE)
-        self._inbox.send(maker.make(count).values)
-        self.sent += count
-
-    def _wait(self) -> None:
-        """Until all that was sent has landed."""
-        while self._view.tally.records < self.sent:
-            try:
-                event = self._landed.get(timeout=_PATIENCE)
-            except queue.Empty:
-                raise LandingError(
-                    "batch-failed", f"nothing has landed for {_PATIENCE:.0f} s"
-                ) from None
-            if isinstance(event, TableWaits):
-                raise LandingError(
-                    "table-pending", f"table {event.table} could not be committed: {event.error}"
-                )
+    def _next_batch(self) -> tuple[float, BatchLanded]:
+        try:
+            at, event = self._events.get(timeout=_TIMEOUT)
+        except queue.Empty:
+            raise LandingError("batch-failed", f"no batch landed within {_TIMEOUT:.0f} s") from None
+        if isinstance(event, TableWaits):
+            raise LandingError(
+                "table-pending", f"table {event.table} could not be committed: {event.error}"
+            )
+        return at, event

@@ -1,4 +1,4 @@
-"""Where simulated records go: a Kafka topic or a Delta table of the same shape."""
+"""Destinations of simulated records: a Kafka topic, or a Delta table with the same columns."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from headgate.errors import SourceError
 from headgate.schema.origin import RECORD_COLUMNS
 
+_ROW_GROUP = 50_000
+
 
 class Destination(Protocol):
-    """Takes records in order."""
+    """Receives records in order."""
 
     def send(self, values: pa.BinaryArray) -> None: ...
 
@@ -22,7 +24,7 @@ class Destination(Protocol):
 
 
 class KafkaDestination:
-    """A topic, made if there is none; records go to its partitions in long runs."""
+    """A topic, created if it is missing; each partition gets runs of consecutive records."""
 
     _RUN = 1_000
 
@@ -41,8 +43,8 @@ class KafkaDestination:
         except KafkaException as error:
             raise SourceError(
                 "source-missing",
-                f"no broker answers at {servers} ({error.args[0].str()})",
-                hint="headgate up starts one on this machine",
+                f"no broker responds at {servers} ({error.args[0].str()})",
+                hint="headgate up starts a local broker",
             ) from None
         if topic in known:
             self._partitions = len(known[topic].partitions)
@@ -80,14 +82,14 @@ class KafkaDestination:
     def flush(self) -> None:
         left = self._producer.flush(60) + self._failed
         if left:
-            raise SourceError("source-missing", f"the broker did not take {left} records")
+            raise SourceError("source-missing", f"the broker did not accept {left} records")
 
     def _delivered(self, error: object, _: object) -> None:
         self._failed += error is not None
 
 
 class DeltaDestination:
-    """A Delta table with the columns that Kafka's records have."""
+    """A Delta table with the columns of Kafka records."""
 
     def __init__(self, path: str, topic: str) -> None:
         self._path = path
@@ -109,8 +111,14 @@ class DeltaDestination:
             "key": pa.nulls(count, pa.binary()),
             "headers": pa.nulls(count, RECORD_COLUMNS.field("headers").type),
         }
-        write_deltalake(self._path, pa.table(rows, schema=RECORD_COLUMNS), mode="append")
+        write_deltalake(
+            self._path,
+            pa.table(rows, schema=RECORD_COLUMNS),
+            mode="append",
+            # Several row groups, so that Spark can read one commit with several tasks.
+            writer_properties=WriterProperties(max_row_group_size=_ROW_GROUP),
+        )
         self._offset += count
 
     def flush(self) -> None:
-        """Every send is a commit of its own."""
+        """Do nothing: every `send` is a commit."""

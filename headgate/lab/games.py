@@ -1,4 +1,4 @@
-"""The producer: registers every version of every game and sends records of all of them."""
+"""Simulate a stream of game events: many games, several schema versions each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.envelopes.wrapper import WrapperEnvelope
 from headgate.formats.protobuf import ProtobufDecoder
 from headgate.lab.destination import Destination
 from headgate.reasons import Reason
-from headgate.registry.registry import Registry, SchemaText
+from headgate.registry.registry import SchemaRegistry, SchemaText
 
 _THIRTY = """
 chess go checkers backgammon reversi mancala shogi xiangqi ludo senet
@@ -29,12 +29,12 @@ BASE_COLUMNS = ("game_name", "user_name", "event_timestamp", "is_connection_stab
 
 @dataclass(frozen=True)
 class Game:
-    """One kind of event."""
+    """A game; its events have their own schema and table."""
 
     name: str
 
     def columns(self, version: int) -> list[str]:
-        """Version 1 has one column of the game's own, each later version one more."""
+        """Return the game's own columns: one in version 1, one more in each later version."""
         return [f"col_{self.name}_game_{number}" for number in range(version)]
 
     def proto(self, version: int) -> str:
@@ -59,7 +59,7 @@ class Game:
 
 
 def games(count: int) -> list[Game]:
-    """The first so many games; the first thirty have names of their own."""
+    """Return the first `count` games; after the thirtieth, names repeat with a number."""
     rounds = range(1, count // len(_NAMES) + 2)
     names = [name if turn == 1 else f"{name}_{turn}" for turn in rounds for name in _NAMES]
     return [Game(name) for name in names[:count]]
@@ -71,10 +71,10 @@ Wrap = Callable[[str | None, int | None, bytes | None], bytes]
 
 @dataclass(frozen=True)
 class BadKind:
-    """A way of being bad."""
+    """A way to break a record, and the quarantine reason it must get."""
 
     reason: Reason
-    spoil: Callable[[Wrap, str, int, bytes], bytes | None]
+    corrupt: Callable[[Wrap, str, int, bytes], bytes | None]
 
 
 UNKNOWN_ID = 2_000_000_000
@@ -112,7 +112,7 @@ BAD_KINDS = (
 )
 
 PLAYERS = 5_000
-"""Of a game, unless it is said otherwise."""
+"""Players per game by default."""
 _VALUES = 1_000
 _FIRST_EVENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -121,7 +121,7 @@ ENVELOPE = WrapperEnvelope("wrapper", "game_name", "schema_id", "payload")
 
 @dataclass(frozen=True)
 class RegisteredVersion:
-    """One version of one game's schema."""
+    """A registered version of a game's schema."""
 
     game: Game
     version: int
@@ -131,7 +131,7 @@ class RegisteredVersion:
 
 @dataclass
 class Made:
-    """Records in the order in which they are sent, and what became of them."""
+    """Records in the order they are sent; number of good ones by game, of bad ones by reason."""
 
     values: pa.BinaryArray
     by_game: Counter[str] = field(default_factory=Counter)
@@ -139,9 +139,9 @@ class Made:
 
 
 def register_versions(
-    registry: Registry, games: Sequence[Game], versions: Sequence[int]
+    registry: SchemaRegistry, games: Sequence[Game], versions: Sequence[int]
 ) -> list[RegisteredVersion]:
-    """Make every version of every game known; older versions of a game first."""
+    """Register every version of every game, the older versions of a game first."""
     from concurrent.futures import ThreadPoolExecutor
 
     def register(game: Game) -> list[RegisteredVersion]:
@@ -161,7 +161,7 @@ def register_versions(
 
 
 class RecordMaker:
-    """Makes records from a seed: the same seed, the same bytes."""
+    """Generates records; the same seed gives the same bytes."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class RecordMaker:
         self._stable = pa.array(["true", "false"])
 
     def make(self, count: int) -> Made:
-        """So many records, all games and versions mixed."""
+        """Return `count` records of all games and versions, mixed."""
         chosen = self._random.integers(0, len(self._versions), count)
         order = np.argsort(chosen, kind="stable")
         payloads = pa.concat_arrays(
@@ -193,7 +193,7 @@ class RecordMaker:
         values = _wrap(routes, ids, payloads)
         self._made += count
         made = Made(values, Counter(routes.to_pylist()) if self._bad_share else Counter())
-        return self._spoil(made, chosen, payloads) if self._bad_share else made
+        return self._corrupt(made, chosen, payloads) if self._bad_share else made
 
     def _payloads(self, version: RegisteredVersion, rows: np.ndarray) -> pa.BinaryArray:
         count = len(rows)
@@ -214,14 +214,14 @@ class RecordMaker:
     def _pick(self, pool: pa.Array, count: int) -> pa.Array:
         return pool.take(pa.array(self._random.integers(0, len(pool), count)))
 
-    def _spoil(self, made: Made, chosen: np.ndarray, payloads: pa.BinaryArray) -> Made:
+    def _corrupt(self, made: Made, chosen: np.ndarray, payloads: pa.BinaryArray) -> Made:
         values = made.values.to_pylist()
         rows = np.flatnonzero(self._random.random(len(values)) < self._bad_share)
         kinds = self._random.integers(0, len(BAD_KINDS), len(rows))
         for row, kind in zip(rows, kinds, strict=True):
             version = self._versions[chosen[row]]
             bad = BAD_KINDS[kind]
-            values[row] = bad.spoil(
+            values[row] = bad.corrupt(
                 _wrap_one, version.game.name, version.schema_id, payloads[int(row)].as_py()
             )
             made.by_game[version.game.name] -= 1
@@ -260,13 +260,13 @@ class GamesPlan:
     tables: int = 50
     versions: int = 5
     records: int | None = 100_000
-    """How many in all; None for no end."""
+    """Total number of records; None for unlimited."""
     seed: int = 0
     bad_share: float = 0.0
     rate: float | None = None
-    """Records a second; None for as fast as it goes."""
+    """Records per second; None for unlimited."""
     players: int = PLAYERS
-    """Of each game; the fewer there are, the more often each of them plays."""
+    """Players per game; fewer players means more events for each of them."""
 
     @property
     def games(self) -> Sequence[Game]:
@@ -275,7 +275,7 @@ class GamesPlan:
 
 @dataclass
 class Simulated:
-    """What was sent so far."""
+    """What has been sent so far."""
 
     records: int = 0
     seconds: float = 0.0
@@ -288,13 +288,13 @@ class Simulated:
 
 def simulate_games(
     plan: GamesPlan,
-    registry: Registry,
+    registry: SchemaRegistry,
     destination: Destination,
-    say: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Simulated]:
-    """Send portion by portion; each step of the iterator tells how far it is."""
-    say(f"Registering {plan.tables * plan.versions} schemas")
+    """Send records in portions; yield the totals after each portion."""
+    report(f"Registering {plan.tables * plan.versions} schemas")
     versions = register_versions(registry, plan.games, range(1, plan.versions + 1))
     maker = RecordMaker(versions, plan.seed, plan.bad_share, plan.players)
     sent = Simulated()

@@ -1,4 +1,4 @@
-"""A process that outlives the command that started it, and can be found again."""
+"""Processes that outlive the command that started them, and the ports they listen on."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
+from typing import TYPE_CHECKING
 
 from headgate.errors import SetupError
+from headgate.lab import require_lab
+
+if TYPE_CHECKING:
+    import psutil
+
+HOST = "127.0.0.1"
 
 _CLOCK_SLACK = 2.0
-_FRAME = re.compile(r"\s+(at \S+\(|\.\.\. \d+ )")
-_LOOK_EVERY = 0.02
-# A killed process goes when the disk it waits for has answered.
-_KILL_PATIENCE = 30.0
+_STACK_FRAME = re.compile(r"\s+(at \S+\(|\.\.\. \d+ )")
+_STOP_POLL = 0.02
+_START_POLL = 0.05
+# A process blocked on disk I/O does not exit before the I/O completes, not even when killed.
+_KILL_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True)
 class DetachedProcess:
-    """A pid with the moment it began, because the system gives pids out again."""
+    """A process id and the process's start time, because the system reuses ids."""
 
     name: str
     folder: Path
@@ -39,39 +45,44 @@ class DetachedProcess:
     def is_alive(self) -> bool:
         return self._find() is not None
 
-    def stop(self, patience: float = 10.0) -> bool:
-        """Ask it to end, end it after `patience` seconds; True if it was still running."""
+    def stop(self, timeout: float = 10.0) -> bool:
+        """Terminate the process, kill it after `timeout`; return whether it was running."""
         process = self._find()
         if process is not None:
+            import psutil
+
             with suppress(psutil.NoSuchProcess):
                 process.terminate()
-                if not self._is_gone_within(patience):
+                if not self._exits_within(timeout):
                     process.kill()
-                    self._is_gone_within(_KILL_PATIENCE)
+                    self._exits_within(_KILL_TIMEOUT)
         _pid_file(self.folder, self.name).unlink(missing_ok=True)
         return process is not None
 
     def log_tail(self, lines: int = 10) -> str:
-        """The last lines it wrote, without Java's stack frames, for an error message."""
+        """Return the last lines of the log, without Java's stack frames, for an error message."""
         if not self.log_file.is_file():
             return ""
         written = self.log_file.read_text("utf-8", "replace").splitlines()
-        telling = [line for line in written if line.strip() and not _FRAME.match(line)]
-        return "\n".join(f"  {line}" for line in telling[-lines:])
+        relevant = [line for line in written if line.strip() and not _STACK_FRAME.match(line)]
+        return "\n".join(f"  {line}" for line in relevant[-lines:])
 
-    def _is_gone_within(self, seconds: float) -> bool:
-        """A process that has ended but was not reaped by its parent counts as gone."""
+    def _exits_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while self._find() is not None:
             if time.monotonic() > deadline:
                 return False
-            time.sleep(_LOOK_EVERY)
+            time.sleep(_STOP_POLL)
         return True
 
     def _find(self) -> psutil.Process | None:
+        """Return the process; None if it has exited, even if its parent has not reaped it yet."""
+        require_lab("psutil")
+        import psutil
+
         try:
             process = psutil.Process(self.pid)
-            # The system keeps the start in ticks since boot; a clock that was set moves it a bit.
+            # The system records start times in ticks since boot; setting the clock shifts them.
             if abs(process.create_time() - self.created) > _CLOCK_SLACK:
                 return None
             return None if process.status() == psutil.STATUS_ZOMBIE else process
@@ -80,12 +91,15 @@ class DetachedProcess:
 
 
 def start_detached(name: str, command: Sequence[str], folder: Path) -> DetachedProcess:
-    """Start a command in a session of its own, with `<name>.log` and `<name>.pid` in the folder."""
+    """Start a command in its own session, with `<name>.log` and `<name>.pid` in the folder."""
+    require_lab("psutil")
+    import psutil
+
     folder.mkdir(parents=True, exist_ok=True)
     log_file = folder / f"{name}.log"
     if log_file.exists():
         os.replace(log_file, folder / f"{name}.previous.log")
-    # Not subprocess.Popen: it warns about a child that is meant to be still running.
+    # Not subprocess.Popen: it warns about a child that is still running when it is collected.
     pid = os.posix_spawn(
         command[0],
         list(command),
@@ -104,7 +118,7 @@ def start_detached(name: str, command: Sequence[str], folder: Path) -> DetachedP
 
 
 def recorded_process(name: str, folder: Path) -> DetachedProcess | None:
-    """The process that was last started under this name and not stopped, dead or alive."""
+    """Return the process last started under this name and not stopped, dead or alive."""
     try:
         record = json.loads(_pid_file(folder, name).read_text("utf-8"))
         return DetachedProcess(name, folder, int(record["pid"]), float(record["created"]))
@@ -116,58 +130,55 @@ def _pid_file(folder: Path, name: str) -> Path:
     return folder / f"{name}.pid"
 
 
-_PAUSE = 0.05
-
-
-def wait_until_answering(
-    process: DetachedProcess, answers: Callable[[], bool], patience: float = 120.0
+def wait_until_ready(
+    process: DetachedProcess, is_ready: Callable[[], bool], timeout: float = 120.0
 ) -> None:
-    """Return when `answers` says so; SetupError `service-failed` if it dies or takes too long."""
-    give_up = time.monotonic() + patience
-    while not answers():
+    """Wait for `is_ready`; SetupError `service-failed` if the process exits or times out."""
+    deadline = time.monotonic() + timeout
+    while not is_ready():
         if not process.is_alive():
-            raise _failed(process, "ended instead of starting")
-        if time.monotonic() > give_up:
-            raise _failed(process, f"did not answer within {patience:.0f} s")
-        time.sleep(_PAUSE)
+            raise _failed(process, "exited during startup")
+        if time.monotonic() > deadline:
+            raise _failed(process, f"did not respond within {timeout:.0f} s")
+        time.sleep(_START_POLL)
 
 
 def _failed(process: DetachedProcess, what: str) -> SetupError:
     tail = process.log_tail()
-    said = f"; its last lines:\n{tail}" if tail else ""
+    lines = f"; last lines of its log:\n{tail}" if tail else ""
     return SetupError(
         "service-failed",
-        f"the {process.name} {what}{said}",
-        hint=f"the whole log is {process.log_file}",
+        f"the {process.name} {what}{lines}",
+        hint=f"the full log is {process.log_file}",
     )
 
 
-HOST = "127.0.0.1"
-
-
 def choose_port(
-    purpose: str, *, asked: int | None, last: int | None = None, taken: Collection[int] = ()
+    service: str, *, requested: int | None, previous: int | None = None, taken: Collection[int] = ()
 ) -> int:
-    """The port asked for if it is free, else the one of last time if it is free, else any."""
-    if asked is not None:
-        if asked in taken or not is_free(asked):
+    """Return the requested port, else the previous one if it is free, else any free port.
+
+    SetupError `port-in-use` if the requested port is not free.
+    """
+    if requested is not None:
+        if requested in taken or not is_free(requested):
             raise SetupError(
                 "port-in-use",
-                f"port {asked} for the {purpose} is taken{_by_whom(asked)}",
-                hint="choose another port, or none: then a free one is taken",
+                f"port {requested} for the {service} is in use{_used_by(requested)}",
+                hint="choose another port, or omit the option to use any free port",
             )
-        return asked
-    if last is not None and last not in taken and is_free(last):
-        return last
+        return requested
+    if previous is not None and previous not in taken and is_free(previous):
+        return previous
     while (port := _any_free_port()) in taken:
         pass
     return port
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the port."""
+    """Return whether a server could listen on the port."""
     with socket.socket() as probe:
-        # Servers set it too: connections that are still closing do not keep a port.
+        # Servers set this option too, so that connections in TIME_WAIT do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -176,8 +187,8 @@ def is_free(port: int) -> bool:
         return True
 
 
-def is_answering(port: int) -> bool:
-    """Whether something listens on the port."""
+def is_listening(port: int) -> bool:
+    """Return whether a server accepts connections on the port."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((HOST, port)) == 0
@@ -190,13 +201,16 @@ def _any_free_port() -> int:
         return port
 
 
-def _by_whom(port: int) -> str:
+def _used_by(port: int) -> str:
+    require_lab("psutil")
+    import psutil
+
     try:
         for connection in psutil.net_connections("tcp"):
-            listens_on = connection.laddr.port if connection.laddr else None
-            if connection.status == psutil.CONN_LISTEN and listens_on == port and connection.pid:
+            local_port = connection.laddr.port if connection.laddr else None
+            if connection.status == psutil.CONN_LISTEN and local_port == port and connection.pid:
                 return f" by {psutil.Process(connection.pid).name()} (pid {connection.pid})"
     except psutil.Error:
-        # Some systems show other users' connections to root only.
+        # Some systems show the connections of other users to root only.
         pass
     return ""

@@ -1,4 +1,4 @@
-"""A real schema registry with Confluent's interface: Apicurio, reachable from this machine only."""
+"""A schema registry with Confluent's API: Apicurio, bound to localhost."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from headgate.lab.process import HOST, DetachedProcess, start_detached
 
 NAME = "registry"
 _JVM = ("-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-# A registry on this machine is never behind the proxy that the environment may name.
+# Ignore proxy settings of the environment: the registry is on localhost.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def start_registry(folder: Path, port: int) -> DetachedProcess:
-    """Start the registry on its data in `<folder>/registry`; it does not answer yet."""
+    """Start the registry on its data in `<folder>/registry`, without waiting until it is ready."""
     database = folder / "registry" / "schemas"
     if ";" in str(database):
         raise SetupError(
             "service-failed",
-            f"the registry's database reads the semicolon in {database} as the end of the name",
+            f"the registry does not accept a semicolon in the path of its data: {database}",
             hint="choose a folder without a semicolon in its path",
         )
     database.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def start_registry(folder: Path, port: int) -> DetachedProcess:
         "quarkus.http.access-log.enabled": "false",
         "quarkus.banner.enabled": "false",
         'quarkus.log.category."io.apicurio".level': "WARN",
-        # In a file, so that a schema keeps its id when the registry is stopped and started.
+        # In a file, so that schemas keep their ids across restarts.
         "apicurio.storage.kind": "sql",
         "apicurio.storage.sql.kind": "h2",
         "apicurio.datasource.url": f"jdbc:h2:file:{database};WRITE_DELAY=0",
@@ -52,12 +52,12 @@ def start_registry(folder: Path, port: int) -> DetachedProcess:
 
 
 def registry_url(port: int) -> str:
-    """The address for clients that speak Confluent's interface."""
+    """Return the base URL of Confluent's API."""
     return f"http://{HOST}:{port}/apis/ccompat/v7"
 
 
 def registry_answers(port: int) -> bool:
-    """Whether a registry on the port is ready for schemas."""
+    """Return whether a registry on the port accepts requests."""
     try:
         with _DIRECT.open(f"{registry_url(port)}/subjects", timeout=2.0) as response:
             return bool(response.status == 200)
@@ -66,7 +66,7 @@ def registry_answers(port: int) -> bool:
 
 
 def unpacked_registry() -> Path:
-    """The registry's program, unpacked once for all folders."""
+    """Return the folder with the registry's program, unpacked once per user."""
     (archive,) = jar_paths("registry")
     program = headgate_home() / "programs" / archive.name.removesuffix("-all.tar.gz")
     if not program.exists():

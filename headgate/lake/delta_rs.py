@@ -23,7 +23,7 @@ from headgate.lake.commit import Commit, Mark, TableState
 from headgate.lake.parquet import write_parquet
 from headgate.lake.staged import StagedFile
 from headgate.lake.tables import OpenTables, reads_as_it_is, size_of
-from headgate.schema.conform import conformed
+from headgate.schema.conform import conform_chunked
 
 
 def rewrite_files(
@@ -39,7 +39,8 @@ def rewrite_files(
         for group in range(source.num_row_groups):
             rows = source.read_row_group(group)
             columns = [
-                conformed(rows.column(name), schema.field(name).type) for name in rows.column_names
+                conform_chunked(rows.column(name), schema.field(name).type)
+                for name in rows.column_names
             ]
             name = f"part-widened-{uuid.uuid4()}.parquet"
             yield write_parquet(lake, table, name, pa.table(columns, names=rows.column_names))

@@ -33,8 +33,7 @@ from headgate.lake.query import query_table, quoted
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import Checked, StagedFile
 from headgate.lake.tables import TableError, open_table
-from headgate.schema.changes import DropColumn
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import DropColumn, SchemaHistory
 
 _TABLE_PROPERTIES = {"delta.dataSkippingStatsColumns": "pipeline,kind,version,at,table"}
 """Statistics only where reads filter: the ledger has a file per batch, and its log stays short."""
@@ -372,7 +371,7 @@ class Ledger:
 def record_change(history: SchemaHistory, entry: SchemaEntry) -> None:
     """Add a schema change to the history of its table."""
     dropped = entry.column if entry.change == DropColumn.__name__ else None
-    history.record(entry.table, entry.schema_ids, dropped)
+    history.add(entry.table, entry.schema_ids, dropped)
 
 
 def _files(rows: Sequence[LedgerRow[PendingEntry]]) -> tuple[Pending, ...]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import pyarrow as pa
 
 from headgate.lake.staged import Checked, OnFail, StagedFile
-from headgate.schema.changes import SchemaChange, change_of
+from headgate.schema.changes import SchemaChange, change_from_record
 
 MAX_ERROR = 1000
 """Characters of an error message that the ledger keeps."""
@@ -165,7 +165,9 @@ class SchemaEntry(EntryOfTable):
     @property
     def schema_change(self) -> SchemaChange | None:
         """The change as a value; None for a kind that a newer version wrote."""
-        return change_of({name: value for name, value in vars(self).items() if value is not None})
+        return change_from_record(
+            {name: value for name, value in vars(self).items() if value is not None}
+        )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from headgate.lake.staged import StagedFile
-from headgate.schema.conform import conformed
+from headgate.schema.conform import conform_chunked
 from headgate.schema.fit import Fit
 from headgate.schema.names import safe_name
 
@@ -146,10 +146,10 @@ def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
     """The same rows under the table's names and types, in a file of its own."""
     rows = read_staged(lake, file)
     columns = [
-        conformed(rows.column(one.source), one.type) if one.type else rows.column(one.source)
-        for one in fitted.placed
+        conform_chunked(rows.column(one.source), one.type) if one.type else rows.column(one.source)
+        for one in fitted.mappings
     ]
-    refitted = pa.table(columns, names=[one.target for one in fitted.placed])
+    refitted = pa.table(columns, names=[one.target for one in fitted.mappings])
     name = file.path.removesuffix(".parquet") + "-fitted.parquet"
     written = write_parquet(lake, file.table, name, refitted)
     return replace(

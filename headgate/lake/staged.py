@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from headgate.schema.changes import SchemaChange, change_of
+from headgate.schema.changes import SchemaChange, change_from_record
 
 OnFail = Literal["warn", "quarantine", "fail"]
 
@@ -55,7 +55,7 @@ class Withheld:
 
     @property
     def change(self) -> SchemaChange:
-        change = change_of(self.record)
+        change = change_from_record(self.record)
         assert change is not None
         return change
 

@@ -8,7 +8,7 @@ from headgate.engine.plan import BatchPlan
 from headgate.lake.ledger import Ledger, Pending, replay_name
 from headgate.lake.ledger_entries import Entry, QuarantineEntry
 from headgate.quarantine.outcome import Settlement, SettlementNote, settle
-from headgate.schema.history import SchemaHistory
+from headgate.schema.changes import SchemaHistory
 
 
 def name_of_files(pipeline: str) -> str:

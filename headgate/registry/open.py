@@ -1,4 +1,4 @@
-"""The registry that a pipeline declares, opened."""
+"""Opening the registry that a pipeline declares."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from headgate.config import Duration, Registry, Secret
 from headgate.registry.folder import FolderRegistry
 from headgate.registry.http import HttpRegistry, HttpRegistrySettings
-from headgate.registry.registry import Catalogue
+from headgate.registry.registry import SchemaCatalog
 
 
-def open_registry(declared: Registry) -> Catalogue:
-    """Reads secrets here, on the machine that asks; a plan carries only where they are."""
+def open_registry(declared: Registry) -> SchemaCatalog:
+    """Open a registry, resolving secrets on this machine: a plan only has references to them."""
     if declared.url is None:
         assert declared.folder is not None
         return FolderRegistry(declared.folder)
@@ -24,7 +24,7 @@ def open_registry(declared: Registry) -> Catalogue:
 
 
 @contextmanager
-def opened_registry(declared: Registry, max_timeout: Duration) -> Iterator[Catalogue]:
+def opened_registry(declared: Registry, max_timeout: Duration) -> Iterator[SchemaCatalog]:
     """Open a registry with a timeout of at most `max_timeout`, and close it at the end."""
     timeout = min(declared.timeout, max_timeout)
     registry = open_registry(declared.model_copy(update={"timeout": timeout}))
@@ -43,7 +43,7 @@ def _client_settings(declared: Registry) -> dict[str, str]:
     if declared.token:
         settings["bearer.auth.credentials.source"] = "STATIC_TOKEN"
         settings["bearer.auth.token"] = declared.token.resolve()
-        # Only Confluent's cloud looks at these, but the client insists on them.
+        # Only Confluent Cloud uses this, but the client requires it.
         settings["bearer.auth.logical.cluster"] = "-"
     for key, path in (
         ("ssl.ca.location", declared.ca),

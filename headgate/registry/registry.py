@@ -1,4 +1,4 @@
-"""The seam to a schema registry: schema texts by id, and what is registered under which name."""
+"""The interface of schema registries, and the values and errors that they share."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Literal, Protocol
 from headgate.errors import RegistryError
 
 SchemaKey = int | str
-"""A registry's number for a schema, or its GUID."""
+"""The id of a schema in its registry, or its GUID."""
 
-Kind = Literal["PROTOBUF", "AVRO", "JSON"]
+SchemaType = Literal["PROTOBUF", "AVRO", "JSON"]
 
-LARGEST_SCHEMA = 1 << 20
-DEEPEST_REFERENCE = 16
-MOST_REFERENCES = 256
+MAX_SCHEMA_SIZE = 1 << 20
+MAX_REFERENCE_DEPTH = 16
+MAX_REFERENCES = 256
 
 
 @dataclass(frozen=True)
 class SchemaText:
-    """A schema as its registry holds it, with the texts of everything it refers to."""
+    """A registered schema with the texts of all schemas that it references."""
 
-    kind: Kind
+    schema_type: SchemaType
     text: str
     references: tuple[tuple[str, str], ...] = ()
-    """(name, text) of each, the least dependent first."""
+    """Names and texts, each after its own references."""
 
 
 @dataclass(frozen=True)
 class SubjectVersion:
-    """One version of a subject, and the schema that it stands for."""
+    """A version of a subject, and the id of its schema."""
 
     subject: str
     version: int
@@ -40,51 +40,51 @@ class SubjectVersion:
 
 
 class UnknownSchema(RegistryError):
-    """The registry answered, and has no such schema."""
+    """The registry has no such schema."""
 
 
 class RefusedSchema(Exception):
-    """There is a schema, but it cannot be used; the message says why."""
+    """The schema exists but cannot be used; the message says why."""
 
 
-class Registry(Protocol):
-    """Where schemas come from. Ids never change their meaning."""
+class SchemaRegistry(Protocol):
+    """A source of schemas by id; the schema of an id never changes."""
 
     def fetch(self, key: SchemaKey) -> SchemaText:
-        """The schema of that id.
+        """Return a schema with its references.
 
-        Raises UnknownSchema, RefusedSchema, or RegistryUnavailable once waiting has not helped.
+        Raises UnknownSchema, RefusedSchema, or RegistryUnavailable after the timeout.
         """
         ...
 
     def register(self, subject: str, schema: SchemaText) -> int:
-        """Make a schema known under a subject and return its id; the same text, the same id."""
+        """Register a schema under a subject and return its id; idempotent."""
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         ...
 
 
-class Catalogue(Registry, Protocol):
-    """A registry that is also asked what it has: all but landing itself wants to know that."""
+class SchemaCatalog(SchemaRegistry, Protocol):
+    """A registry whose subjects can be listed; reading records does not need this."""
 
     def subjects(self) -> list[str]:
-        """All names under which there are schemas."""
+        """Return all subjects."""
         ...
 
-    def newest(self, subject: str) -> SubjectVersion:
-        """What was registered last under a name; raises UnknownSchema."""
+    def latest(self, subject: str) -> SubjectVersion:
+        """Return the latest version of a subject; raise UnknownSchema if it does not exist."""
         ...
 
-    def all_newest(self) -> list[SubjectVersion]:
-        """What was registered last under every name."""
+    def latest_versions(self) -> list[SubjectVersion]:
+        """Return the latest version of every subject."""
         ...
 
     def version(self, subject: str, number: int) -> SubjectVersion:
-        """That version of a name; raises UnknownSchema."""
+        """Return a version of a subject; raise UnknownSchema if it does not exist."""
         ...
 
     def subjects_of(self, schema_id: int) -> list[str]:
-        """The names under which a schema is registered; none for one that is unknown."""
+        """Return the subjects that a schema is registered under; empty if it is unknown."""
         ...

@@ -1,55 +1,55 @@
-"""Schema changes as values: the plan, the ledger, the command line and the page show the same."""
+"""Schema changes as values, shared by the plan, the ledger and the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
 
 class Outcome(StrEnum):
-    """What became of a change that a schema asked for."""
+    """What the contract made of a schema change."""
 
     APPLIED = "applied"
-    """The table has it."""
+    """The table has the change."""
     KEPT_APART = "kept apart"
-    """The values are in a column of their own; the one that was there is as it was."""
+    """The values have a column of their own; the existing column is unchanged."""
     DISCARDED = "discarded"
-    """Rows land without the value; the ledger has how many."""
+    """Rows land without the value; the ledger counts them."""
     QUARANTINED = "quarantined"
-    """Records that carry such a value are in quarantine."""
+    """Records with such a value are quarantined."""
     REFUSED = "refused"
-    """All records of the schema are in quarantine."""
+    """All records of the schema are quarantined."""
 
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """Something that a schema asks of a table's columns."""
+    """A difference between a schema and the columns of its table."""
 
     column: str
     """Dotted path of the column."""
     outcome: Outcome = field(default=Outcome.APPLIED, kw_only=True)
-    """By default, that where the contract says `evolve`."""
+    """The default is the outcome under `evolve`."""
 
     decided_by: ClassVar[Literal["tables", "columns", "types"] | None] = None
-    """The rule of the contract that decides; None for what asks nothing of the table."""
+    """The contract rule that applies; None for changes that do not affect the table."""
     breaking: ClassVar[bool] = False
-    """Whether those who query the table should look at it, even where it is followed."""
+    """Whether it may break queries on the table, even if it is applied."""
 
     @property
     def kind(self) -> str:
         return type(self).__name__
 
     @property
-    def withheld(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether the contract keeps it out of the table."""
         return self.outcome in (Outcome.DISCARDED, Outcome.QUARANTINED, Outcome.REFUSED)
 
     @property
-    def told(self) -> str:
-        """In words, with the outcome where the words do not have it."""
-        return f"{self} ({self.outcome})" if self.withheld else str(self)
+    def summary(self) -> str:
+        """A description, with the outcome if the contract blocked the change."""
+        return f"{self} ({self.outcome})" if self.is_blocked else str(self)
 
     def as_record(self) -> dict[str, Any]:
         return {"change": self.kind, **asdict(self)}
@@ -60,7 +60,7 @@ class SchemaChange:
 
 @dataclass(frozen=True)
 class CreateTable(SchemaChange):
-    """A route was seen for the first time; `column` names the table."""
+    """The first schema of a route; `column` is the name of the table."""
 
     columns: int
 
@@ -72,7 +72,7 @@ class CreateTable(SchemaChange):
 
 @dataclass(frozen=True)
 class AddColumn(SchemaChange):
-    """A schema has a field that the table has no column for."""
+    """A field without a column in the table."""
 
     type: str
 
@@ -84,14 +84,14 @@ class AddColumn(SchemaChange):
 
 @dataclass(frozen=True)
 class AddNestedField(AddColumn):
-    """The same inside a struct."""
+    """A field without a counterpart in a struct column."""
 
 
 @dataclass(frozen=True)
 class RenameColumn(SchemaChange):
-    """A field has the number of another one, and a new name: its values go on in a new column.
+    """A field with the number of an existing column and a new name: it gets a new column.
 
-    Whether that is the same thing renamed or another thing with an old number, nobody can tell.
+    It is unknown whether the field was renamed or the number was reused for something else.
     """
 
     was: str
@@ -102,12 +102,12 @@ class RenameColumn(SchemaChange):
     breaking = True
 
     def __str__(self) -> str:
-        return f"{self.was} is called {self.column} from now on"
+        return f"{self.was} is now called {self.column}"
 
 
 @dataclass(frozen=True)
 class CaseTwin(SchemaChange):
-    """Two fields differ in upper and lower case only: the later one gets a name of its own."""
+    """A field whose name differs from a column's only in case: it gets a unique name."""
 
     into: str
     outcome: Outcome = field(default=Outcome.KEPT_APART, kw_only=True)
@@ -117,15 +117,14 @@ class CaseTwin(SchemaChange):
     def __str__(self) -> str:
         if self.outcome is Outcome.KEPT_APART:
             return f"{self.column} goes to {self.into}"
-        return f"{self.column} is there in other letters"
+        return f"{self.column} differs from a column only in case"
 
 
 @dataclass(frozen=True)
 class WidenType(SchemaChange):
-    """A field has a larger type of the same kind: the column gets it, and the table is rewritten.
+    """A field with a wider type: the column is widened, and the table is rewritten.
 
-    Delta could note such a change without touching a file, but then delta-rs could no longer
-    write the table.
+    Delta's type widening feature would avoid the rewrite, but delta-rs cannot write such tables.
     """
 
     was: str
@@ -134,23 +133,23 @@ class WidenType(SchemaChange):
     decided_by = "types"
 
     def __str__(self) -> str:
-        return f"{self.column} grows from {self.was} to {self.type}"
+        return f"{self.column} widens from {self.was} to {self.type}"
 
 
 @dataclass(frozen=True)
 class NarrowType(SchemaChange):
-    """A field has a smaller type than its column, as older writers do: values are cast up."""
+    """A field with a narrower type than its column, as older writers have: values are widened."""
 
     was: str
     type: str
 
     def __str__(self) -> str:
-        return f"{self.column} stays {self.was}, {self.type} values are cast up"
+        return f"{self.column} stays {self.was}, {self.type} values are widened"
 
 
 @dataclass(frozen=True)
 class RetypeColumn(SchemaChange):
-    """A field has a type that the column cannot hold: its values go to a column of their own."""
+    """A field with a type that its column cannot hold: the values get a column of their own."""
 
     was: str
     type: str
@@ -168,43 +167,76 @@ class RetypeColumn(SchemaChange):
 
 @dataclass(frozen=True)
 class DropColumn(SchemaChange):
-    """The newest schema has no such field any more: the column stays, new rows have null."""
+    """A column that the newest schema no longer has: it stays, and is null in new rows."""
 
     breaking = True
 
     def __str__(self) -> str:
-        return f"{self.column} is no longer sent, and stays"
+        return f"{self.column} is no longer sent; it stays"
 
 
 @dataclass(frozen=True)
 class MakeOptional(SchemaChange):
-    """A field that was always there may be absent from now on: every column takes null."""
+    """A field that is no longer required; every column is nullable anyway."""
 
     def __str__(self) -> str:
-        return f"{self.column} may be absent from now on"
+        return f"{self.column} is no longer required"
 
 
 @dataclass(frozen=True)
 class SameColumns(SchemaChange):
-    """A schema that was not met before asks nothing of the table; `column` names the table."""
+    """A new schema without changes to the columns; `column` is the name of the table."""
 
     def __str__(self) -> str:
-        return "a schema with the same columns"
+        return "new schema with the same columns"
 
 
-def change_of(record: Mapping[str, Any]) -> SchemaChange | None:
-    """The change that a record tells of; None for a kind that a newer version wrote."""
-    for kind in kinds_of_change():
-        if kind.__name__ == record["change"]:
-            names = {one.name for one in fields(kind)}
+def change_from_record(record: Mapping[str, Any]) -> SchemaChange | None:
+    """Return the change in a ledger record; None for a change that only a newer version knows."""
+    for change_type in change_types():
+        if change_type.__name__ == record["change"]:
+            names = {attribute.name for attribute in fields(change_type)}
             if names <= record.keys():
-                told = {name: record[name] for name in names}
-                return kind(**{**told, "outcome": Outcome(record["outcome"])})
+                values = {name: record[name] for name in names}
+                return change_type(**{**values, "outcome": Outcome(record["outcome"])})
     return None
 
 
-def kinds_of_change(kind: type[SchemaChange] = SchemaChange) -> Iterator[type[SchemaChange]]:
-    """Every kind that there is."""
-    for narrower in kind.__subclasses__():
-        yield narrower
-        yield from kinds_of_change(narrower)
+def change_types(base: type[SchemaChange] = SchemaChange) -> Iterator[type[SchemaChange]]:
+    """Yield every type of change."""
+    for change_type in base.__subclasses__():
+        yield change_type
+        yield from change_types(change_type)
+
+
+@dataclass
+class TableHistory:
+    """The schemas and dropped columns that one table has seen."""
+
+    schema_ids: set[int] = field(default_factory=set)
+    dropped: set[str] = field(default_factory=set)
+    """Columns that were missing in a schema that was the newest at the time."""
+
+    def is_newest(self, schema_id: int) -> bool:
+        return all(schema_id > seen for seen in self.schema_ids)
+
+
+@dataclass
+class SchemaHistory:
+    """The schemas and dropped columns that all tables have seen."""
+
+    tables: dict[str, TableHistory] = field(default_factory=dict)
+
+    def add(self, table: str, schema_ids: Iterable[int], dropped: str | None = None) -> None:
+        """Add schemas that a table has seen, and the column that they dropped."""
+        history = self.tables.setdefault(table, TableHistory())
+        history.schema_ids.update(schema_ids)
+        if dropped is not None:
+            history.dropped.add(dropped)
+
+    def of_table(self, table: str) -> TableHistory:
+        return self.tables.get(table) or TableHistory()
+
+    @property
+    def schema_ids(self) -> dict[str, frozenset[int]]:
+        return {table: frozenset(history.schema_ids) for table, history in self.tables.items()}

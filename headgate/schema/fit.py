@@ -1,4 +1,4 @@
-"""How the columns of a schema fit into a table: pure, on Arrow schemas and a contract alone."""
+"""Fitting the columns of a file into a table under a contract, on schemas alone."""
 
 from __future__ import annotations
 
@@ -20,37 +20,26 @@ from headgate.schema.changes import (
     SchemaChange,
     WidenType,
 )
-from headgate.schema.field_facts import apart_from, has_facts, is_required, kept_apart, number_of
+from headgate.schema.field_metadata import (
+    field_number,
+    has_field_metadata,
+    is_required,
+    keep_apart,
+    kept_apart_from,
+)
 from headgate.schema.names import column_twin, digest
 
-_WHOLE = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
-_DIGITS = dict(zip(_WHOLE, (3, 5, 10, 19), strict=True))
+EVOLVE = Rules()
+"""The contract that applies every change."""
 
-
-def widens(smaller: pa.DataType, larger: pa.DataType) -> bool:
-    """Whether every value of the one is a value of the other, with nothing to round.
-
-    Whole numbers do not become floating ones, though a double could hold an int: a column of
-    identifiers would turn into 1.0, 2.0, … because of one schema.
-    """
-    if smaller in _WHOLE and larger in _WHOLE:
-        return _WHOLE.index(smaller) < _WHOLE.index(larger)
-    if pa.types.is_float32(smaller) and pa.types.is_float64(larger):
-        return True
-    if not pa.types.is_decimal(larger):
-        return False
-    digits = larger.precision - larger.scale
-    if smaller in _DIGITS:
-        return bool(digits >= _DIGITS[smaller])
-    return (
-        pa.types.is_decimal(smaller)
-        and not smaller.equals(larger)
-        and bool(larger.scale >= smaller.scale)
-        and bool(digits >= smaller.precision - smaller.scale)
-    )
-
-
-_WORDS = {
+_BLOCKED = {
+    Mode.FREEZE: Outcome.REFUSED,
+    Mode.DISCARD_ROW: Outcome.QUARANTINED,
+    Mode.DISCARD_VALUE: Outcome.DISCARDED,
+}
+_INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
+_INTEGER_DIGITS = dict(zip(_INTEGERS, (3, 5, 10, 19), strict=True))
+_TYPE_NAMES = {
     pa.int8(): "byte",
     pa.int16(): "short",
     pa.int32(): "int",
@@ -64,287 +53,321 @@ _WORDS = {
 }
 
 
-def type_name(kind: pa.DataType) -> str:
-    """The type as Delta's users write it."""
-    if kind in _WORDS:
-        return _WORDS[kind]
-    if pa.types.is_timestamp(kind):
-        return "timestamp" if kind.tz else "timestamp_ntz"
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{f.name}:{type_name(f.type)}' for f in kind)}>"
-    if pa.types.is_map(kind):
-        return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
-    if pa.types.is_list(kind):
-        return f"array<{type_name(kind.value_type)}>"
-    return str(kind)
+def type_name(data_type: pa.DataType) -> str:
+    """Return the name of a type in Spark SQL."""
+    if data_type in _TYPE_NAMES:
+        return _TYPE_NAMES[data_type]
+    if pa.types.is_timestamp(data_type):
+        return "timestamp" if data_type.tz else "timestamp_ntz"
+    if pa.types.is_decimal(data_type):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    if pa.types.is_struct(data_type):
+        return f"struct<{','.join(f'{f.name}:{type_name(f.type)}' for f in data_type)}>"
+    if pa.types.is_map(data_type):
+        return f"map<{type_name(data_type.key_type)},{type_name(data_type.item_type)}>"
+    if pa.types.is_list(data_type):
+        return f"array<{type_name(data_type.value_type)}>"
+    return str(data_type)
 
 
-def type_word(kind: pa.DataType) -> str:
-    """The type as part of a column's name."""
-    name = type_name(kind)
+def type_suffix(data_type: pa.DataType) -> str:
+    """Return the type as a part of a column name."""
+    name = type_name(data_type)
     return name if name.isidentifier() else f"{name.split('<')[0].split('(')[0]}_{digest(name)}"
 
 
-FOLLOW = Rules()
-"""The contract that follows every change."""
+def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
+    """Whether the wider type holds every value of the narrower one exactly.
 
-_OUTCOMES = {
-    Mode.FREEZE: Outcome.REFUSED,
-    Mode.DISCARD_ROW: Outcome.QUARANTINED,
-    Mode.DISCARD_VALUE: Outcome.DISCARDED,
-}
+    Integers do not widen to doubles, although a double could hold an int: one schema would turn
+    a column of identifiers into 1.0, 2.0, …
+    """
+    if narrow in _INTEGERS and wide in _INTEGERS:
+        return _INTEGERS.index(narrow) < _INTEGERS.index(wide)
+    if pa.types.is_float32(narrow) and pa.types.is_float64(wide):
+        return True
+    if not pa.types.is_decimal(wide):
+        return False
+    integer_digits = wide.precision - wide.scale
+    if narrow in _INTEGER_DIGITS:
+        return bool(integer_digits >= _INTEGER_DIGITS[narrow])
+    return (
+        pa.types.is_decimal(narrow)
+        and not narrow.equals(wide)
+        and bool(wide.scale >= narrow.scale)
+        and bool(integer_digits >= narrow.precision - narrow.scale)
+    )
+
+
+def outcome_of(change_type: type[SchemaChange], rules: Rules) -> Outcome:
+    """Return the outcome of a type of change under a contract."""
+    if change_type.decided_by is None:
+        return change_type.outcome
+    mode: Mode = getattr(rules, change_type.decided_by)
+    return _BLOCKED.get(mode, change_type.outcome)
+
+
+def with_outcome(change: SchemaChange, rules: Rules) -> SchemaChange:
+    """Return a change with its outcome under a contract."""
+    return replace(change, outcome=outcome_of(type(change), rules))
 
 
 @dataclass(frozen=True)
-class Placed:
-    """One column of the file, and the column of the table that takes it."""
+class ColumnMapping:
+    """A column of the file, and the column of the table that its values go to."""
 
     source: str
     target: str
     type: pa.DataType | None = None
-    """The type to conform to, where the file's is another one than the column will have."""
+    """The type to convert to; None if the file already has it."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The table's columns afterwards, what changed, and where each of the file's columns goes."""
+    """The table's columns after the changes, the changes, and the target of each file column."""
 
     schema: pa.Schema
     changes: tuple[SchemaChange, ...]
-    placed: tuple[Placed, ...]
+    mappings: tuple[ColumnMapping, ...]
 
     @property
-    def file_fits_as_it_is(self) -> bool:
-        return all(one.source == one.target and one.type is None for one in self.placed)
+    def is_identity(self) -> bool:
+        """Whether the file can be added to the table without rewriting it."""
+        return all(
+            mapping.source == mapping.target and mapping.type is None for mapping in self.mappings
+        )
 
     @property
-    def withheld(self) -> tuple[SchemaChange, ...]:
-        """What the contract keeps out of the table."""
-        return tuple(one for one in self.changes if one.withheld)
+    def blocked(self) -> tuple[SchemaChange, ...]:
+        """Changes that the contract keeps out of the table."""
+        return tuple(change for change in self.changes if change.is_blocked)
 
 
-class _Conflict(Exception):
-    """A type inside a column that the column cannot hold."""
+def fit(file: pa.Schema, table: pa.Schema, rules: Rules = EVOLVE, may_widen: bool = True) -> Fit:
+    """Map every column of a file to the table, with the changes that this needs.
 
-
-def outcome_of(kind: type[SchemaChange], rules: Rules) -> Outcome:
-    """What the contract makes of a kind of change."""
-    if kind.decided_by is None:
-        return kind.outcome
-    mode: Mode = getattr(rules, kind.decided_by)
-    return _OUTCOMES.get(mode, kind.outcome)
-
-
-def decided(change: SchemaChange, rules: Rules) -> SchemaChange:
-    """The change with the outcome that the contract gives it."""
-    return replace(change, outcome=outcome_of(type(change), rules))
-
-
-def fit(file: pa.Schema, table: pa.Schema, rules: Rules = FOLLOW, may_widen: bool = True) -> Fit:
-    """Place every column of the file; what cannot be placed is told, and no value changes."""
-    if _has_all(table, file):
-        told = tuple(_made_optional(file, table))
-        return Fit(table, told, tuple(Placed(name, name) for name in file.names))
+    Columns that the contract blocks have no mapping; no value is altered.
+    """
+    if _has_all_columns(table, file):
+        mappings = tuple(ColumnMapping(name, name) for name in file.names)
+        return Fit(table, tuple(_made_optional(file, table)), mappings)
     fitting = _Fitting(file, table, rules, may_widen)
-    for one in file:
-        fitting.place(one)
+    for column in file:
+        fitting.add(column)
     return Fit(
         pa.schema(list(fitting.fields.values())),
         (*fitting.changes, *_made_optional(file, table)),
-        tuple(fitting.placed),
+        tuple(fitting.mappings),
     )
 
 
-def _has_all(table: pa.Schema, file: pa.Schema) -> bool:
-    """The usual case by far: the table has just these columns already."""
+def _has_all_columns(table: pa.Schema, file: pa.Schema) -> bool:
+    """Whether the table already has the file's columns, which is by far the most common case."""
     types = dict(zip(table.names, table.types, strict=True))
-    return all(types.get(name) == kind for name, kind in zip(file.names, file.types, strict=True))
+    return all(
+        types.get(name) == data_type for name, data_type in zip(file.names, file.types, strict=True)
+    )
 
 
 def _made_optional(file: pa.Schema, table: pa.Schema) -> list[SchemaChange]:
-    told = [one for one in file if has_facts(one) and not is_required(one)]
-    if not told:
-        return []
-    columns: Mapping[str, pa.Field] = {one.name: one for one in table}
-    return [
-        MakeOptional(one.name)
-        for one in told
-        if one.name in columns and is_required(columns[one.name])
+    optional = [
+        column.name for column in file if has_field_metadata(column) and not is_required(column)
     ]
+    if not optional:
+        return []
+    columns: Mapping[str, pa.Field] = {column.name: column for column in table}
+    return [
+        MakeOptional(name) for name in optional if name in columns and is_required(columns[name])
+    ]
+
+
+class _Conflict(Exception):
+    """A nested type that its column cannot hold."""
 
 
 @dataclass
 class _Fitting:
-    """The columns of the table as they come to be, while those of the file are placed."""
+    """The table's columns while those of a file are added."""
 
     file: pa.Schema
     table: pa.Schema
     rules: Rules
     may_widen: bool
     changes: list[SchemaChange] = field(default_factory=list)
-    placed: list[Placed] = field(default_factory=list)
+    mappings: list[ColumnMapping] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.fields = {one.name: one for one in self.table}
-        self._spelled = {name.lower(): name for name in self.fields}
-        self._taken: set[str] = set()
-        self._names = set(self.file.names)
+        self.fields = {column.name: column for column in self.table}
+        self._by_lower_case = {name.lower(): name for name in self.fields}
+        self._targets: set[str] = set()
+        self._file_names = set(self.file.names)
 
-    def place(self, wanted: pa.Field) -> None:
-        if wanted.name.lower() not in self._spelled:
-            self._add(wanted)
-        elif self._spelled[wanted.name.lower()] != wanted.name or wanted.name in self._taken:
-            self._set_apart(wanted, CaseTwin(wanted.name, column_twin(wanted.name)))
+    def add(self, column: pa.Field) -> None:
+        existing = self._by_lower_case.get(column.name.lower())
+        if existing is None:
+            self._add_column(column)
+        elif existing != column.name or column.name in self._targets:
+            self._keep_apart(column, CaseTwin(column.name, column_twin(column.name)))
         else:
-            self._merge_into(wanted)
+            self._merge_column(column)
 
-    def _add(self, wanted: pa.Field) -> None:
+    def _add_column(self, column: pa.Field) -> None:
         change: SchemaChange
-        renamed = self._renamed(wanted)
+        renamed = self._renamed_from(column)
         if renamed is None:
-            change = decided(AddColumn(wanted.name, type_name(wanted.type)), self.rules)
+            change = AddColumn(column.name, type_name(column.type))
         else:
-            change = decided(RenameColumn(wanted.name, renamed, type_name(wanted.type)), self.rules)
+            change = RenameColumn(column.name, renamed, type_name(column.type))
+        change = with_outcome(change, self.rules)
         self.changes.append(change)
         if change.outcome in (Outcome.APPLIED, Outcome.KEPT_APART):
-            self._put(wanted, wanted.name, wanted.type)
+            self._map(column, column.name, column.type)
 
-    def _renamed(self, wanted: pa.Field) -> str | None:
-        """The column that has the field's number, where the schema no longer has its name."""
-        number = number_of(wanted)
-        for column in self.table if number is not None else ():
-            if number_of(column) == number and column.name not in self._names:
-                return str(column.name)
+    def _renamed_from(self, column: pa.Field) -> str | None:
+        """Return the column with the same field number, if the file has no column of its name."""
+        number = field_number(column)
+        for existing in self.table if number is not None else ():
+            if field_number(existing) == number and existing.name not in self._file_names:
+                return str(existing.name)
         return None
 
-    def _merge_into(self, wanted: pa.Field) -> None:
-        column = self.fields[wanted.name]
-        for own in self._kept_apart_from(wanted.name):
-            if own.type.equals(wanted.type) and not column.type.equals(wanted.type):
-                self._put(wanted, own.name, own.type)
+    def _merge_column(self, column: pa.Field) -> None:
+        existing = self.fields[column.name]
+        for apart in self._columns_kept_apart(column.name):
+            if apart.type.equals(column.type) and not existing.type.equals(column.type):
+                self._map(column, apart.name, apart.type)
                 return
-        asked: list[SchemaChange] = []
+        changes: list[SchemaChange] = []
         try:
-            merged = self._merge(column.type, wanted.type, wanted.name, asked)
+            merged = self._merge(existing.type, column.type, column.name, changes)
         except _Conflict:
-            was, now = type_name(column.type), type_name(wanted.type)
-            into = f"{wanted.name}__{type_word(wanted.type)}"
-            self._set_apart(wanted, RetypeColumn(wanted.name, was, now, into))
+            was, now = type_name(existing.type), type_name(column.type)
+            into = f"{column.name}__{type_suffix(column.type)}"
+            self._keep_apart(column, RetypeColumn(column.name, was, now, into))
             return
-        self.changes.extend(asked)
-        self._put(wanted, wanted.name, merged)
+        self.changes.extend(changes)
+        self._map(column, column.name, merged)
 
-    def _set_apart(self, wanted: pa.Field, change: RetypeColumn | CaseTwin) -> None:
-        """To a column of its own; the table may have one from before that can take it."""
-        for own in self._kept_apart_from(wanted.name, change.into):
-            asked: list[SchemaChange] = []
+    def _keep_apart(self, column: pa.Field, change: RetypeColumn | CaseTwin) -> None:
+        """Map to a column of its own, if possible to one that an earlier schema created."""
+        for apart in self._columns_kept_apart(column.name, change.into):
+            changes: list[SchemaChange] = []
             try:
-                merged = self._merge(own.type, wanted.type, own.name, asked)
+                merged = self._merge(apart.type, column.type, apart.name, changes)
             except _Conflict:
                 continue
-            self.changes.extend(asked)
-            self._put(wanted, own.name, merged)
+            self.changes.extend(changes)
+            self._map(column, apart.name, merged)
             return
         into = change.into
-        while into.lower() in self._spelled:
+        while into.lower() in self._by_lower_case:
             into = column_twin(into)
-        told = decided(replace(change, into=into), self.rules)
-        self.changes.append(told)
-        if told.outcome is Outcome.KEPT_APART:
-            self._put(kept_apart(wanted, wanted.name), into, wanted.type)
+        decided = with_outcome(replace(change, into=into), self.rules)
+        self.changes.append(decided)
+        if decided.outcome is Outcome.KEPT_APART:
+            self._map(keep_apart(column, column.name), into, column.type)
 
-    def _kept_apart_from(self, source: str, usual: str | None = None) -> list[pa.Field]:
-        """The columns that hold what the one of that name could not, as far as they are free."""
-        free = [one for one in self.fields.values() if one.name not in self._taken]
+    def _columns_kept_apart(self, source: str, default: str | None = None) -> list[pa.Field]:
+        """Return columns for values that `source` cannot hold, unless they are mapped already."""
         return [
-            one
-            for one in free
-            if apart_from(one) == source
-            or (one.name == usual and one.name not in self._names and not has_facts(one))
+            column
+            for column in self.fields.values()
+            if column.name not in self._targets
+            and (kept_apart_from(column) == source or self._is_untracked(column, default))
         ]
 
-    def _put(self, wanted: pa.Field, target: str, merged: pa.DataType) -> None:
-        column = self.fields.get(target, wanted.with_name(target))
-        self.fields[target] = column.with_type(merged)
-        self._spelled[target.lower()] = target
-        self._taken.add(target)
-        conformed = merged if _needs_conforming(wanted.type, merged) else None
-        self.placed.append(Placed(wanted.name, target, conformed))
+    def _is_untracked(self, column: pa.Field, name: str | None) -> bool:
+        """Whether a column has that name, but neither a field in the file nor field metadata."""
+        return (
+            column.name == name
+            and column.name not in self._file_names
+            and not has_field_metadata(column)
+        )
+
+    def _map(self, column: pa.Field, target: str, merged: pa.DataType) -> None:
+        existing = self.fields.get(target, column.with_name(target))
+        self.fields[target] = existing.with_type(merged)
+        self._by_lower_case[target.lower()] = target
+        self._targets.add(target)
+        converted = merged if _needs_conversion(column.type, merged) else None
+        self.mappings.append(ColumnMapping(column.name, target, converted))
 
     def _merge(
-        self, table: pa.DataType, file: pa.DataType, path: str, asked: list[SchemaChange]
+        self, table: pa.DataType, file: pa.DataType, path: str, changes: list[SchemaChange]
     ) -> pa.DataType:
+        """Return the column's type after the changes, which are appended to `changes`."""
         if table.equals(file):
             return table
         if widens(file, table):
-            asked.append(NarrowType(path, type_name(table), type_name(file)))
+            changes.append(NarrowType(path, type_name(table), type_name(file)))
             return table
         if pa.types.is_struct(table) and pa.types.is_struct(file):
-            return self._merge_structs(table, file, path, asked)
+            return self._merge_structs(table, file, path, changes)
         if pa.types.is_map(table) and pa.types.is_map(file):
             return pa.map_(
-                self._merge(table.key_type, file.key_type, f"{path}.key", asked),
-                self._merge(table.item_type, file.item_type, f"{path}.value", asked),
+                self._merge(table.key_type, file.key_type, f"{path}.key", changes),
+                self._merge(table.item_type, file.item_type, f"{path}.value", changes),
             )
         if pa.types.is_list(table) and pa.types.is_list(file):
             return pa.list_(
-                self._merge(table.value_type, file.value_type, f"{path}.element", asked)
+                self._merge(table.value_type, file.value_type, f"{path}.element", changes)
             )
         if widens(table, file):
-            widened = decided(WidenType(path, type_name(table), type_name(file)), self.rules)
+            widened = with_outcome(WidenType(path, type_name(table), type_name(file)), self.rules)
             if widened.outcome is not Outcome.APPLIED:
-                asked.append(widened)
+                changes.append(widened)
                 return table
             if self.may_widen:
-                asked.append(widened)
+                changes.append(widened)
                 return file
-        return self._conflict(table, file, path, asked)
+        return self._conflict(table, file, path, changes)
 
     def _merge_structs(
-        self, table: pa.DataType, file: pa.DataType, path: str, asked: list[SchemaChange]
+        self, table: pa.DataType, file: pa.DataType, path: str, changes: list[SchemaChange]
     ) -> pa.DataType:
-        fields = {one.name: one for one in table}
-        spelled = {name.lower() for name in fields}
-        for one in file:
-            inside = f"{path}.{one.name}"
-            if one.name in fields:
-                merged = self._merge(fields[one.name].type, one.type, inside, asked)
-                fields[one.name] = fields[one.name].with_type(merged)
-            elif one.name.lower() in spelled:
-                self._conflict(table, file, inside, asked)
+        fields = {nested.name: nested for nested in table}
+        lower_case = {name.lower() for name in fields}
+        for nested in file:
+            nested_path = f"{path}.{nested.name}"
+            if nested.name in fields:
+                existing = fields[nested.name]
+                merged = self._merge(existing.type, nested.type, nested_path, changes)
+                fields[nested.name] = existing.with_type(merged)
+            elif nested.name.lower() in lower_case:
+                self._conflict(table, file, nested_path, changes)
             else:
-                change = decided(AddNestedField(inside, type_name(one.type)), self.rules)
-                asked.append(change)
-                if change.outcome is Outcome.APPLIED:
-                    fields[one.name] = one
-                    spelled.add(one.name.lower())
+                change = AddNestedField(nested_path, type_name(nested.type))
+                decided = with_outcome(change, self.rules)
+                changes.append(decided)
+                if decided.outcome is Outcome.APPLIED:
+                    fields[nested.name] = nested
+                    lower_case.add(nested.name.lower())
         return pa.struct(list(fields.values()))
 
     def _conflict(
-        self, table: pa.DataType, file: pa.DataType, path: str, asked: list[SchemaChange]
+        self, table: pa.DataType, file: pa.DataType, path: str, changes: list[SchemaChange]
     ) -> pa.DataType:
-        """Where the contract follows, the whole column goes apart; else only what conflicts stays
-        out."""
-        change = decided(RetypeColumn(path, type_name(table), type_name(file), ""), self.rules)
-        if change.outcome is Outcome.KEPT_APART:
+        """Keep the whole column apart if the contract allows it, else block only this part."""
+        change = RetypeColumn(path, type_name(table), type_name(file), "")
+        decided = with_outcome(change, self.rules)
+        if decided.outcome is Outcome.KEPT_APART:
             raise _Conflict(path)
-        asked.append(change)
+        changes.append(decided)
         return table
 
 
-def _needs_conforming(file: pa.DataType, merged: pa.DataType) -> bool:
-    """Nested fields that the file lacks are filled in by every reader; all else is not."""
+def _needs_conversion(file: pa.DataType, merged: pa.DataType) -> bool:
+    """Whether values must be converted: readers only fill in missing nested fields themselves."""
     if pa.types.is_struct(file) and pa.types.is_struct(merged):
-        known = {one.name: one.type for one in merged}
+        types = {nested.name: nested.type for nested in merged}
         return any(
-            one.name not in known or _needs_conforming(one.type, known[one.name]) for one in file
+            nested.name not in types or _needs_conversion(nested.type, types[nested.name])
+            for nested in file
         )
     if pa.types.is_map(file) and pa.types.is_map(merged):
-        return _needs_conforming(file.key_type, merged.key_type) or _needs_conforming(
+        return _needs_conversion(file.key_type, merged.key_type) or _needs_conversion(
             file.item_type, merged.item_type
         )
     if pa.types.is_list(file) and pa.types.is_list(merged):
-        return _needs_conforming(file.value_type, merged.value_type)
+        return _needs_conversion(file.value_type, merged.value_type)
     return not file.equals(merged)

@@ -1,4 +1,4 @@
-"""Where a record came from: columns that every landed row carries."""
+"""The columns of source records, and the columns on their origin that every landed row has."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ RECORD_COLUMNS = pa.schema(
         pa.field("headers", HEADERS),
     ]
 )
-"""What a stream of records gives."""
+"""The columns of a stream of records."""
 
 SOURCE_COLUMNS = pa.schema([*RECORD_COLUMNS, pa.field("file", pa.string())])
-"""What every source gives, whatever it reads from: records, or files as records."""
+"""The columns of any source, of records or of files."""
 
 ORIGIN = pa.schema(
     [pa.field(f"_{field.name}", field.type) for field in RECORD_COLUMNS if field.name != "value"]
     + [pa.field("_schema_id", pa.int64())]
 )
-"""The metadata columns of a silver table, before those of the message."""
+"""The metadata columns of a silver table, which precede those of the message."""
 
-ORIGIN_COLUMNS = frozenset(ORIGIN.names)
+UNKNOWN_FIELDS = pa.field("_unknown_fields", pa.binary())
+"""Bytes of a protobuf payload that its own schema does not know; only in tables that have some."""
+
+ORIGIN_COLUMNS = frozenset([*ORIGIN.names, UNKNOWN_FIELDS.name])
+"""Names of Headgate's own columns in a silver table: fields of messages get others."""
 
 
 def as_records(rows: pa.Table) -> pa.Table:
-    """Rows of a source; what it has no column of is null."""
+    """Return the rows of a source with all source columns; missing ones are null."""
     for field in SOURCE_COLUMNS:
         if field.name not in rows.column_names:
             rows = rows.append_column(field, pa.nulls(len(rows), field.type))

@@ -1,4 +1,4 @@
-"""From the text of a declaration to its parts, or to the place where it cannot be understood."""
+"""Parses the SQL of a pipeline file, and locates what is wrong with it."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from headgate.errors import InvalidPipeline, did_you_mean, shown
 
-_SYNTAX_OF_THEIR_OWN = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
+_SPECIAL_SYNTAX = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
 
 
 class _VerbatimParser(SparkParser):
     FUNCTIONS: ClassVar = {}
     FUNCTION_PARSERS: ClassVar = {
-        name: SparkParser.FUNCTION_PARSERS[name] for name in _SYNTAX_OF_THEIR_OWN
+        name: SparkParser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX
     }
 
 
 class Verbatim(Spark):
-    """The dialect that declarations are parsed and written in."""
+    """Spark's dialect, with function calls kept as they are written."""
 
     Parser = _VerbatimParser
 
 
 def sql_of(node: exp.Expr) -> str:
-    """A part of a declaration as Spark takes it, with every name in backticks."""
+    """Return an expression in Spark's SQL, with every name in backticks."""
     return node.sql(dialect=Verbatim, identify=True, comments=False)
 
 
 def as_written(node: exp.Expr) -> str:
-    """The same as a message shows it."""
+    """Return an expression as messages show it."""
     return node.sql(dialect=Verbatim, comments=False, normalize_functions=False)
 
 
-def same_for_spark(node: exp.Expr) -> str:
-    """A text that two expressions share if Spark takes them as one: it reads names in any case."""
+def normalized(node: exp.Expr) -> str:
+    """Return SQL that is the same for expressions that Spark takes as equal: it ignores case."""
     copy = node.copy()
     for name in copy.find_all(exp.Identifier):
         name.set("this", name.name.lower())
@@ -53,24 +53,26 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-Inside = tuple[int, int]
-"""A line and a column inside of a text, counted from 1."""
+Position = tuple[int, int]
+"""Line and column inside of a text, counted from 1."""
 
 Read = TypeVar("Read")
 
 BEFORE_OUTPUTS = "SELECT "
 
 _WORDS = ("SELECT", "FROM", "WHERE", "GROUP", "BY", "HAVING", "ORDER", "AS", "AND", "OR")
-_BEGIN_A_QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
+_QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
 _UNCLOSED = re.compile(r"Missing (?P<mark>\S+) from \d+:(?P<start>\d+)")
 
 
-def bad_sql(message: str, hint: str | None = None, inside: Inside | None = None) -> InvalidPipeline:
+def bad_sql(
+    message: str, hint: str | None = None, inside: Position | None = None
+) -> InvalidPipeline:
     return InvalidPipeline("bad-sql", message, hint, inside=inside)
 
 
-def not_too_deep(read: Callable[[str], Read]) -> Callable[[str], Read]:
-    """Lets a text that is too deep for Python be an error like any other."""
+def refuse_deep_nesting(read: Callable[[str], Read]) -> Callable[[str], Read]:
+    """Report SQL that is nested too deep for Python's stack like any other error."""
 
     @wraps(read)
     def guarded(text: str) -> Read:
@@ -82,8 +84,8 @@ def not_too_deep(read: Callable[[str], Read]) -> Callable[[str], Read]:
     return guarded
 
 
-def place_of(node: exp.Expr) -> Inside | None:
-    """Where a part stands: sqlglot knows it of names and calls, and of a name's last letter."""
+def position(node: exp.Expr) -> Position | None:
+    """Return where an expression begins; sqlglot records the end of names and calls only."""
     placed = [each.meta for each in node.walk() if "line" in each.meta]
     if not placed:
         return None
@@ -92,11 +94,13 @@ def place_of(node: exp.Expr) -> Inside | None:
 
 
 def parse_select(text: str) -> exp.Select:
-    """The one SELECT that a text is."""
+    """Parse a text that is a single SELECT."""
     tokens = _one_statement(text)
-    if tokens[0].token_type not in _BEGIN_A_QUERY:
+    if tokens[0].token_type not in _QUERY_STARTS:
         hint = did_you_mean(tokens[0].text, _WORDS[:1]) or "it begins with `SELECT`"
-        raise bad_sql(f"is not a SELECT, but {shown(tokens[0].text)} …", hint, _place(tokens[0]))
+        raise bad_sql(
+            f"is not a SELECT, but {shown(tokens[0].text)} …", hint, _token_position(tokens[0])
+        )
     tree = _parse(text, tokens)
     if not isinstance(tree, exp.Select) or tree.args.get("into"):
         kind = (
@@ -107,18 +111,18 @@ def parse_select(text: str) -> exp.Select:
 
 
 def parse_expression(text: str) -> exp.Expr:
-    """The one expression that a text is."""
+    """Parse a text that is a single expression."""
     tree = _parse(text, _one_statement(text))
     if isinstance(tree, exp.Query):
         raise bad_sql("needs an expression over columns, but is a query")
     if isinstance(tree, exp.Alias):
-        hint = f"leave out {shown(tree.alias)}, or quote it if it is a text"
-        raise bad_sql("needs an expression, not one with a name", hint, place_of(tree))
+        hint = f"remove {shown(tree.alias)}, or quote it if it is a text"
+        raise bad_sql("needs an expression without a name", hint, position(tree))
     return tree
 
 
 def parse_outputs(text: str) -> list[exp.Expr]:
-    """What stands between SELECT and FROM; places count SELECT in."""
+    """Parse the part between SELECT and FROM; positions include the word SELECT."""
     tree = parse_select(BEFORE_OUTPUTS + text)
     if extra := [key for key, value in tree.args.items() if value and key != "expressions"]:
         word = extra[0].rstrip("_").upper()
@@ -126,8 +130,8 @@ def parse_outputs(text: str) -> list[exp.Expr]:
     return tree.expressions
 
 
-def shifted(inside: Inside | None, by: int) -> Inside | None:
-    """The place without what was put before the text."""
+def shifted(inside: Position | None, by: int) -> Position | None:
+    """Return a position without the text that was put in front."""
     if inside is None:
         return None
     line, column = inside
@@ -138,15 +142,15 @@ def _one_statement(text: str) -> list[Token]:
     try:
         tokens = Verbatim().tokenize(text)
     except TokenError as error:
-        raise _unclosed(error, text) from None
+        raise _unclosed_error(error, text) from None
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
     if not tokens:
         raise bad_sql("needs SQL, not empty text")
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
-            hint = "each declaration is one; leave out the `;` and what follows"
-            raise bad_sql("has more than one statement", hint, _place(token))
+            hint = "a declaration is one statement: remove the `;` and everything after it"
+            raise bad_sql("has more than one statement", hint, _token_position(token))
     return tokens
 
 
@@ -154,34 +158,34 @@ def _parse(text: str, tokens: list[Token]) -> exp.Expr:
     try:
         parsed = Verbatim().parser().parse(tokens, text)
     except ParseError as error:
-        raise _misunderstood(error) from None
+        raise _syntax_error(error) from None
     tree = parsed[0] if len(parsed) == 1 else None
     if tree is None:
         raise bad_sql("needs a single statement")
     return tree
 
 
-def _place(token: Token) -> Inside:
+def _token_position(token: Token) -> Position:
     return token.line, token.col - token.end + token.start
 
 
-def _unclosed(error: TokenError, text: str) -> InvalidPipeline:
+def _unclosed_error(error: TokenError, text: str) -> InvalidPipeline:
     found = _UNCLOSED.search(f"{error.__cause__} {error}")
     if found is None:
-        return bad_sql("cannot be read as SQL", "is there a quote or a comment that does not end?")
+        return bad_sql("cannot be read as SQL", "a quote or a comment may not be closed")
     *lines, last = text[: int(found["start"])].split("\n")
     inside = len(lines) + 1, len(last) + 1
     return bad_sql(f"has a {shown(found['mark'])} that is never closed", inside=inside)
 
 
-def _misunderstood(error: ParseError) -> InvalidPipeline:
-    told = error.errors[0]
-    word = str(told.get("highlight") or "")
-    line, column = told.get("line"), told.get("col")
+def _syntax_error(error: ParseError) -> InvalidPipeline:
+    details = error.errors[0]
+    word = str(details.get("highlight") or "")
+    line, column = details.get("line"), details.get("col")
     inside = (line, max(column - len(word) + 1, 1)) if line and column else None
-    near = (*str(told.get("start_context") or "").split()[-1:], *word.split()[:1])
+    near = (*str(details.get("start_context") or "").split()[-1:], *word.split()[:1])
     mistyped = [did_you_mean(each, _WORDS) for each in near if each.upper() not in _WORDS]
-    described = str(told.get("description") or "")
+    described = str(details.get("description") or "")
     hint = next((each for each in mistyped if each), None)
     if hint is None and described.startswith("Expecting "):
         hint = f"expected there: `{described.removeprefix('Expecting ')}`"
@@ -209,16 +213,16 @@ _CHANGING = """
     monotonically_increasing_id now rand randn random randstr shuffle spark_partition_id uniform
     uuid
 """
-CHANGING = frozenset(_CHANGING.split())
-"""They give another value when they are asked again for the same row."""
+NONDETERMINISTIC = frozenset(_CHANGING.split())
+"""Functions that return another value when they are called again for the same row."""
 
 RUNS_CODE = frozenset(["java_method", "reflect", "try_reflect"])
 
-_AROUND_A_CALL = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
+_CALL_MODIFIERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 
-def name_of_call(node: exp.Expr) -> str | None:
-    """The function that is called, in small letters."""
+def call_name(node: exp.Expr) -> str | None:
+    """Return the name of the called function, in lower case."""
     match node:
         case exp.Anonymous():
             return node.name.lower()
@@ -232,23 +236,23 @@ def name_of_call(node: exp.Expr) -> str | None:
 
 
 def is_known(name: str) -> bool:
-    """Whether Spark has such a function; others are somebody's own, perhaps an aggregate."""
+    """Return whether Spark has the function; others are user-defined, perhaps aggregates."""
     return name in AGGREGATES or name.upper() in Spark.Parser.FUNCTIONS
 
 
 def innermost_call(node: exp.Expr) -> exp.Expr:
-    """The call itself, without FILTER and the like around it."""
-    while isinstance(node, _AROUND_A_CALL):
+    """Return the call without FILTER and similar clauses around it."""
+    while isinstance(node, _CALL_MODIFIERS):
         node = node.this
     return node
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    return name_of_call(innermost_call(node)) in AGGREGATES
+    return call_name(innermost_call(node)) in AGGREGATES
 
 
 def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The outermost aggregates, not those of windows and of queries inside."""
+    """Yield the outermost aggregates, without those of windows and subqueries."""
     if is_aggregate(node):
         yield node
     elif not isinstance(node, exp.Window | exp.Query):
@@ -258,42 +262,42 @@ def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
 
 def calls_in(node: exp.Expr, names: frozenset[str]) -> Iterator[exp.Expr]:
     for each in node.walk():
-        if name_of_call(each) in names:
+        if call_name(each) in names:
             yield each
 
 
-def refuse_everywhere(tree: exp.Expr) -> None:
-    """Parameters, which nobody fills in, and calls of programs."""
+def refuse_unsafe(tree: exp.Expr) -> None:
+    """Raise if the SQL has parameters, which have no values, or runs programs."""
     for parameter in tree.find_all(exp.Placeholder, exp.Parameter):
         hint = "write the value itself; names of tables and columns are the same for every route"
-        raise bad_sql(f"has a parameter: {shown(as_written(parameter))}", hint, place_of(parameter))
+        raise bad_sql(f"has a parameter: {shown(as_written(parameter))}", hint, position(parameter))
     if program := next(tree.find_all(exp.QueryTransform), None):
-        raise bad_sql("runs a program with TRANSFORM", inside=place_of(program))
+        raise bad_sql("runs a program with TRANSFORM", inside=position(program))
     for call in calls_in(tree, RUNS_CODE):
-        raise bad_sql(f"runs code of Java: {shown(as_written(call))}", inside=place_of(call))
+        raise bad_sql(f"calls Java code: {shown(as_written(call))}", inside=position(call))
 
 
-def refuse_more_than_rows(trees: Iterable[exp.Expr], *, changing: bool = False) -> None:
-    """What cannot be said of one row alone; `changing` lets in what differs from time to time."""
+def refuse_beyond_row(trees: Iterable[exp.Expr], *, changing: bool = False) -> None:
+    """Raise if an expression needs more than one row; `changing` allows nondeterministic ones."""
     for tree in trees:
-        refuse_everywhere(tree)
+        refuse_unsafe(tree)
         for node in tree.walk():
-            if kind := _beyond_a_row(node):
-                raise bad_sql(f"has {kind}: {shown(as_written(node))}", _OF_A_ROW, place_of(node))
-        for call in calls_in(tree, CHANGING) if not changing else ():
-            hint = "the same row has to give the same answer whenever it is asked"
-            raise bad_sql(f"depends on {shown(as_written(call))}", hint, place_of(call))
+            if kind := _row_violation(node):
+                raise bad_sql(f"has {kind}: {shown(as_written(node))}", _ROW_HINT, position(node))
+        for call in calls_in(tree, NONDETERMINISTIC) if not changing else ():
+            hint = "the same row has to give the same result every time"
+            raise bad_sql(f"depends on {shown(as_written(call))}", hint, position(call))
 
 
-_OF_A_ROW = "it is asked for each row by itself"
+_ROW_HINT = "it is evaluated for each row by itself"
 
 
-def _beyond_a_row(node: exp.Expr) -> str | None:
+def _row_violation(node: exp.Expr) -> str | None:
     match node:
         case exp.Window():
             return "a window function"
         case exp.Query():
-            return "a query inside"
+            return "a subquery"
         case _ if is_aggregate(node):
             return "an aggregate"
     return None
@@ -303,8 +307,8 @@ _PARTS = ("this", "table", "db", "catalog")
 _QUALIFIED = "qualified"
 
 
-def root_of(column: exp.Column) -> str:
-    """The column itself where a field inside of it is asked for: `a` of `a.b`."""
+def root_name(column: exp.Column) -> str:
+    """Return the name of the column that a field is in: `a` of `a.b`."""
     return column.parts[0].name
 
 
@@ -314,7 +318,7 @@ def columns_in(nodes: Iterable[exp.Expr]) -> Iterator[exp.Column]:
 
 
 def distinct_names(names: Iterable[str]) -> frozenset[str]:
-    """Each name once, as it is written first: Spark reads names in any case."""
+    """Return each name once, as it is first written: Spark ignores the case of names."""
     found: dict[str, str] = {}
     for name in names:
         found.setdefault(name.lower(), name)
@@ -322,7 +326,7 @@ def distinct_names(names: Iterable[str]) -> frozenset[str]:
 
 
 def without_qualifier(column: exp.Column, qualifiers: frozenset[str]) -> exp.Column:
-    """`user_name` for `silver.user_name`."""
+    """Return `user_name` for `silver.user_name`."""
     parts = column.parts
     if len(parts) == 1 or parts[0].name.lower() not in qualifiers:
         return column
@@ -335,13 +339,13 @@ def column_of(parts: Sequence[exp.Expr]) -> exp.Column:
     return exp.Column(**dict(zip(_PARTS, reversed(parts), strict=False)))
 
 
-def inside_of(column: exp.Column) -> Iterator[tuple[exp.Column, list[exp.Expr]]]:
-    """What a field is inside of, and the names that lead from there to it: `a.b` of `a.b.c`."""
+def enclosing_columns(column: exp.Column) -> Iterator[tuple[exp.Column, list[exp.Expr]]]:
+    """Yield the columns and fields around a field, each with the path from there to it."""
     parts = [each.copy() for each in column.parts]
     for length in range(1, len(parts)):
         yield column_of(parts[:length]), parts[length:]
 
 
-def is_surely_of_input(column: exp.Column) -> bool:
-    """Whether it was written with the name of its table, so that it cannot be an output."""
+def is_qualified(column: exp.Column) -> bool:
+    """Return whether it was written with the name of its table, and so is not an output."""
     return bool(column.meta.get(_QUALIFIED))

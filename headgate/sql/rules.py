@@ -1,4 +1,4 @@
-"""An expression that is true of good rows."""
+"""Parses conditions on rows, and checks which of them can be evaluated as a rule of `expect`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,22 @@ from headgate.errors import shown
 from headgate.sql.parse import (
     as_written,
     bad_sql,
-    not_too_deep,
     parse_expression,
-    place_of,
-    refuse_more_than_rows,
+    position,
+    refuse_beyond_row,
+    refuse_deep_nesting,
+)
+from headgate.sql.patterns import UnsupportedPattern, rust_pattern
+from headgate.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    MAX_PRECISION,
+    TEXT,
+    TIMESTAMP,
+    integer,
 )
 
 _ARITHMETIC = (
@@ -36,61 +48,65 @@ _ARITHMETIC = (
     exp.BitwiseXor,
     exp.BitwiseNot,
 )
-_PERHAPS = (exp.DType.BOOLEAN, exp.DType.UNKNOWN, exp.DType.NULL)
+_BOOLEAN_OR_UNKNOWN = (exp.DType.BOOLEAN, exp.DType.UNKNOWN, exp.DType.NULL)
 
 
 @lru_cache(maxsize=256)
-@not_too_deep
-def read_rule(text: str) -> exp.Expr:
-    """The expression, if a row alone decides it and it may be true or false."""
+@refuse_deep_nesting
+def parse_condition(text: str) -> exp.Expr:
+    """Parse a condition that Spark evaluates for each row by itself."""
     tree = parse_expression(text)
-    refuse_more_than_rows([tree])
+    refuse_beyond_row([tree])
     if tree.find(exp.Column) is None:
-        raise bad_sql(f"asks nothing of a row: {shown(as_written(tree))}", "name a column in it")
-    if not _may_be_true(tree, text):
-        hint = "compare it with something: `score >= 0`, `user_name IS NOT NULL`"
+        raise bad_sql(
+            f"does not depend on the row: {shown(as_written(tree))}", "use a column in it"
+        )
+    if not _may_be_boolean(tree, text):
+        hint = "compare it with a value: `score >= 0`, `user_name IS NOT NULL`"
         raise bad_sql(f"is neither true nor false: {shown(as_written(tree))}", hint)
     return tree
 
 
-def _may_be_true(tree: exp.Expr, text: str) -> bool:
-    """Whether what is known of the functions in it leaves that open."""
+def _may_be_boolean(tree: exp.Expr, text: str) -> bool:
+    """Return whether the expression can be a boolean, as far as its functions are known."""
     known = annotate_types(parse_one(text, dialect=Spark), dialect=Spark)
     kind = known.type.this if known.type is not None else exp.DType.UNKNOWN
-    return kind in _PERHAPS and not isinstance(tree.unnest(), _ARITHMETIC)
+    return kind in _BOOLEAN_OR_UNKNOWN and not isinstance(tree.unnest(), _ARITHMETIC)
 
 
 D = exp.DType
 CASTS = {
-    D.TINYINT,
-    D.SMALLINT,
-    D.INT,
-    D.BIGINT,
-    D.FLOAT,
-    D.DOUBLE,
-    D.TEXT,
-    D.DATE,
-    D.BOOLEAN,
-    D.TIMESTAMP,
-    D.TIMESTAMPTZ,
-    D.TIMESTAMPLTZ,
-    D.TIMESTAMPNTZ,
+    D.TINYINT: integer(8),
+    D.SMALLINT: integer(16),
+    D.INT: integer(32),
+    D.BIGINT: BIGINT,
+    D.FLOAT: FLOAT,
+    D.DOUBLE: DOUBLE,
+    D.TEXT: TEXT,
+    D.DATE: DATE,
+    D.BOOLEAN: BOOLEAN,
+    D.TIMESTAMP: TIMESTAMP,
+    D.TIMESTAMPTZ: TIMESTAMP,
+    D.TIMESTAMPLTZ: TIMESTAMP,
+    D.TIMESTAMPNTZ: TIMESTAMP,
 }
-"""What a value can be cast to, beside decimals."""
+"""Types that a value can be cast to, besides decimals."""
 
-_LARGEST_DECIMAL = 38
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
+_MAX_DEPTH = 100
+
+
 class UnusableRule(ValueError):
-    """The text says why."""
+    """A rule that cannot be evaluated; the message says why."""
 
     inside: tuple[int, int] | None = None
-    """The line and the column in the rule, where they are known."""
+    """Line and column in the rule, if known."""
 
 
 def whole_number(node: exp.Expr | None) -> int | None:
-    """The number that a literal has, with or without a sign."""
+    """Return the integer of a literal, with or without a sign."""
     if isinstance(node, exp.Neg):
         number = whole_number(node.this)
         return None if number is None else -number
@@ -100,13 +116,13 @@ def whole_number(node: exp.Expr | None) -> int | None:
 
 
 def decimal_digits(kind: exp.Expr) -> tuple[int, int]:
-    """Precision and scale of a decimal type."""
+    """Return precision and scale of a decimal type."""
     digits = [int(each.name) for each in kind.expressions if each.name.isdecimal()]
     return (digits[0], digits[1] if len(digits) > 1 else 0) if digits else (10, 0)
 
 
-def in_sql(node: exp.Expr) -> str:
-    """A part as a message shows it."""
+def shown_sql(node: exp.Expr) -> str:
+    """Return an expression as messages show it, cut if it is long."""
     text = str(node.sql(dialect="spark", comments=False))
     return text if len(text) <= 60 else f"{text[:57]}…"
 
@@ -114,13 +130,13 @@ def in_sql(node: exp.Expr) -> str:
 def _column(node: exp.Expr) -> list[exp.Expr]:
     assert isinstance(node, exp.Column)
     if not all(isinstance(part, exp.Identifier) for part in node.parts):
-        raise UnusableRule(f"`{in_sql(node)}` is no column")
+        raise UnusableRule(f"`{shown_sql(node)}` is not a column")
     return []
 
 
 def _dot(node: exp.Expr) -> list[exp.Expr]:
     if not isinstance(node.expression, exp.Identifier):
-        raise UnusableRule(f"`{in_sql(node)}` is no field of a column")
+        raise UnusableRule(f"`{shown_sql(node)}` is not a field of a column")
     return [node.this]
 
 
@@ -128,7 +144,7 @@ def _bracket(node: exp.Expr) -> list[exp.Expr]:
     (place, *more) = node.expressions
     is_text = isinstance(place, exp.Literal) and place.is_string
     if more or node.args.get("offset") or not (is_text or whole_number(place) is not None):
-        raise UnusableRule(f"`{in_sql(node)}`: write `a[0]` or `m['key']`")
+        raise UnusableRule(f"`{shown_sql(node)}`: write `a[0]` or `m['key']`")
     return [node.this]
 
 
@@ -136,34 +152,36 @@ def _cast(node: exp.Expr) -> list[exp.Expr]:
     kind = node.args["to"]
     if kind.this is D.DECIMAL:
         precision, scale = decimal_digits(kind)
-        if not (0 < precision <= _LARGEST_DECIMAL and scale <= precision):
-            raise UnusableRule(f"there is no `{in_sql(kind)}`")
+        if not (0 < precision <= MAX_PRECISION and scale <= precision):
+            raise UnusableRule(
+                f"`{shown_sql(kind)}` is not a type: it has up to {MAX_PRECISION} digits"
+            )
     elif kind.this not in CASTS:
-        raise UnusableRule(f"nothing can be cast to `{in_sql(kind)}` in a rule")
+        raise UnusableRule(f"a rule cannot cast to `{shown_sql(kind)}`")
     if any(node.args.get(each) for each in ("format", "action", "default")):
-        raise UnusableRule(f"`{in_sql(node)}` has more than a type")
+        raise UnusableRule(f"`{shown_sql(node)}` has more than a type")
     return [node.this]
 
 
 def _in(node: exp.Expr) -> list[exp.Expr]:
     if any(node.args.get(each) for each in ("query", "unnest", "field")):
-        raise UnusableRule("it asks other rows: a rule is about one row alone")
+        raise UnusableRule("it reads other rows: a rule is about one row alone")
     for each in node.expressions:
         literal = each.this if isinstance(each, exp.Neg | exp.Cast) else each
         if not isinstance(literal, exp.Literal | exp.Null | exp.Boolean):
-            raise UnusableRule(f"`{in_sql(each)}` in a list of IN is no literal")
+            raise UnusableRule(f"`{shown_sql(each)}` in the list of IN is not a literal")
     return [node.this, *node.expressions]
 
 
 def _is(node: exp.Expr) -> list[exp.Expr]:
     if not isinstance(node.expression, exp.Null | exp.Boolean):
-        raise UnusableRule(f"`{in_sql(node)}`: IS takes NULL, TRUE or FALSE")
+        raise UnusableRule(f"`{shown_sql(node)}`: IS takes NULL, TRUE or FALSE")
     return [node.this]
 
 
 def _between(node: exp.Expr) -> list[exp.Expr]:
     if node.args.get("symmetric"):
-        raise UnusableRule("BETWEEN SYMMETRIC is not known in a rule")
+        raise UnusableRule("BETWEEN SYMMETRIC is not supported in a rule")
     return [node.this, node.args["low"], node.args["high"]]
 
 
@@ -171,6 +189,11 @@ def _pattern(node: exp.Expr) -> list[exp.Expr]:
     _require_text(node.expression)
     if node.args.get("flag"):
         raise UnusableRule("a pattern cannot have flags beside it: write `(?i)` in it")
+    if isinstance(node, exp.RegexpLike):
+        try:
+            rust_pattern(node.expression.name)
+        except UnsupportedPattern as error:
+            raise UnusableRule(f"the pattern {shown(node.expression.name)}: {error}") from None
     return [node.this]
 
 
@@ -183,13 +206,13 @@ def _escape(node: exp.Expr) -> list[exp.Expr]:
 
 def _literal(node: exp.Expr) -> list[exp.Expr]:
     if not node.is_string and not _NUMBER.fullmatch(node.name):
-        raise UnusableRule(f"`{node.name}` is no number")
+        raise UnusableRule(f"`{node.name}` is not a number")
     return []
 
 
 def _concat(node: exp.Expr) -> list[exp.Expr]:
     if not node.args.get("safe"):
-        # Spark reads 'it''s' as one text with a quote in it, the parser as two texts.
+        # Spark reads 'it''s' as a text with a quote in it, sqlglot as two texts.
         raise UnusableRule(r"write a quote inside a text as \'")
     return node.expressions
 
@@ -210,21 +233,21 @@ def _trim(node: exp.Expr) -> list[exp.Expr]:
 def _round(node: exp.Expr) -> list[exp.Expr]:
     decimals = node.args.get("decimals")
     if decimals is not None and (node.key != "round" or whole_number(decimals) is None):
-        raise UnusableRule(f"`{in_sql(node)}`: only `round` takes digits, as a whole number")
+        raise UnusableRule(f"`{shown_sql(node)}`: only `round` takes digits, as a whole number")
     if node.args.get("to") is not None or node.args.get("truncate") is not None:
-        raise UnusableRule(f"`{in_sql(node)}` is not known in a rule")
+        raise UnusableRule(f"`{shown_sql(node)}` is not supported in a rule")
     return [node.this]
 
 
 def _to_date(node: exp.Expr) -> list[exp.Expr]:
     if node.args.get("format") is not None:
-        raise UnusableRule("`to_date` takes no format in a rule")
+        raise UnusableRule("`to_date` cannot have a format in a rule")
     return [node.this]
 
 
 def _require_text(node: exp.Expr) -> None:
     if not (isinstance(node, exp.Literal) and node.is_string):
-        raise UnusableRule(f"`{in_sql(node)}` must be a text in quotes")
+        raise UnusableRule(f"`{shown_sql(node)}` must be a text in quotes")
 
 
 CHECKS: dict[str, Callable[[exp.Expr], Iterable[exp.Expr]]] = {
@@ -249,7 +272,7 @@ CHECKS: dict[str, Callable[[exp.Expr], Iterable[exp.Expr]]] = {
     "trycast": _cast,
     "tsordstodate": _to_date,
 }
-"""By the key of an expression: refuses it, or gives the expressions inside."""
+"""By the key of an expression: raises, or returns the expressions inside."""
 
 _TRUTHS = {
     "and",
@@ -285,7 +308,7 @@ _EITHER = {
     "paren",
     "trycast",
 }
-"""What may be true or false, by the columns it is about."""
+"""Boolean or not, depending on the columns."""
 _VALUES = {
     "abs",
     "add",
@@ -318,7 +341,7 @@ _VALUES = {
     "upper",
     "year",
 }
-_OF_THE_MOMENT = {
+_NONDETERMINISTIC_KEYS = {
     "currentdate",
     "currentdatetime",
     "currenttime",
@@ -334,40 +357,55 @@ _OF_THE_MOMENT = {
 
 
 @lru_cache(maxsize=1024)
-def expression_of(rule: str) -> exp.Expr:
-    """The expression of a rule, once it is known that it can be evaluated."""
+def parse_rule(rule: str) -> exp.Expr:
+    """Parse a rule of `expect`; raise `UnusableRule` if it cannot be evaluated without Spark."""
     try:
         statements = sqlglot.parse(rule, dialect="spark")
         found = statements[0] if len(statements) == 1 else None
         if found is None:
-            raise UnusableRule("it must be one expression")
+            raise UnusableRule("it must be a single expression")
+        _check_depth(found)
         _check(found, as_truth=True)
     except SqlglotError as error:
-        raise UnusableRule(f"it is no SQL: {_first_of(error)}") from error
+        raise UnusableRule(f"it is not valid SQL: {_first_error(error)}") from error
     except RecursionError as error:
         raise UnusableRule("it is nested too deep") from error
     return found
+
+
+def _check_depth(tree: exp.Expr) -> None:
+    """Expressions of any depth would take the stack of the engine; AND and OR take one level."""
+    levels = [(tree, 1)]
+    while levels:
+        node, depth = levels.pop()
+        if depth > _MAX_DEPTH:
+            raise UnusableRule("it is nested too deep")
+        for child in node.iter_expressions():
+            is_chain = isinstance(node, exp.Connector) and type(child) is type(node)
+            levels.append((child, depth if is_chain else depth + 1))
 
 
 def _check(node: exp.Expr, as_truth: bool = False) -> None:
     try:
         _check_parts(node, as_truth)
     except UnusableRule as error:
-        error.inside = error.inside or place_of(node)
+        error.inside = error.inside or position(node)
         raise
 
 
 def _check_parts(node: exp.Expr, as_truth: bool) -> None:
     key = node.key
     if key not in _TRUTHS | _EITHER | _VALUES:
-        raise UnusableRule(_why_not(node))
+        raise UnusableRule(_refusal(node))
     if as_truth and key in _VALUES:
-        raise UnusableRule(f"`{in_sql(node)}` is neither true nor false")
+        raise UnusableRule(f"`{shown_sql(node)}` is neither true nor false")
     asked: list[exp.Expr] = []
     others: list[exp.Expr] = []
     match node:
-        case exp.And() | exp.Or() | exp.Not():
-            asked = list(node.iter_expressions())
+        case exp.And() | exp.Or():
+            asked = list(node.flatten(unnest=False))
+        case exp.Not():
+            asked = [node.this]
         case exp.Paren():
             (asked if as_truth else others).append(node.this)
         case exp.Case(this=None):
@@ -386,18 +424,18 @@ def _check_parts(node: exp.Expr, as_truth: bool) -> None:
         _check(each)
 
 
-def _why_not(node: exp.Expr) -> str:
+def _refusal(node: exp.Expr) -> str:
     if isinstance(node, exp.AggFunc | exp.Window | exp.Query | exp.Subquery | exp.Exists):
-        return f"`{in_sql(node)}` asks other rows: a rule is about one row alone"
+        return f"`{shown_sql(node)}` reads other rows: a rule is about one row alone"
     name = node.name if isinstance(node, exp.Anonymous) else node.key
-    if name.lower() in _OF_THE_MOMENT:
-        return f"`{in_sql(node)}` is not the same each time: a rule depends on the row alone"
+    if name.lower() in _NONDETERMINISTIC_KEYS:
+        return f"`{shown_sql(node)}` changes between calls: a rule depends on the row alone"
     if isinstance(node, exp.Func):
-        return f"the function of `{in_sql(node)}` is not known in a rule"
-    return f"`{in_sql(node)}` is not known in a rule"
+        return f"the function of `{shown_sql(node)}` is not supported in a rule"
+    return f"`{shown_sql(node)}` is not supported in a rule"
 
 
-def _first_of(error: SqlglotError) -> str:
+def _first_error(error: SqlglotError) -> str:
     errors = getattr(error, "errors", None)
     if not errors:
         return str(error).splitlines()[0]

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from headgate.envelopes.datastream.columns import METADATA
+from headgate.envelopes.datastream.changes import METADATA
 
 Row = dict[str, str | int]
 Rows = dict[int, Row]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from headgate.envelopes.datastream.columns import METADATA
+from headgate.envelopes.datastream.changes import METADATA
 from tests.cdc.changes import PAYLOAD, Change, Rows, case, tables
 
 

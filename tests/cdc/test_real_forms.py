@@ -192,8 +192,8 @@ def test_table_without_a_key_keeps_every_change(tmp_path: Path) -> None:
     assert [row["name"] for row in told.lake.rows("shop_users")] == ["x"] * 4
 
 
-UNPLACED = "neither the read method ({}) nor a position tells of a source known here"
-NO_LSN = "the lsn is missing or is not like 00000025:00000728:0003"
+UNPLACED = "neither the read method ({}) nor a position identifies a supported database"
+NO_LSN = "the lsn is missing or does not have the form 00000025:00000728:0003"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,8 +10,12 @@ from deltalake import DeltaTable
 
 from headgate.config import load_pipeline
 from headgate.errors import UsageError
+from headgate.examples import find_example
 from headgate.lab.demo import prepare_folder
 from tests.cli.conftest import Headgate
+from tests.lab.without_extra import headgate_without_extra
+
+PIPELINE = find_example("games-embedded").text()
 
 
 def test_demo_leaves_a_folder_of_others_as_it_is(headgate: Headgate, tmp_path: Path) -> None:
@@ -27,10 +29,10 @@ def test_demo_leaves_a_folder_of_others_as_it_is(headgate: Headgate, tmp_path: P
 
 def test_demo_removes_what_it_made_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    assert prepare_folder(folder) == 0
+    assert prepare_folder(folder, PIPELINE) == 0
     (folder / "lake").mkdir()
     (folder / "notes.txt").write_text("mine")
-    assert prepare_folder(folder) == 0
+    assert prepare_folder(folder, PIPELINE) == 0
     assert {each.name for each in folder.iterdir()} == {
         "games.yaml",
         "notes.txt",
@@ -40,21 +42,21 @@ def test_demo_removes_what_it_made_and_nothing_else(tmp_path: Path) -> None:
 
 def test_demo_can_keep_what_it_made(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    prepare_folder(folder)
+    prepare_folder(folder, PIPELINE)
     (folder / "lake").mkdir()
-    assert prepare_folder(folder, keep=True) == 1
+    assert prepare_folder(folder, PIPELINE, keep=True) == 1
     assert (folder / "lake").is_dir()
-    assert prepare_folder(folder, keep=True) == 2
+    assert prepare_folder(folder, PIPELINE, keep=True) == 2
 
 
 def test_demo_does_not_take_a_file_for_its_folder(tmp_path: Path) -> None:
     (tmp_path / "demo").write_text("mine")
     with pytest.raises(UsageError):
-        prepare_folder(tmp_path / "demo")
+        prepare_folder(tmp_path / "demo", PIPELINE)
 
 
 def test_demo_writes_a_pipeline_that_loads(tmp_path: Path) -> None:
-    prepare_folder(tmp_path)
+    prepare_folder(tmp_path, PIPELINE)
     pipeline = load_pipeline(tmp_path / "games.yaml")
     assert pipeline.source.start == 0
     assert pipeline.spark
@@ -76,19 +78,23 @@ def assert_derived(lake: Path, games: int) -> None:
 
 
 @pytest.mark.spark
-def test_demo_lands_everything_while_schemas_change(headgate: Headgate, tmp_path: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "headgate", "demo"], capture_output=True, text=True, check=False
-    )
+def test_demo_lands_everything_while_schemas_change_without_the_lab_extra(
+    headgate: Headgate, tmp_path: Path
+) -> None:
+    run = headgate_without_extra("demo")
     assert (run.returncode, run.stderr) == (0, "")
-    assert "All 200,000 records are in exactly one place" in run.stdout
+    assert "All 500,000 records are in exactly one place" in run.stdout
     assert re.search(
         r"source: chess gets a new column .*\n(.*\n)*.*silver_chess_events: \+ ", run.stdout
     )
     assert re.search(r"source: a new game appears.*\n(.*\n)*.*1 new table: ", run.stdout)
 
+    assert re.search(r"landing rate    [\d,]+ records/s: staging and commits, ", run.stdout)
+    assert re.search(r"[\d,]+ records/s in the fastest batch, of 400,000 records\n", run.stdout)
+    assert re.search(r"latency         [\d.]+ s from produced to visible, [\d.]+ s to ", run.stdout)
+
     status = json.loads(headgate("status", ".demo/games.yaml", "--json").out)["data"]
-    assert status["rows"] + sum(status["quarantined"].values()) == 200_000
+    assert status["rows"] + sum(status["quarantined"].values()) == 500_000
     assert (status["tables"], status["schema_changes"], status["run"]) == (51, 2, None)
     assert_derived(tmp_path / ".demo" / "lake", games=51)
     for command in ("tables", "schema", "quarantine list"):

@@ -145,7 +145,7 @@ def test_a_registry_that_is_down_is_an_error_with_a_hint(
     printed = headgate("plan", "down.yaml")
     assert (printed.code, printed.out) == (1, "")
     assert "[registry-unavailable]" in printed.err
-    assert "hint: mend the registry and run again" in printed.err
+    assert "hint: fix the registry and run again" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,12 @@ def test_diff(headgate: Headgate, snapshot: Snapshot, coming: SmallLake, names: 
 def test_diff_has_the_outcomes_of_the_contract(headgate: Headgate, under: Any) -> None:
     words = ["schema", "diff", "go", "go-value", "--pipeline", under("freeze"), "--json"]
     diff = json.loads(headgate(*words).out)["data"]
-    assert diff["contract"] == {"tables": "freeze", "columns": "freeze", "types": "freeze"}
+    assert diff["contract"] == {
+        "tables": "freeze",
+        "columns": "freeze",
+        "types": "freeze",
+        "unknown_fields": "quarantine",
+    }
     assert (diff["from"]["what"], diff["from"]["version"]) == ("table", 1)
     assert (diff["to"]["what"], diff["to"]["schema_id"]) == ("subject", 12)
     assert [(one["text"], one["outcome"]) for one in diff["changes"]] == [
@@ -182,8 +187,8 @@ def test_diff_of_files_needs_no_pipeline(headgate: Headgate) -> None:
     assert printed.out == (
         "from file old.proto\n"
         "to   file ./new.proto\n\n"
-        "     CHANGE                    OUTCOME\n"
-        "  ~  n grows from int to long  applied\n"
+        "     CHANGE                     OUTCOME\n"
+        "  ~  n widens from int to long  applied\n"
     )
 
 

@@ -26,7 +26,8 @@ def test_tally_counts_a_run(tally: Tally) -> None:
     assert (tally.rows, tally.quarantined.total(), tally.records) == (19_900, 100, 20_000)
     assert (len(tally.tables), tally.new_tables, tally.changes) == (6, 6, 1)
     assert tally.waiting == {}
-    assert tally.fastest == 5_000
+    assert tally.fastest == landed(0, 9_900, bad=100, new=5)
+    assert tally.landing_seconds == pytest.approx(3 * 1.9)
     assert tally.state == "stopped"
 
 

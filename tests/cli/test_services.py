@@ -6,17 +6,16 @@ from pathlib import Path
 import pytest
 
 from headgate.cli.commands.services import _preferred
-from headgate.lab import find_database
 from headgate.lab.process import HOST, is_free
-from headgate.lab.services import Services, write_services
+from headgate.lab.services import Services, find_database, write_services
 from tests.cli.conftest import Headgate
 
 
-def test_down_says_when_nothing_runs(headgate: Headgate) -> None:
-    assert headgate("down").out == "Nothing runs in .headgate\n"
+def test_down_without_running_services(headgate: Headgate) -> None:
+    assert headgate("down").out == "No services are running in .headgate\n"
 
 
-def test_up_refuses_a_port_that_is_taken(headgate: Headgate) -> None:
+def test_up_rejects_a_port_in_use(headgate: Headgate) -> None:
     import socket
 
     with socket.socket() as taken:
@@ -29,7 +28,7 @@ def test_up_refuses_a_port_that_is_taken(headgate: Headgate) -> None:
     assert "[port-in-use]" in printed.err
 
 
-def test_up_prefers_the_usual_port_the_first_time_only(
+def test_up_prefers_the_default_port_the_first_time_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headgate.lab.process.is_free", lambda _: True)
@@ -39,7 +38,7 @@ def test_up_prefers_the_usual_port_the_first_time_only(
     assert _preferred(None, 9092, tmp_path) is None
 
 
-def test_up_takes_any_port_when_the_usual_one_is_taken(
+def test_up_uses_any_port_when_the_default_is_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headgate.lab.process.is_free", lambda _: False)
@@ -68,18 +67,20 @@ def test_up_starts_a_database_alone_and_keeps_its_password_to_itself(headgate: H
 @pytest.mark.parametrize(
     "words", [["--database", "--kafka-port", "9092"], ["--database-port", "3306"]]
 )
-def test_up_refuses_ports_of_what_it_does_not_start(headgate: Headgate, words: list[str]) -> None:
+def test_up_rejects_ports_of_services_it_does_not_start(
+    headgate: Headgate, words: list[str]
+) -> None:
     printed = headgate("up", *words)
     assert (printed.code, "[bad-argument]" in printed.err) == (2, True)
     assert not Path(".headgate").exists()
 
 
-def test_jars_refuses_an_unknown_kind(headgate: Headgate) -> None:
+def test_jars_rejects_an_unknown_group(headgate: Headgate) -> None:
     printed = headgate("jars", "sprak")
-    assert (printed.code, "there are no jars for `sprak`" in printed.err) == (2, True)
+    assert (printed.code, "unknown group of jars `sprak`" in printed.err) == (2, True)
 
 
-def test_jars_says_nothing_when_they_are_there(headgate: Headgate) -> None:
+def test_jars_prints_nothing_when_none_are_missing(headgate: Headgate) -> None:
     assert headgate("jars", "spark").code == 0
     printed = headgate("jars", "spark")
     assert (printed.code, printed.out) == (0, "")

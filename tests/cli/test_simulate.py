@@ -17,7 +17,7 @@ def test_simulate_fills_an_inbox_and_a_folder_of_schemas(
     printed = headgate(*_SMALL, "--records", "500", "--bad", "10%")
     assert (printed.code, printed.err) == (0, "")
     assert printed.out.startswith("Sent 500 records to inbox in ")
-    assert "of them cannot land:" in printed.out
+    assert "of them are bad, and will be quarantined:" in printed.out
     assert DeltaTable(str(tmp_path / "inbox")).count() == 500
     assert len(list((tmp_path / "schemas").glob("*.proto"))) == 6
 
@@ -44,10 +44,10 @@ def test_simulate_only_cleans_up_what_it_made(headgate: Headgate, tmp_path: Path
     assert not (tmp_path / "inbox").exists()
     assert [each.name for each in (tmp_path / "schemas").iterdir()] == ["100.mine.proto"]
     again = headgate(*_SMALL, "--records", "0", "--clean")
-    assert again.out == "There was nothing to clean up\n"
+    assert again.out == "Nothing to clean up\n"
 
 
-def test_simulate_does_not_remove_a_folder_that_is_no_inbox(
+def test_simulate_does_not_remove_a_folder_that_is_not_an_inbox(
     headgate: Headgate, tmp_path: Path
 ) -> None:
     (tmp_path / "inbox").mkdir()
@@ -57,7 +57,7 @@ def test_simulate_does_not_remove_a_folder_that_is_no_inbox(
 
 
 @pytest.mark.parametrize("share", ["ten", "101%", "-1", "2"])
-def test_simulate_refuses_what_is_no_share(headgate: Headgate, share: str) -> None:
+def test_simulate_rejects_an_invalid_share(headgate: Headgate, share: str) -> None:
     printed = headgate(*_SMALL, "--bad", share)
     assert printed.code == 2
     assert "hint: write 1% or 0.01" in printed.err
@@ -113,7 +113,7 @@ def test_simulate_shop_only_cleans_up_what_it_made(headgate: Headgate, tmp_path:
     assert [path for path in (tmp_path / "landing").rglob("*") if path.is_file()] == [mine]
     assert [path.name for path in (tmp_path / "landing").iterdir()] == ["shop_orders"]
     again = headgate(*_SHOP, "--changes", "0", "--clean")
-    assert again.out == "There was nothing to clean up\n"
+    assert again.out == "Nothing to clean up\n"
 
 
 def test_simulate_shop_cleans_up_before_it_writes(headgate: Headgate, tmp_path: Path) -> None:

@@ -194,6 +194,24 @@ BROKEN = {
     "quarantine named as the ledger": (
         END, f"{END}quarantine: ledger\n", "bad-value", 10, "name of `ledger`",
     ),
+    "payload message with a space": (
+        "payload: payload", "payload: payload, payload_message: a b", "bad-value", 8, "package",
+    ),
+    "payload message of a route with a space": (
+        "payload: payload", "payload: payload, payload_message: {go: a b}", "bad-value", 8,
+        "package",
+    ),
+    "payload message that is a number": (
+        "payload: payload", "payload: payload, payload_message: 7", "wrong-type", 8,
+        "payload_message: Event",
+    ),
+    "payload message of a route that is a number": (
+        "payload: payload", "payload: payload, payload_message: {go: 7}", "wrong-type", 8,
+        "put it in quotes",
+    ),
+    "unknown choice about unknown fields": (
+        END, f"{END}contract: {{unknown_fields: drop}}\n", "bad-choice", 10, "`ignore`",
+    ),
     "unknown contract": (END, f"{END}contract: frozen\n", "bad-choice", 10, "`freeze`"),
     "unknown rule": (
         END,

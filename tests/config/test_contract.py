@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from headgate.config.contract import Contract, Mode, Rules, TableRules
+from headgate.config.contract import Contract, Mode, Rules, TableRules, UnknownFields
 
 STRICT = Contract(columns=Mode.FREEZE, per_table={"silver_test_*": TableRules(types="freeze")})
 
@@ -12,6 +12,16 @@ STRICT = Contract(columns=Mode.FREEZE, per_table={"silver_test_*": TableRules(ty
 def test_first_pattern_that_matches_says_what_is_other_for_a_table() -> None:
     assert STRICT.for_table("silver_chess") == Rules(columns=Mode.FREEZE)
     assert STRICT.for_table("silver_test_1") == Rules(columns=Mode.FREEZE, types=Mode.FREEZE)
+
+
+def test_unknown_fields_are_chosen_for_all_tables_or_by_pattern() -> None:
+    contract = Contract(
+        unknown_fields="keep", per_table={"a*": {"unknown_fields": "ignore"}, "b*": "freeze"}
+    )
+    assert Contract().for_table("a").unknown_fields is UnknownFields.QUARANTINE
+    modes = [contract.for_table(table).unknown_fields for table in "abc"]
+    assert modes == [UnknownFields.IGNORE, UnknownFields.KEEP, UnknownFields.KEEP]
+    assert not contract.for_table("c").strict
 
 
 def test_tables_of_the_same_rules_share_them() -> None:

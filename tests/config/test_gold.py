@@ -229,7 +229,7 @@ BROKEN = {
         "expect:\n  silver_*:\n    a: count(*) > 1", "bad-sql", 2, "aggregate",
     ),
     "expectation with a query": (
-        "expect:\n  silver_*:\n    a: x > (SELECT 1)", "bad-sql", 2, "a query inside",
+        "expect:\n  silver_*:\n    a: x > (SELECT 1)", "bad-sql", 2, "a subquery",
     ),
     "expectation that is a query": (
         "expect:\n  silver_*:\n    a: SELECT x FROM silver", "bad-sql", 2, "is a query",
@@ -244,7 +244,7 @@ BROKEN = {
         "expect:\n  silver_*:\n    a: x < current_timestamp()", "bad-sql", 2, "same row",
     ),
     "expectation with a function that is unknown": (
-        "expect:\n  silver_*:\n    a: soundex(x) = 'X'", "bad-sql", 2, "`SOUNDEX(x)` is not known",
+        "expect:\n  silver_*:\n    a: soundex(x) = 'X'", "bad-sql", 2, "`SOUNDEX(x)` is not sup",
     ),
     "expectation with a function that is unknown in a later line": (
         "expect:\n  silver_*:\n    a: |\n      x > 0 AND\n      own(x) = 1",
@@ -313,7 +313,7 @@ def test_what_a_rule_cannot_have_is_found_where_it_stands(write: Write) -> None:
     rule = "x > 0\n        AND levenshtein(y, 'z') < 3"
     finding = finding_in(write, f"expect:\n  silver_*:\n    a: |\n        {rule}\n")
     assert finding.message.endswith(
-        "cannot be checked: the function of `LEVENSHTEIN(y, 'z')` is not known in a rule"
+        "cannot be checked: the function of `LEVENSHTEIN(y, 'z')` is not supported in a rule"
     )
     assert finding.hint is not None
     assert (finding.line, finding.column) == (LINE + 4, 13)

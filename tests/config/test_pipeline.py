@@ -218,6 +218,20 @@ def test_pipeline_wrapper_finds_its_proto_beside_the_file(write: Write) -> None:
     assert envelope.proto == str(proto)
 
 
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [("Move", "Move"), ("games.v1.Move", "games.v1.Move"), ("{go: Stone, ch*: Move}", "Move")],
+)
+def test_pipeline_wrapper_names_payload_messages_by_route(
+    written: str, message: str, write: Write
+) -> None:
+    text = SMALL.replace("payload: payload", f"payload: payload, payload_message: {written}")
+    envelope = load_pipeline(write(text)).envelope
+    assert isinstance(envelope, Wrapper)
+    assert envelope.payload_messages.for_route("chess") == message
+    assert WRAPPER.payload_messages.for_route("chess") is None
+
+
 def test_pipeline_aliases_and_comments_are_yaml_as_usual(write: Write) -> None:
     path = write(SMALL.replace("name: games", "name: &n games # why").replace("[games]", "[*n]"))
     assert isinstance(source := load_pipeline(path).source, Kafka)

@@ -55,6 +55,13 @@ def record(route: str | None, n: int, schema_id: int | None = PLAIN) -> bytes:
     return value
 
 
+def wrapped(route: str, schema_id: int, payload: bytes) -> bytes:
+    """A wrapped payload of any schema."""
+    message = ENVELOPE.decoder.message(game_name=route, schema_id=schema_id, payload=payload)
+    value: bytes = message.SerializeToString()
+    return value
+
+
 def varint(number: int) -> bytes:
     low, rest = number & 0x7F, number >> 7
     return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
@@ -96,6 +103,7 @@ class Pipeline:
     )
     max_tables: int = 100
     contract: Contract = field(default_factory=Contract)
+    envelope: WrapperEnvelope = ENVELOPE
     expect: Mapping[str, Mapping[str, Expectation]] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
@@ -112,7 +120,7 @@ class Pipeline:
         return StagingPlan(
             lake=str(self.lake),
             names=self.names,
-            envelope=ENVELOPE,
+            envelope=self.envelope,
             registry=Registry(folder=str(self.schemas.folder)),
             version=0,
             known_tables=frozenset(),

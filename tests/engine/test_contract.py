@@ -154,7 +154,7 @@ def test_changes_name_the_schema_that_asked(tmp_path: Path) -> None:
 
 
 def test_fields_that_the_schema_does_not_have_are_counted(tmp_path: Path) -> None:
-    pipeline = games(tmp_path)
+    pipeline = games(tmp_path, unknown_fields="ignore")
     newer = b"\x08\x01\x12\x01x"
     message = ENVELOPE.decoder.message(game_name="chess", schema_id=PLAIN, payload=newer)
     land(pipeline, 0, record("chess", 1), bytes(message.SerializeToString()))

@@ -13,8 +13,13 @@ from headgate.lake.commit import Mark
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger import Pending
 from headgate.lake.staged import StagedFile
-from headgate.schema.changes import AddColumn, AddNestedField, CreateTable, RetypeColumn
-from headgate.schema.history import TableHistory
+from headgate.schema.changes import (
+    AddColumn,
+    AddNestedField,
+    CreateTable,
+    RetypeColumn,
+    TableHistory,
+)
 from tests.lake.failing_committer import FailingCommitter
 from tests.lake.staged import files_in, rows_in, staged
 

@@ -157,7 +157,7 @@ def test_error_of_an_executor_is_raised_on_the_driver(pipeline: Pipeline) -> Non
     nobody = Registry(url="http://127.0.0.1:9", timeout=Duration(milliseconds=1))
     broken = type(plan)(**{**vars(plan), "registry": nobody})
     told = list(stage(broken, [records([record("chess", 1)])]))
-    with pytest.raises(RegistryUnavailable, match="no usable answer for schema 1") as caught:
+    with pytest.raises(RegistryUnavailable, match="no valid response for schema 1") as caught:
         staged_files(all_told(told))
     assert caught.value.where == "http://127.0.0.1:9"
 

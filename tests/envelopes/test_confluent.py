@@ -120,10 +120,22 @@ def test_header_that_names_no_schema_is_a_wrong_magic_byte() -> None:
 
 
 def test_header_with_a_broken_message_index_is_refused() -> None:
-    header = by_guid(GUID, 0)[:-1]
+    header = by_guid(GUID, 1)[:-1]
     result = opened([b"a"], headers=[{"__value_schema_id": header}])
     assert reasons(result) == {0: Reason.MESSAGE_INDEX_WRONG}
     assert result.rejected[0].schema_key == GUID
+
+
+def test_header_without_a_message_index_leaves_the_choice_to_the_schema() -> None:
+    headers: list[Headers] = [
+        {"__value_schema_id": header}
+        for header in (by_guid(GUID, 0)[:-1], b"\0\0\0\0\x07", by_guid(GUID, 0))
+    ]
+    assert groups(opened([b"a", b"b", b"c"], headers=headers)) == {
+        ("games", (GUID, None)): [(0, b"a")],
+        ("games", (PROTO_ID, None)): [(1, b"b")],
+        ("games", (GUID, (0,))): [(2, b"c")],
+    }
 
 
 def test_value_without_a_frame_is_a_wrong_magic_byte() -> None:

@@ -22,6 +22,13 @@ def test_wrapper_is_opened_with_the_text_of_its_proto(tmp_path: Path) -> None:
     assert open_envelope(declared) == WrapperEnvelope("W", "r", "id", "p", proto.read_text())
 
 
+def test_wrapper_is_opened_with_the_declared_payload_messages() -> None:
+    declared = Wrapper(message="W", route="r", schema_id="id", payload="p", payload_message="M")
+    envelope = open_envelope(declared)
+    assert isinstance(envelope, WrapperEnvelope)
+    assert envelope.payload_messages.for_route("chess") == "M"
+
+
 def test_wrapper_that_lacks_a_field_is_refused_at_once(tmp_path: Path) -> None:
     proto = tmp_path / "wrapper.proto"
     proto.write_text('syntax = "proto3"; message W { string r = 1; }')

@@ -35,7 +35,7 @@ def test_pieces_have_in_common_what_the_whole_has(
 ) -> None:
     whole = records(values, ["games", "more"] * len(values[::2]) if len(values) % 2 == 0 else None)
     pieces = [whole[start : start + size] for start in range(0, len(whole), size)]
-    with patch.object(open_in_pieces_module, "_LARGEST_GROUP", largest):
+    with patch.object(open_in_pieces_module, "_MAX_GROUP", largest):
         of_pieces = opened(pieces)
     at_once = ConfluentEnvelope().open(whole, decoders())
     assert reasons(of_pieces) == reasons(at_once)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.config.envelopes import PayloadMessages
 from headgate.envelopes.opened import Opened
 from headgate.envelopes.wrapper import WrapperEnvelope
 from headgate.errors import PipelineFileError
@@ -58,6 +60,27 @@ def test_records_are_grouped_by_route_and_schema_in_the_order_they_came() -> Non
         ("go", PROTO_ID): [(1, b"b")],
     }
     assert result.rejected == []
+
+
+def test_message_of_a_payload_is_the_declared_one_for_its_route() -> None:
+    named = PayloadMessages((("chess*", "Move"), ("c*", "shop.Order"), ("go", "Stone")))
+    envelope = replace(USUAL, payload_messages=named)
+    values = [
+        wrapped(game_name=route, schema_id=schema_id, payload=b"a")
+        for route, schema_id in (("chess2", 7), ("checkers", 7), ("go", 8), ("Chess", 7))
+    ]
+    found = {group.route: group.message for group in opened(values, envelope).groups}
+    assert found == {
+        "chess2": (7, "Move"),
+        "checkers": (7, "shop.Order"),
+        "go": (8, "Stone"),
+        "Chess": (7, None),
+    }
+
+
+def test_message_of_a_payload_is_left_to_the_schema_unless_declared() -> None:
+    [group] = opened([chess(b"a")]).groups
+    assert group.message == (PROTO_ID, None)
 
 
 def test_fields_may_have_other_names_and_numbers() -> None:

@@ -17,7 +17,7 @@ from google.protobuf import json_format
 from headgate.config import Mode
 from headgate.formats.protobuf import ProtobufDecoder
 from headgate.registry.registry import SchemaText
-from headgate.schema.changes import Outcome, kinds_of_change
+from headgate.schema.changes import Outcome, change_types
 
 Format = Literal["protobuf", "avro"]
 FORMATS: tuple[Format, ...] = ("protobuf", "avro")
@@ -106,7 +106,7 @@ class Case:
 
 
 def _outcome(name: str, mode: Mode) -> Outcome:
-    kind = next(one for one in kinds_of_change() if one.__name__ == name)
+    kind = next(one for one in change_types() if one.__name__ == name)
     return _STRICT.get(mode, kind.outcome) if kind.decided_by else Outcome.APPLIED
 
 

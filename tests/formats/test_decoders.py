@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from headgate.errors import RegistryUnavailable
-from headgate.formats.decoder import Refusal
+from headgate.formats.decoder import FIRST_MESSAGE, MessageChoice, Refusal
 from headgate.formats.decoders import Decoders
 from headgate.reasons import Reason
 from headgate.registry.registry import (
-    LARGEST_SCHEMA,
+    MAX_SCHEMA_SIZE,
     RefusedSchema,
     SchemaKey,
     SchemaText,
@@ -63,7 +63,7 @@ def test_decoder_is_made_for_the_kind_of_schema() -> None:
         (2, b"\x0a", {"a": 5}),
         (GUID, b"\x0a", {"a": 5}),
     ):
-        decoder = decoders.decoder(key)
+        decoder = decoders.decoder(key, FIRST_MESSAGE)
         assert not isinstance(decoder, Refusal)
         assert decoder.decode(pa.array([payload], pa.binary())).columns.to_pylist() == [row]
 
@@ -94,15 +94,15 @@ def test_many_ids_are_fetched_at_once() -> None:
 def test_unknown_id_is_asked_for_again_only_after_a_pause() -> None:
     registry, clock = CountingRegistry({}), Clock()
     decoders = Decoders(registry, clock)
-    unknown = decoders.decoder(9)
+    unknown = decoders.decoder(9, FIRST_MESSAGE)
     assert isinstance(unknown, Refusal)
     assert unknown.reason == Reason.SCHEMA_UNKNOWN
     registry.known[9] = PROTO
     clock.now = 30.0
-    assert isinstance(decoders.decoder(9), Refusal)
+    assert isinstance(decoders.decoder(9, FIRST_MESSAGE), Refusal)
     assert registry.asked[9] == 1
     clock.now = 30.1
-    assert not isinstance(decoders.decoder(9), Refusal)
+    assert not isinstance(decoders.decoder(9, FIRST_MESSAGE), Refusal)
     clock.now = 1e6
     decoders.decoder(9)
     assert registry.asked[9] == 2
@@ -123,9 +123,10 @@ def test_id_that_stays_unknown_is_asked_for_once_a_pause() -> None:
         (SchemaText("AVRO", "nonsense"), Reason.SCHEMA_REFUSED),
         (SchemaText("AVRO", '"nothing"'), Reason.SCHEMA_REFUSED),
         (SchemaText("JSON", "{}"), Reason.SCHEMA_KIND_UNSUPPORTED),
-        (SchemaText("PROTOBUF", 'syntax = "proto3";'), Reason.MESSAGE_INDEX_WRONG),
-        (SchemaText("PROTOBUF", " " * (LARGEST_SCHEMA + 1)), Reason.SCHEMA_REFUSED),
-        (SchemaText("AVRO", "", (("a", " " * (LARGEST_SCHEMA + 1)),)), Reason.SCHEMA_REFUSED),
+        (SchemaText("PROTOBUF", 'syntax = "proto3";'), Reason.MESSAGE_UNKNOWN),
+        (PROTO, Reason.MESSAGE_AMBIGUOUS),
+        (SchemaText("PROTOBUF", " " * (MAX_SCHEMA_SIZE + 1)), Reason.SCHEMA_REFUSED),
+        (SchemaText("AVRO", "", (("a", " " * (MAX_SCHEMA_SIZE + 1)),)), Reason.SCHEMA_REFUSED),
         (RefusedSchema("references go deeper than 16"), Reason.SCHEMA_REFUSED),
     ],
     ids=lambda value: str(value)[:40],
@@ -144,12 +145,30 @@ def test_schema_that_cannot_be_used_is_a_refusal(
     assert registry.asked[1] == 1
 
 
-def test_message_that_the_schema_lacks_is_a_refusal_of_that_message_only() -> None:
+@pytest.mark.parametrize(
+    ("message", "reason", "detail"),
+    [
+        ((2,), Reason.MESSAGE_INDEX_WRONG, "the schema has no message at index [2]"),
+        ("C", Reason.MESSAGE_UNKNOWN, "the schema has no message C; its messages: A, B"),
+        (None, Reason.MESSAGE_AMBIGUOUS, "the payload can be any of the messages A, B"),
+    ],
+)
+def test_message_that_the_schema_lacks_is_a_refusal_of_that_message_only(
+    message: MessageChoice, reason: Reason, detail: str
+) -> None:
     decoders = Decoders(CountingRegistry({1: PROTO}))
-    refused = decoders.decoder(1, (2,))
+    assert decoders.decoder(1, message) == Refusal(reason, detail)
+    for other in ((1,), "B"):
+        decoder = decoders.decoder(1, other)
+        assert not isinstance(decoder, Refusal)
+        assert decoder.record_name == "B"
+
+
+def test_schema_without_messages_has_none_at_any_index() -> None:
+    decoders = Decoders(CountingRegistry({1: SchemaText("PROTOBUF", 'syntax = "proto3";')}))
+    refused = decoders.decoder(1, FIRST_MESSAGE)
     assert isinstance(refused, Refusal)
     assert refused.reason == Reason.MESSAGE_INDEX_WRONG
-    assert not isinstance(decoders.decoder(1, (1,)), Refusal)
 
 
 def test_registry_that_is_down_is_no_refusal_and_known_ids_go_on() -> None:
@@ -159,6 +178,6 @@ def test_registry_that_is_down_is_no_refusal_and_known_ids_go_on() -> None:
     registry.known[2] = RegistryUnavailable("registry-unavailable", "down")
     with pytest.raises(RegistryUnavailable):
         decoders.fetch([1, 2])
-    assert not isinstance(decoders.decoder(1), Refusal)
+    assert not isinstance(decoders.decoder(1, FIRST_MESSAGE), Refusal)
     registry.known[2] = AVRO
     assert not isinstance(decoders.decoder(2), Refusal)

@@ -44,7 +44,7 @@ def stored(values: list[Any], kind: pa.DataType) -> pa.Array:
     ],
     ids=str,
 )
-def test_plain_values_stay_what_they_are(
+def test_primitive_values_are_unchanged(
     kind: pa.DataType, target: pa.DataType, values: list[Any]
 ) -> None:
     array = stored(values, kind)
@@ -70,11 +70,11 @@ def test_time_of_day_is_microseconds() -> None:
     assert stored([1, None], pa.time32("ms")).to_pylist() == [1_000, None]
 
 
-def test_empty_message_says_whether_it_is_there() -> None:
+def test_empty_message_is_a_boolean() -> None:
     assert stored([{}, None], pa.struct([])).to_pylist() == [True, False]
 
 
-def test_unsigned_numbers_inside_are_kept() -> None:
+def test_nested_unsigned_numbers_are_kept() -> None:
     best = {"points": Decimal(2**64 - 1), "levels": [2**32 - 1, 0]}
     none = {"points": None, "levels": None}
     assert stored([BEST, None, none], SCORE).to_pylist() == [best, None, none]
@@ -87,7 +87,7 @@ def test_unsigned_numbers_inside_are_kept() -> None:
     ]
 
 
-def test_columns_may_be_null_and_twins_get_names_of_their_own() -> None:
+def test_columns_are_nullable_and_twins_get_unique_names() -> None:
     fields = [pa.field("a", pa.uint32(), nullable=False), pa.field("A", pa.struct([]))]
     first, twin = storable_fields(fields, ["_topic"])
     assert first.equals(pa.field("a", pa.int64()))
@@ -95,7 +95,7 @@ def test_columns_may_be_null_and_twins_get_names_of_their_own() -> None:
     assert twin.type == pa.bool_()
 
 
-def test_twins_inside_a_message_get_names_of_their_own() -> None:
+def test_nested_twins_get_unique_names() -> None:
     inside = storable_type(pa.struct([pa.field("a", pa.int32()), pa.field("A", pa.int32())]))
     assert inside.field(0).name == "a"
     assert inside.field(1).name.startswith("A__")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,6 +85,19 @@ class SmallLake:
     @property
     def pipeline(self) -> Pipeline:
         return load_pipeline(self.file)
+
+    def declare(self, of_the_wrapper: str) -> Pipeline:
+        """The pipeline with one more key under `envelope.wrapper`."""
+        text = PIPELINE.replace("payload: payload}", f"payload: payload, {of_the_wrapper}}}")
+        self.file.write_text(text, "utf-8")
+        return self.pipeline
+
+    def land_values(self, values: Sequence[bytes]) -> None:
+        """One batch of these records."""
+        made = pa.array(values, pa.binary())
+        self.lander.land(Extent(self.batch, {}, {}), lambda plan: self._stage(plan, made))
+        self.sent += len(values)
+        self.batch += 1
 
     def register(self, count: int, versions: Collection[int], first: int = 0) -> None:
         """Let games from the first on have these versions from now on."""

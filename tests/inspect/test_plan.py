@@ -12,7 +12,7 @@ from headgate.errors import RegistryUnavailable
 from headgate.inspect import PipelinePlan, TablePlan, read_plan
 from headgate.registry.registry import SubjectVersion
 from tests.inspect.framed_lake import FramedLake, proto
-from tests.registry.playing_registry import Answer, playing_registry, playing_the_folder
+from tests.registry.fake_registry import Response, fake_registry, folder_responses
 
 FIRST = b"\0"
 """The first message of a schema, with nothing in it."""
@@ -68,8 +68,8 @@ def test_each_kind_of_change_is_told_as_the_ledger_will_tell_it(tmp_path: Path) 
     plan = read_plan(lake.pipeline)
     assert planned(plan)["silver_orders"] == [
         ("n is int, string goes to n__string", "kept apart"),
-        ("a is called c from now on", "kept apart"),
-        ("b is no longer sent, and stays", "applied"),
+        ("a is now called c", "kept apart"),
+        ("b is no longer sent; it stays", "applied"),
     ]
     assert plan.summary.kept_apart == 2
     assert not plan.all_lands_as_it_is
@@ -77,7 +77,7 @@ def test_each_kind_of_change_is_told_as_the_ledger_will_tell_it(tmp_path: Path) 
 
 def test_a_column_that_was_dropped_before_is_not_dropped_again(tmp_path: Path) -> None:
     lake = orders(tmp_path, "int32 n = 1; int32 m = 2;", "int32 n = 1;")
-    dropped = [("m is no longer sent, and stays", "applied")]
+    dropped = [("m is no longer sent; it stays", "applied")]
     assert planned(read_plan(lake.pipeline)) == {"silver_orders": dropped}
     lake.land([("orders", 2, FIRST)])
     lake.register("orders-value", proto("Order { int32 n = 1; int32 o = 3; }"))
@@ -120,7 +120,7 @@ def test_rules_of_one_table_are_its_own(tmp_path: Path) -> None:
 def test_widening_says_how_much_is_rewritten(tmp_path: Path) -> None:
     lake = orders(tmp_path, "int32 n = 1;", "int64 n = 1;")
     table = one_table(read_plan(lake.pipeline), "silver_orders")
-    assert str(table.changes[0].change) == "n grows from int to long"
+    assert str(table.changes[0].change) == "n widens from int to long"
     files = pa.table(DeltaTable(tmp_path / "lake" / "silver_orders").get_add_actions())
     assert table.rewritten_bytes == sum(files["size_bytes"].to_pylist()) > 0
 
@@ -292,10 +292,10 @@ def test_a_registry_over_http_gives_the_same_plan(tmp_path: Path) -> None:
     lake.register("payments-value", proto("A { int32 n = 1; }"))
     lake.register("refunds-value", proto("nonsense"))
     from_folder = read_plan(lake.pipeline)
-    with playing_registry(playing_the_folder(lake.registry)) as playing:
-        lake.declared = {"registry": playing.url}
+    with fake_registry(folder_responses(lake.registry)) as fake:
+        lake.declared = {"registry": fake.url}
         assert read_plan(lake.pipeline) == from_folder
-        assert sorted(playing.asked) == sorted(set(playing.asked))
+        assert sorted(fake.requests) == sorted(set(fake.requests))
 
 
 def test_a_schema_under_many_subjects_is_that_of_the_subject_called_like_the_table(
@@ -303,11 +303,11 @@ def test_a_schema_under_many_subjects_is_that_of_the_subject_called_like_the_tab
 ) -> None:
     lake = orders(tmp_path, "int32 n = 1;")
     lake.register("special", proto("Order { int32 n = 1; int32 special = 2; }"))
-    answers = playing_the_folder(lake.registry)
+    answers = folder_responses(lake.registry)
     both = [{"subject": "special", "version": 1}, {"subject": "orders-value", "version": 1}]
-    answers["/schemas/ids/1/versions"] = Answer(body=both)
-    with playing_registry(answers) as playing:
-        lake.declared = {"registry": playing.url}
+    answers["/schemas/ids/1/versions"] = Response(body=both)
+    with fake_registry(answers) as fake:
+        lake.declared = {"registry": fake.url}
         plan = read_plan(lake.pipeline)
     assert planned(plan) == {}
     assert plan.without_table == (SubjectVersion("special", 1, 2),)
@@ -315,9 +315,9 @@ def test_a_schema_under_many_subjects_is_that_of_the_subject_called_like_the_tab
 
 def test_a_registry_that_is_down_is_the_known_error(tmp_path: Path) -> None:
     lake = orders(tmp_path, "int32 n = 1;")
-    down = Answer(500, {"error_code": 50001, "message": "store"})
-    with playing_registry({"/subjects": down}) as playing:
-        lake.declared = {"registry": {"url": playing.url, "timeout": "1ms"}}
+    down = Response(500, {"error_code": 50001, "message": "store"})
+    with fake_registry({"/subjects": down}) as fake:
+        lake.declared = {"registry": {"url": fake.url, "timeout": "1ms"}}
         with pytest.raises(RegistryUnavailable) as caught:
             read_plan(lake.pipeline)
     assert caught.value.code == "registry-unavailable"

@@ -6,9 +6,10 @@ import pytest
 
 from headgate.errors import HeadgateError
 from headgate.inspect import SchemaDiff, read_schema_diff
+from headgate.registry.registry import SchemaText
 from tests.inspect.framed_lake import FramedLake, proto
 from tests.inspect.small_lake import SmallLake
-from tests.registry.playing_registry import playing_registry, playing_the_folder
+from tests.registry.fake_registry import fake_registry, folder_responses
 
 ONE_COLUMN_MORE = [("+ col_chess_game_2 string", "applied")]
 
@@ -41,7 +42,7 @@ def test_columns_go_by_many_names(
 
 def test_the_way_back_drops_what_was_added(lake: SmallLake) -> None:
     diff = read_schema_diff("9", "2", lake.pipeline)
-    assert told(diff) == [("col_chess_game_2 is no longer sent, and stays", "applied")]
+    assert told(diff) == [("col_chess_game_2 is no longer sent; it stays", "applied")]
     assert diff.changes[0].breaking
 
 
@@ -54,16 +55,47 @@ def test_files_need_no_pipeline(tmp_path: Path) -> None:
     old = (
         'syntax = "proto3"; import "types.proto"; message A { int32 n = 1; P p = 2; int32 o = 3; }'
     )
-    new = 'syntax = "proto3"; message A { int64 n = 1; string name = 3; } message B {}'
+    new = 'syntax = "proto3"; message B {} message A { int64 n = 1; string name = 3; B b = 4; }'
     (tmp_path / "old.proto").write_text(old)
     (tmp_path / "new.proto").write_text(new)
     diff = read_schema_diff(str(tmp_path / "old.proto"), str(tmp_path / "new.proto"))
     assert told(diff) == [
-        ("n grows from int to long", "applied"),
+        ("n widens from int to long", "applied"),
         ("o is called name from now on", "kept apart"),
-        ("p is no longer sent, and stays", "applied"),
+        ("+ b boolean", "applied"),
+        ("p is no longer sent; it stays", "applied"),
     ]
     assert str(diff.first) == f"file {tmp_path}/old.proto"
+
+
+def test_file_of_several_messages_needs_a_pipeline_that_chooses_one(empty_lake: SmallLake) -> None:
+    old, new = (str(empty_lake.folder / name) for name in ("chess.proto", "go.proto"))
+    Path(old).write_text('syntax = "proto3"; message A { int32 n = 1; } message B { int32 m = 1; }')
+    Path(new).write_text('syntax = "proto3"; message A { int32 k = 1; } message B { int64 m = 1; }')
+    with pytest.raises(HeadgateError, match="any of the messages A, B") as caught:
+        read_schema_diff(old, new)
+    assert caught.value.hint == (
+        "name a pipeline whose `envelope.wrapper.payload_message` chooses one"
+    )
+    pipeline = empty_lake.declare("payload_message: B")
+    assert told(read_schema_diff(old, new, pipeline)) == [("m widens from int to long", "applied")]
+    pipeline = empty_lake.declare("payload_message: {chess: A, go: B}")
+    assert told(read_schema_diff(old, new, pipeline)) == [
+        ("n is called m from now on", "kept apart")
+    ]
+
+
+def test_registered_schema_of_several_messages_is_the_declared_one(empty_lake: SmallLake) -> None:
+    for body in ("int32 m = 1;", "int32 m = 1; string s = 2;"):
+        text = f'syntax = "proto3"; message A {{ int32 n = 1; }} message B {{ {body} }}'
+        empty_lake.registry.register("chess-value", SchemaText("PROTOBUF", text))
+    with pytest.raises(HeadgateError, match="schema 1: the payload can be any of") as caught:
+        read_schema_diff("1", "2", empty_lake.pipeline)
+    assert caught.value.hint == "name the message in `envelope.wrapper.payload_message`"
+    pipeline = empty_lake.declare("payload_message: {chess: B}")
+    for first, second in (("1", "2"), ("chess-value@1", "chess-value")):
+        diff = read_schema_diff(first, second, pipeline)
+        assert told(diff) == [("+ s string", "applied")]
 
 
 def test_protobuf_and_avro_can_be_compared(tmp_path: Path) -> None:
@@ -129,8 +161,8 @@ def test_a_table_comes_before_a_subject_of_the_same_name(tmp_path: Path) -> None
 
 def test_a_registry_over_http_is_asked_the_same(tmp_path: Path) -> None:
     lake = _orders(tmp_path)
-    with playing_registry(playing_the_folder(lake.registry)) as playing:
-        lake.declared = {"registry": playing.url}
+    with fake_registry(folder_responses(lake.registry)) as fake:
+        lake.declared = {"registry": fake.url}
         diff = read_schema_diff("orders-value@1", "orders-value", lake.pipeline)
         assert told(diff) == [("+ name string", "applied")]
         assert told(read_schema_diff("1", "2", lake.pipeline)) == told(diff)

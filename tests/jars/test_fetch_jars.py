@@ -42,13 +42,13 @@ class Repository:
 
 
 def test_jars_are_fetched_once(spark_jars: dict[str, Path], empty_home: Path) -> None:
-    said: Said = []
+    reported: Said = []
     repository = Repository(spark_jars)
-    first = fetch_jars(["spark"], said.append, repository.retrieve)
-    second = fetch_jars(["spark"], said.append, repository.retrieve)
+    first = fetch_jars(["spark"], reported.append, repository.retrieve)
+    second = fetch_jars(["spark"], reported.append, repository.retrieve)
     assert first == second == {"spark": jar_paths("spark")}
     assert len(repository.asked) == len(locked_jars("spark"))
-    assert said == ["Fetching 6 jars for spark (20 MB)"]
+    assert reported == ["Downloading 6 jars for spark (20 MB)"]
     assert not list((empty_home / "jars").glob(".fetching*"))
 
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from headgate.jars.jars import find_ivy, ivy_settings_xml, ivy_xml, locked_jars, telling_lines
+from headgate.jars.jars import error_lines, find_ivy, ivy_settings_xml, ivy_xml, locked_jars
 
 NAMESPACE = "http://ant.apache.org/ivy/maven"
 CONFS = ("spark", "kafka", "registry")
@@ -51,7 +51,7 @@ def test_ivy_is_found_without_importing_pyspark() -> None:
     assert run.stdout == "False\n"
 
 
-def test_first_unreachable_addresses_are_told() -> None:
+def test_unreachable_urls_are_shown_first() -> None:
     output = "\n".join(
         [
             "confs: [kafka]",
@@ -60,10 +60,10 @@ def test_first_unreachable_addresses_are_told() -> None:
             ":: USE VERBOSE OR DEBUG MESSAGE LEVEL FOR MORE DETAILS",
         ]
     )
-    told = telling_lines(output).splitlines()
-    assert told[0] == "  Server access error at url 0 (refused)"
-    assert told[-1] == "  and 2 more"
+    lines = error_lines(output).splitlines()
+    assert lines[0] == "  Server access error at url 0 (refused)"
+    assert lines[-1] == "  and 2 more"
 
 
-def test_last_lines_are_told_when_none_stands_out() -> None:
-    assert telling_lines("one\n.....\ntwo\n") == "  one\n  two"
+def test_last_lines_are_shown_without_a_known_error() -> None:
+    assert error_lines("one\n.....\ntwo\n") == "  one\n  two"

@@ -44,7 +44,7 @@ def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_java(tmp_path, "11.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(SetupError, match="is Java 11, which is too old") as caught:
+    with pytest.raises(SetupError, match="is Java 11; 17 or newer is required") as caught:
         find_java()
     assert caught.value.code == "java-missing"
 
@@ -54,7 +54,7 @@ def test_no_java_says_where_it_was_looked_for(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SetupError, match="JAVA_HOME or PATH") as caught:
+    with pytest.raises(SetupError, match="JAVA_HOME nor on PATH") as caught:
         find_java()
     assert caught.value.code == "java-missing"
     assert "JAVA_HOME" in (caught.value.hint or "")

@@ -11,9 +11,9 @@ import pymysql
 import pytest
 
 from headgate.errors import SetupError
-from headgate.lab import Database, down, find, find_database, up_database
-from headgate.lab.database import DatabaseFolder, find_server
+from headgate.lab.database import Database, DatabaseFolder, find_server
 from headgate.lab.process import HOST
+from headgate.lab.services import down, find, find_database, up_database
 
 
 @pytest.fixture
@@ -38,31 +38,31 @@ def settings(database: Database, *names: str) -> list[object]:
 
 
 def test_rows_survive_down_and_up_and_being_killed(folder: Path) -> None:
-    said: list[str] = []
-    first = up_database(folder, say=said.append)
+    reported: list[str] = []
+    first = up_database(folder, report=reported.append)
     assert find_database(folder) == first
     assert find(folder) is None
     assert os.getsid(first.pid) == first.pid
     ask(first, "CREATE DATABASE shop", "CREATE TABLE shop.things (id int PRIMARY KEY)")
     ask(first, "INSERT INTO shop.things VALUES (1), (2)")
 
-    assert up_database(folder, say=said.append) == first
-    assert said[-1] == f"Already up: database at {first.address}"
+    assert up_database(folder, report=reported.append) == first
+    assert reported[-1] == f"Already up: database at {first.address}"
 
     assert down(folder) == [f"database (pid {first.pid})"]
     assert find_database(folder) is None
     assert down(folder) == []
 
-    second = up_database(folder, say=said.append)
+    second = up_database(folder, report=reported.append)
     assert (second.port, second.login_file) == (first.port, first.login_file)
     assert ask(second, "SELECT id FROM shop.things") == ((1,), (2,))
 
     os.kill(second.pid, signal.SIGKILL)
     os.waitpid(second.pid, 0)
     assert find_database(folder) is None
-    third = up_database(folder, say=said.append)
-    gone = f"The database (pid {second.pid}) is recorded as running but is gone"
-    assert any(line.startswith(gone) for line in said)
+    third = up_database(folder, report=reported.append)
+    gone = f"The database (pid {second.pid}) has exited"
+    assert any(line.startswith(gone) for line in reported)
     assert ask(third, "SELECT id FROM shop.things") == ((1,), (2,))
 
 
@@ -104,7 +104,7 @@ def test_user_has_no_say_outside_the_shop(database: Database) -> None:
         ask(database, "CREATE DATABASE other")
 
 
-def test_mute_database_is_named(folder: Path) -> None:
+def test_unresponsive_database_is_named(folder: Path) -> None:
     database = up_database(folder)
     os.kill(database.pid, signal.SIGSTOP)
     try:
@@ -123,9 +123,7 @@ def test_busy_port_is_refused_before_anything_starts(folder: Path) -> None:
     assert not list(folder.glob("*.pid"))
 
 
-def test_missing_server_is_a_matter_of_one_command(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_server_has_a_hint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.lab.database._PROGRAM", "no-such-server")
     with pytest.raises(SetupError) as caught:
         up_database(folder)
@@ -133,7 +131,7 @@ def test_missing_server_is_a_matter_of_one_command(
     assert "apt-get install mariadb-server-core" in (caught.value.hint or "")
 
 
-def test_lost_login_is_told(tmp_path: Path) -> None:
+def test_missing_login_file_is_an_error(tmp_path: Path) -> None:
     home = DatabaseFolder(tmp_path / "mariadb")
     home.prepare(find_server())
     home.write_port(3306)
@@ -146,7 +144,7 @@ def test_lost_login_is_told(tmp_path: Path) -> None:
     assert caught.value.code == "service-failed"
 
 
-def test_unfinished_data_is_made_anew(tmp_path: Path) -> None:
+def test_unfinished_data_is_rebuilt(tmp_path: Path) -> None:
     home = DatabaseFolder(tmp_path / "mariadb")
     (home.path / "data.unfinished").mkdir(parents=True)
     (home.path / "data.unfinished" / "ibdata1").write_bytes(b"half")

@@ -14,7 +14,7 @@ from headgate.lab.process import (
     DetachedProcess,
     recorded_process,
     start_detached,
-    wait_until_answering,
+    wait_until_ready,
 )
 
 Start = Callable[[str], DetachedProcess]
@@ -32,16 +32,16 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield start_python
     for process in started:
-        process.stop(patience=0)
+        process.stop(timeout=0)
 
 
-def wait_until_ready(process: DetachedProcess) -> None:
-    wait_until_answering(process, lambda: "ready" in process.log_tail())
+def wait_for_output(process: DetachedProcess) -> None:
+    wait_until_ready(process, lambda: "ready" in process.log_tail())
 
 
 def test_process_is_found_again_and_stopped(start: Start, tmp_path: Path) -> None:
     process = start(UNTIL_STOPPED)
-    wait_until_ready(process)
+    wait_for_output(process)
     assert recorded_process("sleeper", tmp_path) == process
     assert process.is_alive()
     assert process.stop()
@@ -57,8 +57,8 @@ def test_process_has_a_session_of_its_own(start: Start) -> None:
 
 def test_process_that_ignores_the_request_is_killed(start: Start) -> None:
     process = start(f"signal.signal(signal.SIGTERM, signal.SIG_IGN); {UNTIL_STOPPED}")
-    wait_until_ready(process)
-    assert process.stop(patience=0.1)
+    wait_for_output(process)
+    assert process.stop(timeout=0.1)
     assert not process.is_alive()
 
 
@@ -77,7 +77,7 @@ def test_record_that_cannot_be_read_is_no_record(tmp_path: Path) -> None:
 
 
 def test_earlier_log_is_kept(start: Start, tmp_path: Path) -> None:
-    wait_until_ready(start(UNTIL_STOPPED))
+    wait_for_output(start(UNTIL_STOPPED))
     start("print('second')")
     assert (tmp_path / "sleeper.previous.log").read_text() == "ready\n"
 
@@ -90,14 +90,14 @@ def test_log_tail_leaves_stack_frames_out(tmp_path: Path) -> None:
 
 def test_process_that_dies_says_why(start: Start) -> None:
     process = start("sys.exit('the disk is full')")
-    with pytest.raises(SetupError, match="ended instead of starting") as caught:
-        wait_until_answering(process, lambda: False)
+    with pytest.raises(SetupError, match="exited during startup") as caught:
+        wait_until_ready(process, lambda: False)
     assert caught.value.code == "service-failed"
     assert "the disk is full" in caught.value.message
     assert str(process.log_file) in (caught.value.hint or "")
 
 
 def test_process_that_never_answers_is_given_up(start: Start) -> None:
-    with pytest.raises(SetupError, match="did not answer") as caught:
-        wait_until_answering(start(UNTIL_STOPPED), lambda: False, patience=0)
+    with pytest.raises(SetupError, match="did not respond") as caught:
+        wait_until_ready(start(UNTIL_STOPPED), lambda: False, timeout=0)
     assert caught.value.code == "service-failed"

@@ -13,8 +13,8 @@ from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from headgate.errors import SetupError
-from headgate.lab import Services, down, find, up
 from headgate.lab.process import HOST
+from headgate.lab.services import Services, down, find, up
 
 SCHEMA = 'syntax = "proto3";\nmessage Hero { string name = 1; }\n'
 
@@ -64,21 +64,21 @@ def assert_own_sessions(services: Services) -> None:
 
 
 def test_records_and_schemas_survive_down_and_up(folder: Path) -> None:
-    said: list[str] = []
-    first = up(folder, say=said.append)
+    reported: list[str] = []
+    first = up(folder, report=reported.append)
     assert find(folder) == first
     assert_own_sessions(first)
     produce_one(first.servers)
     schema_id = register_one(first.registry)
 
-    assert up(folder, say=said.append) == first
-    assert said[-1].startswith("Already up: ")
+    assert up(folder, report=reported.append) == first
+    assert reported[-1].startswith("Already up: ")
 
     assert down(folder) == [f"{name} (pid {pid})" for name, pid in first.pids.items()]
     assert find(folder) is None
     assert down(folder) == []
 
-    second = up(folder, say=said.append)
+    second = up(folder, report=reported.append)
     assert (second.servers, second.registry) == (first.servers, first.registry)
     assert first_record(second.servers) == b"hello"
     assert schema_text(second.registry, schema_id) == SCHEMA
@@ -86,9 +86,9 @@ def test_records_and_schemas_survive_down_and_up(folder: Path) -> None:
     os.kill(second.pids["broker"], signal.SIGKILL)
     os.waitpid(second.pids["broker"], 0)
     assert find(folder) is None
-    third = up(folder, say=said.append)
-    gone = f"The broker (pid {second.pids['broker']}) is recorded as running but is gone"
-    assert any(line.startswith(gone) for line in said)
+    third = up(folder, report=reported.append)
+    gone = f"The broker (pid {second.pids['broker']}) has exited"
+    assert any(line.startswith(gone) for line in reported)
     assert first_record(third.servers) == b"hello"
     assert len(down(folder)) == 2
 

@@ -12,7 +12,13 @@ from deltalake import DeltaTable
 
 from headgate.lake.commit import Commit, Committer, Mark
 from headgate.lake.staged import StagedFile
-from headgate.schema.field_facts import apart_from, is_required, kept_apart, number_of, with_facts
+from headgate.schema.field_metadata import (
+    field_number,
+    is_required,
+    keep_apart,
+    kept_apart_from,
+    with_field_metadata,
+)
 from tests.lake.staged import rows_in, staged
 
 APP = "headgate:games"
@@ -246,13 +252,13 @@ class CommitterContract:
     def test_columns_remember_what_they_were_made_for(
         self, lake: Path, committer: Committer
     ) -> None:
-        number = with_facts(pa.field("n", pa.int64()), 7, required=True)
+        number = with_field_metadata(pa.field("n", pa.int64()), 7, required=True)
         commit(committer, 0, staged(lake, "chess", numbers(1)), schema=pa.schema([number]))
-        apart = kept_apart(pa.field("n__string", pa.string()), "n")
+        apart = keep_apart(pa.field("n__string", pa.string()), "n")
         both = pa.schema([number, apart])
         commit(committer, 1, staged(lake, "chess", numbers(2)), schema=both)
         state = committer.state("chess", APP)
         assert state is not None
-        assert number_of(state.schema.field("n")) == 7
+        assert field_number(state.schema.field("n")) == 7
         assert is_required(state.schema.field("n"))
-        assert apart_from(state.schema.field("n__string")) == "n"
+        assert kept_apart_from(state.schema.field("n__string")) == "n"

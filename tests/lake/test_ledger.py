@@ -31,7 +31,7 @@ from headgate.lake.ledger_entries import (
     columns_of,
 )
 from headgate.lake.staged import Checked, StagedFile
-from headgate.schema.changes import DropColumn, SchemaChange, kinds_of_change
+from headgate.schema.changes import DropColumn, SchemaChange, change_types
 from tests.lake.recorded import all_rows
 from tests.lake.staged import staged
 
@@ -250,7 +250,7 @@ def test_schema_history_has_schemas_and_dropped_columns(ledger: Ledger) -> None:
     dropped = SchemaEntry.of("chess", DropColumn("name"), (7, 9))
     ledger.complete(0, 0, [dropped, DONE])
     history = ledger.snapshot().schema_history().of_table("chess")
-    assert (history.met, history.dropped) == ({7, 9}, {"name"})
+    assert (history.schema_ids, history.dropped) == ({7, 9}, {"name"})
 
 
 def test_unreadable_ledger_is_an_error_of_the_lake(tmp_path: Path, ledger: Ledger) -> None:
@@ -317,9 +317,7 @@ OFFSETS = st.recursive(
 FILES = st.builds(
     StagedFile, NAMES, NAMES, NUMBERS, NUMBERS, NAMES, st.binary(), st.none() | NAMES, IDS
 )
-CHANGES: st.SearchStrategy[SchemaChange] = st.sampled_from(
-    sorted(kinds_of_change(), key=str)
-).flatmap(
+CHANGES: st.SearchStrategy[SchemaChange] = st.sampled_from(sorted(change_types(), key=str)).flatmap(
     lambda kind: st.builds(
         kind,
         **{

@@ -7,9 +7,9 @@ from headgate.config import Registry
 from headgate.registry.folder import FolderRegistry
 from headgate.registry.open import open_registry
 
-from .playing_registry import Answer, playing_registry
+from .fake_registry import Response, fake_registry
 
-SCHEMA = {"/schemas/ids/7": Answer(body={"schema": '"int"'})}
+SCHEMA = {"/schemas/ids/7": Response(body={"schema": '"int"'})}
 
 
 def test_folder_is_opened(tmp_path: Path) -> None:
@@ -18,21 +18,21 @@ def test_folder_is_opened(tmp_path: Path) -> None:
     assert opened.folder == tmp_path
 
 
-def test_name_and_password_are_read_where_they_are_used(tmp_path: Path) -> None:
+def test_credentials_are_resolved_on_opening(tmp_path: Path) -> None:
     (tmp_path / "user").write_text("me")
     (tmp_path / "password").write_text("sesame\n")
-    with playing_registry({**SCHEMA}) as playing:
+    with fake_registry({**SCHEMA}) as fake:
         declared = Registry(
-            url=playing.url, username=f"file:{tmp_path}/user", password=f"file:{tmp_path}/password"
+            url=fake.url, username=f"file:{tmp_path}/user", password=f"file:{tmp_path}/password"
         )
         assert open_registry(declared).fetch(7).text == '"int"'
-        assert playing.authorizations == {f"Basic {b64encode(b'me:sesame').decode()}"}
+        assert fake.authorizations == {f"Basic {b64encode(b'me:sesame').decode()}"}
     assert "sesame" not in repr(declared)
 
 
 def test_token_is_sent(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc")
-    with playing_registry({**SCHEMA}) as playing:
-        declared = Registry(url=playing.url, token=f"file:{tmp_path}/token")
+    with fake_registry({**SCHEMA}) as fake:
+        declared = Registry(url=fake.url, token=f"file:{tmp_path}/token")
         assert open_registry(declared).fetch(7).text == '"int"'
-        assert playing.authorizations == {"Bearer abc"}
+        assert fake.authorizations == {"Bearer abc"}

@@ -28,7 +28,7 @@ def test_schema_registered_again_has_the_same_id(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_files_of_ones_own_are_schemas(tmp_path: Path) -> None:
+def test_files_added_by_hand_are_schemas(tmp_path: Path) -> None:
     (tmp_path / "7.proto").write_text(EVENT.text)
     (tmp_path / "12.orders.v1.avsc").write_text(ORDER.text)
     (tmp_path / "readme.md").write_text("13")
@@ -38,7 +38,7 @@ def test_files_of_ones_own_are_schemas(tmp_path: Path) -> None:
     assert registry.register("more", EVENT) == 13
 
 
-def test_schema_that_comes_later_is_found(tmp_path: Path) -> None:
+def test_schema_added_later_is_found(tmp_path: Path) -> None:
     registry = FolderRegistry(tmp_path)
     with pytest.raises(UnknownSchema):
         registry.fetch(1)
@@ -47,13 +47,13 @@ def test_schema_that_comes_later_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", [1, 0, -1, 2**31, "0b0e7d4e-0000-0000-0000-000000000000", "../1"])
-def test_unknown_id_is_said_to_be_unknown(tmp_path: Path, key: int | str) -> None:
+def test_unknown_id_raises_unknown_schema(tmp_path: Path, key: int | str) -> None:
     with pytest.raises(UnknownSchema, match=f"no schema {key}") as caught:
         FolderRegistry(tmp_path).fetch(key)
     assert caught.value.code == "schema-unknown"
 
 
-def test_folder_that_does_not_exist_knows_nothing(tmp_path: Path) -> None:
+def test_missing_folder_has_no_schemas(tmp_path: Path) -> None:
     with pytest.raises(UnknownSchema):
         FolderRegistry(tmp_path / "nowhere").fetch(1)
 
@@ -70,7 +70,7 @@ def test_imports_are_read_from_the_folder_and_the_least_dependent_comes_first(
     assert dict(fetched.references)["shop/b.proto"] == "message B {}"
 
 
-def test_imports_may_stand_in_one_line(tmp_path: Path) -> None:
+def test_imports_may_share_a_line(tmp_path: Path) -> None:
     text = 'syntax = "proto3"; import "a.proto"; import "b.proto"; // import "c.proto";'
     (tmp_path / "1.proto").write_text(text)
     for name in ("a", "b"):
@@ -81,7 +81,7 @@ def test_imports_may_stand_in_one_line(tmp_path: Path) -> None:
     ]
 
 
-def test_imports_in_a_circle_are_read_once(tmp_path: Path) -> None:
+def test_cyclic_imports_are_read_once(tmp_path: Path) -> None:
     (tmp_path / "1.proto").write_text('import "a.proto";')
     (tmp_path / "a.proto").write_text('import "b.proto";')
     (tmp_path / "b.proto").write_text('import "a.proto";')
@@ -117,13 +117,13 @@ def test_too_many_imports_are_refused(tmp_path: Path) -> None:
 
 def test_subjects_are_in_the_names_of_files(tmp_path: Path) -> None:
     registry = FolderRegistry(tmp_path)
-    assert (registry.subjects(), registry.all_newest()) == ([], [])
+    assert (registry.subjects(), registry.latest_versions()) == ([], [])
     for name in ("3.proto", "7.orders.v1.avsc", "12.orders.v1.avsc", "9.event-value.proto"):
         (tmp_path / name).write_text("")
     assert registry.subjects() == ["event-value", "orders.v1"]
-    assert registry.newest("orders.v1") == SubjectVersion("orders.v1", 2, 12)
+    assert registry.latest("orders.v1") == SubjectVersion("orders.v1", 2, 12)
     assert registry.version("orders.v1", 1) == SubjectVersion("orders.v1", 1, 7)
-    assert [str(one) for one in registry.all_newest()] == ["event-value@1", "orders.v1@2"]
+    assert [str(one) for one in registry.latest_versions()] == ["event-value@1", "orders.v1@2"]
     assert [registry.subjects_of(key) for key in (3, 7, 12, 99)] == [
         [],
         ["orders.v1"],
@@ -132,25 +132,25 @@ def test_subjects_are_in_the_names_of_files(tmp_path: Path) -> None:
     ]
 
 
-def test_subject_is_found_by_the_name_under_which_it_was_registered(tmp_path: Path) -> None:
+def test_subject_is_found_by_its_original_name(tmp_path: Path) -> None:
     registry = FolderRegistry(tmp_path)
     number = registry.register("shop.v1/Order", ORDER)
-    assert registry.newest("shop.v1/Order") == SubjectVersion("shop.v1/Order", 1, number)
+    assert registry.latest("shop.v1/Order") == SubjectVersion("shop.v1/Order", 1, number)
 
 
-def test_newest_version_is_one_that_comes_later(tmp_path: Path) -> None:
+def test_later_version_becomes_the_latest(tmp_path: Path) -> None:
     registry = FolderRegistry(tmp_path)
     registry.register("event-value", EVENT)
-    assert registry.newest("event-value").version == 1
+    assert registry.latest("event-value").version == 1
     FolderRegistry(tmp_path).register("event-value", SchemaText("PROTOBUF", "other"))
-    assert registry.newest("event-value") == SubjectVersion("event-value", 2, 2)
+    assert registry.latest("event-value") == SubjectVersion("event-value", 2, 2)
 
 
-def test_subject_and_version_that_are_not_there_are_unknown(tmp_path: Path) -> None:
+def test_missing_subject_and_version_are_unknown(tmp_path: Path) -> None:
     registry = FolderRegistry(tmp_path)
     registry.register("event-value", EVENT)
     with pytest.raises(UnknownSchema, match="no subject order-value"):
-        registry.newest("order-value")
+        registry.latest("order-value")
     for number in (0, 2, -1):
         with pytest.raises(UnknownSchema, match=f"no version {number}"):
             registry.version("event-value", number)

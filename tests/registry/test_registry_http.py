@@ -13,161 +13,161 @@ from headgate.errors import RegistryError, RegistryUnavailable
 from headgate.registry.http import HttpRegistry, HttpRegistrySettings
 from headgate.registry.registry import RefusedSchema, SchemaText, SubjectVersion, UnknownSchema
 
-from .playing_registry import UNKNOWN, Answer, playing_registry
+from .fake_registry import UNKNOWN, Response, fake_registry
 
 SCHEMA_7 = "/schemas/ids/7"
-PATIENCE = 5.0
+TIMEOUT = 5.0
 
 
-def no_pause(_: float) -> None:
-    """Ask again at once."""
+def no_delay(_: float) -> None:
+    """Retry immediately."""
 
 
 def registry(
     url: str,
-    patience: float = PATIENCE,
-    sleep: Callable[[float], None] = no_pause,
+    timeout: float = TIMEOUT,
+    sleep: Callable[[float], None] = no_delay,
     client: dict[str, Any] | None = None,
 ) -> HttpRegistry:
-    return HttpRegistry(HttpRegistrySettings(url, client or {}, patience), sleep)
+    return HttpRegistry(HttpRegistrySettings(url, client or {}, timeout), sleep)
 
 
 SESAME = {"basic.auth.user.info": "me:sesame"}
 
 
-def proto(text: str, *references: tuple[str, str]) -> Answer:
+def proto(text: str, *references: tuple[str, str]) -> Response:
     refers = [{"name": name, "subject": subject, "version": 1} for name, subject in references]
-    return Answer(body={"schema": text, "schemaType": "PROTOBUF", "references": refers})
+    return Response(body={"schema": text, "schemaType": "PROTOBUF", "references": refers})
 
 
-def version(subject: str, text: str, *references: tuple[str, str]) -> Answer:
-    answer = proto(text, *references)
-    return Answer(body={**answer.body, "subject": subject, "version": 1, "id": 1})
+def version(subject: str, text: str, *references: tuple[str, str]) -> Response:
+    response = proto(text, *references)
+    return Response(body={**response.body, "subject": subject, "version": 1, "id": 1})
 
 
 def test_schema_is_fetched_by_id() -> None:
-    with playing_registry({SCHEMA_7: proto("message A {}")}) as playing:
-        assert registry(playing.url).fetch(7) == SchemaText("PROTOBUF", "message A {}")
+    with fake_registry({SCHEMA_7: proto("message A {}")}) as fake:
+        assert registry(fake.url).fetch(7) == SchemaText("PROTOBUF", "message A {}")
 
 
 def test_schema_without_a_type_is_avro() -> None:
-    with playing_registry({SCHEMA_7: Answer(body={"schema": '"int"'})}) as playing:
-        assert registry(playing.url).fetch(7) == SchemaText("AVRO", '"int"')
+    with fake_registry({SCHEMA_7: Response(body={"schema": '"int"'})}) as fake:
+        assert registry(fake.url).fetch(7) == SchemaText("AVRO", '"int"')
 
 
 def test_schema_is_fetched_by_guid() -> None:
     guid = "11111111-2222-3333-4444-555555555555"
-    with playing_registry({f"/schemas/guids/{guid}": proto("message A {}")}) as playing:
-        assert registry(playing.url).fetch(guid).text == "message A {}"
+    with fake_registry({f"/schemas/guids/{guid}": proto("message A {}")}) as fake:
+        assert registry(fake.url).fetch(guid).text == "message A {}"
 
 
 def test_references_are_fetched_and_the_least_dependent_comes_first() -> None:
-    answers: dict[str, Any] = {
+    responses: dict[str, Any] = {
         SCHEMA_7: proto("a", ("b.proto", "b"), ("c.proto", "c")),
         "/subjects/b/versions/1": version("b", "text of b", ("c.proto", "c")),
         "/subjects/c/versions/1": version("c", "text of c"),
     }
-    with playing_registry(answers) as playing:
-        fetched = registry(playing.url).fetch(7)
+    with fake_registry(responses) as fake:
+        fetched = registry(fake.url).fetch(7)
         assert fetched.references == (("c.proto", "text of c"), ("b.proto", "text of b"))
-        assert len(playing.asked) == 3
+        assert len(fake.requests) == 3
 
 
-def test_references_in_a_circle_are_fetched_once() -> None:
-    answers: dict[str, Any] = {
+def test_cyclic_references_are_fetched_once() -> None:
+    responses: dict[str, Any] = {
         SCHEMA_7: proto("a", ("b.proto", "b")),
         "/subjects/b/versions/1": version("b", "text of b", ("c.proto", "c")),
         "/subjects/c/versions/1": version("c", "text of c", ("b.proto", "b")),
     }
-    with playing_registry(answers) as playing:
-        names = [name for name, _ in registry(playing.url).fetch(7).references]
+    with fake_registry(responses) as fake:
+        names = [name for name, _ in registry(fake.url).fetch(7).references]
         assert sorted(names) == ["b.proto", "c.proto"]
 
 
-def test_references_without_end_are_refused() -> None:
+def test_too_deep_references_are_refused() -> None:
     chain: dict[str, Any] = {
         f"/subjects/s{at}/versions/1": version(f"s{at}", "", (f"{at + 1}.proto", f"s{at + 1}"))
         for at in range(40)
     }
     with (
-        playing_registry({SCHEMA_7: proto("a", ("0.proto", "s0")), **chain}) as playing,
+        fake_registry({SCHEMA_7: proto("a", ("0.proto", "s0")), **chain}) as fake,
         pytest.raises(RefusedSchema, match="deeper than 16"),
     ):
-        registry(playing.url).fetch(7)
+        registry(fake.url).fetch(7)
 
 
 def test_too_many_references_are_refused() -> None:
     many = [(f"{at}.proto", "s") for at in range(300)]
-    answers: dict[str, Any] = {
+    responses: dict[str, Any] = {
         SCHEMA_7: proto("a", *many),
         "/subjects/s/versions/1": version("s", ""),
     }
     with (
-        playing_registry(answers) as playing,
+        fake_registry(responses) as fake,
         pytest.raises(RefusedSchema, match="more than 256 references"),
     ):
-        registry(playing.url).fetch(7)
+        registry(fake.url).fetch(7)
 
 
 @pytest.mark.parametrize("code", [40401, 40402, 40403])
 def test_schema_that_the_registry_does_not_have_is_unknown(code: int) -> None:
-    answer = Answer(404, {"error_code": code, "message": "not found"})
-    with playing_registry({SCHEMA_7: answer}) as playing:
+    response = Response(404, {"error_code": code, "message": "not found"})
+    with fake_registry({SCHEMA_7: response}) as fake:
         with pytest.raises(UnknownSchema, match="schema 7 is not registered"):
-            registry(playing.url).fetch(7)
-        assert playing.asked == [SCHEMA_7]
+            registry(fake.url).fetch(7)
+        assert fake.requests == [SCHEMA_7]
 
 
 def test_reference_that_the_registry_does_not_have_is_unknown() -> None:
     with (
-        playing_registry({SCHEMA_7: proto("a", ("b.proto", "b"))}) as playing,
+        fake_registry({SCHEMA_7: proto("a", ("b.proto", "b"))}) as fake,
         pytest.raises(UnknownSchema, match="b version 1 is not registered"),
     ):
-        registry(playing.url).fetch(7)
+        registry(fake.url).fetch(7)
 
 
-NONSENSE = {
-    "server error": Answer(500, {"error_code": 50001, "message": "store"}),
-    "server error of a proxy": Answer(502, b"<html>bad gateway</html>", "text/html"),
-    "too many requests": Answer(429, {"error_code": 42901, "message": "slow down"}),
-    "page not found": Answer(404, b"<html>not here</html>", "text/html"),
-    "another 404": Answer(404, {"error_code": 404, "message": "HTTP 404 Not Found"}),
-    "redirect": Answer(302, b""),
-    "nothing": Answer(200, b""),
-    "no JSON": Answer(200, b"<html>welcome</html>", "text/html"),
-    "a list": Answer(200, []),
-    "an empty object": Answer(200, {}),
-    "a number for a schema": Answer(200, {"schema": 42}),
-    "a list for a type": Answer(200, {"schema": "x", "schemaType": ["PROTOBUF"]}),
-    "words for references": Answer(200, {"schema": "x", "references": "abc"}),
+INVALID = {
+    "server error": Response(500, {"error_code": 50001, "message": "store"}),
+    "server error of a proxy": Response(502, b"<html>bad gateway</html>", "text/html"),
+    "too many requests": Response(429, {"error_code": 42901, "message": "slow down"}),
+    "page not found": Response(404, b"<html>not here</html>", "text/html"),
+    "another 404": Response(404, {"error_code": 404, "message": "HTTP 404 Not Found"}),
+    "redirect": Response(302, b""),
+    "nothing": Response(200, b""),
+    "no JSON": Response(200, b"<html>welcome</html>", "text/html"),
+    "a list": Response(200, []),
+    "an empty object": Response(200, {}),
+    "a number for a schema": Response(200, {"schema": 42}),
+    "a list for a type": Response(200, {"schema": "x", "schemaType": ["PROTOBUF"]}),
+    "words for references": Response(200, {"schema": "x", "references": "abc"}),
 }
 
 
-@pytest.mark.parametrize("answer", NONSENSE.values(), ids=NONSENSE.keys())
-def test_registry_that_answers_nonsense_is_unavailable(answer: Answer) -> None:
-    with playing_registry({SCHEMA_7: answer}) as playing:
-        with pytest.raises(RegistryUnavailable, match="no usable answer for schema 7") as caught:
-            registry(playing.url).fetch(7)
-        assert len(playing.asked) > 2
+@pytest.mark.parametrize("response", INVALID.values(), ids=INVALID.keys())
+def test_registry_with_invalid_responses_is_unavailable(response: Response) -> None:
+    with fake_registry({SCHEMA_7: response}) as fake:
+        with pytest.raises(RegistryUnavailable, match="no valid response for schema 7") as caught:
+            registry(fake.url).fetch(7)
+        assert len(fake.requests) > 2
     assert caught.value.code == "registry-unavailable"
-    assert caught.value.where == playing.url
+    assert caught.value.where == fake.url
 
 
-@pytest.mark.parametrize("answer", NONSENSE.values(), ids=NONSENSE.keys())
-def test_registry_that_recovers_is_asked_until_it_does(answer: Answer) -> None:
-    with playing_registry({SCHEMA_7: [answer, answer, proto("message A {}")]}) as playing:
-        assert registry(playing.url).fetch(7).text == "message A {}"
+@pytest.mark.parametrize("response", INVALID.values(), ids=INVALID.keys())
+def test_requests_are_retried_until_the_registry_recovers(response: Response) -> None:
+    with fake_registry({SCHEMA_7: [response, response, proto("message A {}")]}) as fake:
+        assert registry(fake.url).fetch(7).text == "message A {}"
 
 
-def test_pauses_grow_and_stay_within_the_patience() -> None:
+def test_delays_grow_and_stay_within_the_timeout() -> None:
     pauses: list[float] = []
     with (
-        playing_registry({SCHEMA_7: Answer(500)}) as playing,
+        fake_registry({SCHEMA_7: Response(500)}) as fake,
         pytest.raises(RegistryUnavailable, match="within 5 s"),
     ):
-        registry(playing.url, sleep=pauses.append).fetch(7)
+        registry(fake.url, sleep=pauses.append).fetch(7)
     assert pauses == sorted(pauses)
-    assert 1 < sum(pauses) < 2 * PATIENCE
+    assert 1 < sum(pauses) < 2 * TIMEOUT
 
 
 def test_registry_that_is_down_is_unavailable() -> None:
@@ -180,42 +180,42 @@ def test_registry_that_is_down_is_unavailable() -> None:
 def test_registry_that_does_not_answer_in_time_is_unavailable() -> None:
     over = threading.Event()
 
-    def slowly() -> Answer:
+    def slowly() -> Response:
         over.wait(30)
         return proto("message A {}")
 
-    with playing_registry({SCHEMA_7: slowly}) as playing:
+    with fake_registry({SCHEMA_7: slowly}) as fake:
         with pytest.raises(RegistryUnavailable, match="Timeout"):
-            registry(playing.url, patience=0.1, client={"timeout": 0.05}).fetch(7)
+            registry(fake.url, timeout=0.1, client={"timeout": 0.05}).fetch(7)
         over.set()
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_refusal_is_not_waited_for(status: int) -> None:
-    with playing_registry(
-        {SCHEMA_7: Answer(status, {"error_code": status, "message": "no"})}
-    ) as playing:
+def test_refusal_is_not_retried(status: int) -> None:
+    with fake_registry(
+        {SCHEMA_7: Response(status, {"error_code": status, "message": "no"})}
+    ) as fake:
         with pytest.raises(RegistryError, match="refused schema 7") as caught:
-            registry(playing.url).fetch(7)
-        assert playing.asked == [SCHEMA_7]
+            registry(fake.url).fetch(7)
+        assert fake.requests == [SCHEMA_7]
     assert caught.value.code == "registry-refused"
     assert not isinstance(caught.value, RegistryUnavailable)
 
 
 def test_basic_auth_is_sent() -> None:
-    with playing_registry({SCHEMA_7: proto("a")}) as playing:
-        registry(playing.url, client=SESAME).fetch(7)
-        assert playing.authorizations == {f"Basic {b64encode(b'me:sesame').decode()}"}
+    with fake_registry({SCHEMA_7: proto("a")}) as fake:
+        registry(fake.url, client=SESAME).fetch(7)
+        assert fake.authorizations == {f"Basic {b64encode(b'me:sesame').decode()}"}
 
 
-@pytest.mark.parametrize("answer", [Answer(401), Answer(500), Answer(200, b"x"), UNKNOWN])
-def test_password_is_in_no_error(answer: Answer) -> None:
+@pytest.mark.parametrize("response", [Response(401), Response(500), Response(200, b"x"), UNKNOWN])
+def test_errors_do_not_contain_the_password(response: Response) -> None:
     settings = HttpRegistrySettings("", SESAME)
     assert "sesame" not in repr(settings)
-    with playing_registry({SCHEMA_7: answer}) as playing:
+    with fake_registry({SCHEMA_7: response}) as fake:
         with pytest.raises(RegistryError) as caught:
-            registry(playing.url, client=SESAME).fetch(7)
-        assert len(playing.authorizations) == 1
+            registry(fake.url, client=SESAME).fetch(7)
+        assert len(fake.authorizations) == 1
     secret = b64encode(b"me:sesame").decode()
     for text in (str(caught.value), repr(caught.value), repr(caught.value.parts)):
         assert "sesame" not in text
@@ -224,42 +224,42 @@ def test_password_is_in_no_error(answer: Answer) -> None:
 
 def test_registering_gives_the_id() -> None:
     path = "POST /subjects/chess-value/versions"
-    with playing_registry({path: Answer(body={"id": 7, "version": 1})}) as playing:
-        assert registry(playing.url).register("chess-value", SchemaText("PROTOBUF", "a")) == 7
+    with fake_registry({path: Response(body={"id": 7, "version": 1})}) as fake:
+        assert registry(fake.url).register("chess-value", SchemaText("PROTOBUF", "a")) == 7
 
 
-def test_registering_what_breaks_the_rules_is_refused() -> None:
+def test_registering_an_incompatible_schema_is_refused() -> None:
     path = "POST /subjects/chess-value/versions"
-    with playing_registry(
-        {path: Answer(409, {"error_code": 409, "message": "incompatible"})}
-    ) as playing:
+    with fake_registry(
+        {path: Response(409, {"error_code": 409, "message": "incompatible"})}
+    ) as fake:
         with pytest.raises(RegistryError, match="incompatible") as caught:
-            registry(playing.url).register("chess-value", SchemaText("PROTOBUF", "a"))
+            registry(fake.url).register("chess-value", SchemaText("PROTOBUF", "a"))
         assert caught.value.code == "registry-refused"
 
 
 def test_subjects_are_listed() -> None:
-    with playing_registry({"/subjects": Answer(body=["a", "b"])}) as playing:
-        assert registry(playing.url).subjects() == ["a", "b"]
+    with fake_registry({"/subjects": Response(body=["a", "b"])}) as fake:
+        assert registry(fake.url).subjects() == ["a", "b"]
 
 
 CHESS = "/subjects/chess-value/versions"
 
 
-def test_newest_version_is_asked_for_each_time() -> None:
+def test_latest_version_is_not_cached() -> None:
     first, second = (
-        Answer(body={"schema": "a", "subject": "chess-value", "version": at, "id": 10 + at})
+        Response(body={"schema": "a", "subject": "chess-value", "version": at, "id": 10 + at})
         for at in (1, 2)
     )
-    with playing_registry({f"{CHESS}/latest": [first, second]}) as playing:
-        mine = registry(playing.url)
-        assert mine.newest("chess-value") == SubjectVersion("chess-value", 1, 11)
-        assert mine.newest("chess-value") == SubjectVersion("chess-value", 2, 12)
+    with fake_registry({f"{CHESS}/latest": [first, second]}) as fake:
+        mine = registry(fake.url)
+        assert mine.latest("chess-value") == SubjectVersion("chess-value", 1, 11)
+        assert mine.latest("chess-value") == SubjectVersion("chess-value", 2, 12)
 
 
-def test_version_is_asked_by_its_number() -> None:
-    with playing_registry({f"{CHESS}/1": version("chess-value", "a")}) as playing:
-        mine = registry(playing.url)
+def test_version_is_fetched_by_number() -> None:
+    with fake_registry({f"{CHESS}/1": version("chess-value", "a")}) as fake:
+        mine = registry(fake.url)
         assert mine.version("chess-value", 1) == SubjectVersion("chess-value", 1, 1)
         with pytest.raises(UnknownSchema, match="chess-value version 2 is not registered"):
             mine.version("chess-value", 2)
@@ -267,40 +267,40 @@ def test_version_is_asked_by_its_number() -> None:
 
 def test_subjects_of_a_schema_are_listed_once() -> None:
     versions = [{"subject": name, "version": at} for at, name in enumerate(["a", "b", "a"], 1)]
-    with playing_registry({"/schemas/ids/7/versions": Answer(body=versions)}) as playing:
-        mine = registry(playing.url)
+    with fake_registry({"/schemas/ids/7/versions": Response(body=versions)}) as fake:
+        mine = registry(fake.url)
         assert mine.subjects_of(7) == ["a", "b"]
         assert mine.subjects_of(8) == []
 
 
-def test_newest_of_all_leaves_out_a_subject_that_is_gone_meanwhile() -> None:
-    answers: dict[str, Any] = {
-        "/subjects": Answer(body=["gone-value", "chess-value"]),
+def test_latest_versions_leave_out_a_subject_deleted_meanwhile() -> None:
+    responses: dict[str, Any] = {
+        "/subjects": Response(body=["gone-value", "chess-value"]),
         f"{CHESS}/latest": version("chess-value", "a"),
     }
-    with playing_registry(answers) as playing:
-        assert registry(playing.url).all_newest() == [SubjectVersion("chess-value", 1, 1)]
+    with fake_registry(responses) as fake:
+        assert registry(fake.url).latest_versions() == [SubjectVersion("chess-value", 1, 1)]
 
 
-def test_newest_of_many_are_asked_side_by_side() -> None:
-    """None of eight is answered before all are asked; the others come after."""
+def test_latest_versions_are_fetched_in_parallel() -> None:
+    """Respond to the first eight requests only after all of them arrived."""
     together = threading.Barrier(8, timeout=20)
 
-    def answer(subject: str) -> Answer:
+    def response(subject: str) -> Response:
         together.wait()
         return version(subject, "a")
 
     subjects = [f"s{at}" for at in range(16)]
-    answers: dict[str, Any] = {
-        f"/subjects/{one}/versions/latest": partial(answer, one) for one in subjects
+    responses: dict[str, Any] = {
+        f"/subjects/{one}/versions/latest": partial(response, one) for one in subjects
     }
-    with playing_registry({"/subjects": Answer(body=subjects), **answers}) as playing:
-        assert len(registry(playing.url, patience=60).all_newest()) == 16
+    with fake_registry({"/subjects": Response(body=subjects), **responses}) as fake:
+        assert len(registry(fake.url, timeout=60).latest_versions()) == 16
 
 
 QUESTIONS: dict[str, tuple[str, Callable[[HttpRegistry], object]]] = {
     "subjects": ("/subjects", lambda one: one.subjects()),
-    "newest": (f"{CHESS}/latest", lambda one: one.newest("chess-value")),
+    "newest": (f"{CHESS}/latest", lambda one: one.latest("chess-value")),
     "version": (f"{CHESS}/1", lambda one: one.version("chess-value", 1)),
     "subjects_of": ("/schemas/ids/7/versions", lambda one: one.subjects_of(7)),
 }
@@ -308,31 +308,29 @@ QUESTIONS: dict[str, tuple[str, Callable[[HttpRegistry], object]]] = {
 
 @pytest.mark.parametrize(("path", "ask"), QUESTIONS.values(), ids=QUESTIONS.keys())
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
-        Answer(500),
-        Answer(200, b"<html>welcome</html>", "text/html"),
-        Answer(200, {"a": "b"}),
-        Answer(200, {"schema": "a", "version": "1", "id": None}),
-        Answer(200, [1, 2]),
-        Answer(200, [{"subject": 1}]),
+        Response(500),
+        Response(200, b"<html>welcome</html>", "text/html"),
+        Response(200, {"a": "b"}),
+        Response(200, {"schema": "a", "version": "1", "id": None}),
+        Response(200, [1, 2]),
+        Response(200, [{"subject": 1}]),
     ],
     ids=["error", "no JSON", "another object", "no numbers", "numbers", "no names"],
 )
-def test_questions_about_subjects_are_asked_with_patience(
-    path: str, ask: Callable[[HttpRegistry], object], answer: Answer
+def test_subject_requests_are_retried(
+    path: str, ask: Callable[[HttpRegistry], object], response: Response
 ) -> None:
-    with playing_registry({path: answer}) as playing:
+    with fake_registry({path: response}) as fake:
         with pytest.raises(RegistryUnavailable):
-            ask(registry(playing.url, patience=1))
-        assert len(playing.asked) > 1
+            ask(registry(fake.url, timeout=1))
+        assert len(fake.requests) > 1
 
 
 @pytest.mark.parametrize(("path", "ask"), QUESTIONS.values(), ids=QUESTIONS.keys())
-def test_questions_about_subjects_may_be_refused(
-    path: str, ask: Callable[[HttpRegistry], object]
-) -> None:
-    with playing_registry({path: Answer(403, {"error_code": 403, "message": "no"})}) as playing:
+def test_subject_requests_may_be_refused(path: str, ask: Callable[[HttpRegistry], object]) -> None:
+    with fake_registry({path: Response(403, {"error_code": 403, "message": "no"})}) as fake:
         with pytest.raises(RegistryError) as caught:
-            ask(registry(playing.url))
-        assert (caught.value.code, playing.asked) == ("registry-refused", [path])
+            ask(registry(fake.url))
+        assert (caught.value.code, fake.requests) == ("registry-refused", [path])

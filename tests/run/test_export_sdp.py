@@ -18,14 +18,14 @@ import pytest
 from deltalake import DeltaTable
 
 from headgate.gold.export import export_sdp
-from headgate.lab import jar_paths
+from headgate.jars.jars import jar_paths
 from headgate.lab.games import Game, register_versions
 from headgate.lab.process import (
     HOST,
     choose_port,
-    is_answering,
+    is_listening,
     start_detached,
-    wait_until_answering,
+    wait_until_ready,
 )
 from headgate.lake.names import TableNames
 from headgate.schema.names import safe_name
@@ -135,7 +135,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Games:
 @pytest.fixture(scope="module")
 def server(games: Games) -> Iterator[str]:
     """The address of a server that has the project's settings, and so its catalog."""
-    port = choose_port("server", asked=None)
+    port = choose_port("server", requested=None)
     command = [
         str(Path(sys.executable).parent / "spark-submit"),
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
@@ -145,7 +145,7 @@ def server(games: Games) -> Iterator[str]:
     ]
     process = start_detached("server", command, games.lake.folder)
     try:
-        wait_until_answering(process, lambda: is_answering(port))
+        wait_until_ready(process, lambda: is_listening(port))
         yield f"sc://{HOST}:{port}"
     finally:
         process.stop()

@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable
 
 from headgate.config import Registry
-from headgate.lab import Services
 from headgate.lab.destination import KafkaDestination
 from headgate.lab.games import GamesPlan
+from headgate.lab.services import Services
 from tests.run.conftest import places, simulate
 
 KILLS = 3

@@ -24,12 +24,11 @@ from headgate.cdc.verify import verify
 from headgate.config import Datastream, Duration, Files, Merge, Pipeline, Size, load_pipeline
 from headgate.engine.events import BatchLanded, FilesWait, Idle, TablesMerged
 from headgate.engine.runner import RunOptions
-from headgate.lab import Database
+from headgate.lab.database import Database
 from headgate.lab.shop.binary_log import connect
-from headgate.lab.shop.database import ShopDatabase, tables_now
+from headgate.lab.shop.database import ShopDatabase, read_tables
 from headgate.lab.shop.datastream import FileOptions, write_changes
-from headgate.lab.shop.model import DatabaseModel
-from headgate.lab.shop.simulate import ShopPlan, simulate_shop
+from headgate.lab.shop.simulate import DatabaseModel, ShopPlan, simulate_shop
 from headgate.lab.shop.statement import Change
 from headgate.lab.shop.workload import OPENING, statements
 from headgate.run import run_pipeline
@@ -93,12 +92,12 @@ def real_shop(database: Database, tmp_path_factory: pytest.TempPathFactory) -> R
     happening = statements(seed=11, evolve_every=15)
     with connect(database) as connection:
         shop = ShopDatabase(database, connection, "shop")
-        shop.begin_anew()
+        shop.recreate()
         for _ in range(PARTS):
             for statement in islice(happening, OPENING + STATEMENTS):
                 shop.run(statement)
             changes += shop.new_changes()
-            dumps.append((datetime.now(UTC), tables_now(connection)))
+            dumps.append((datetime.now(UTC), read_tables(connection)))
             # The log's clock has whole seconds: what comes next is later by it, too.
             time.sleep(1.1)
     options = FileOptions(changes_per_file=25, writers=3, shuffled=True, duplicates=0.2, seed=5)

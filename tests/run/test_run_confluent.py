@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from headgate.config import Confluent, Kafka, Pipeline, Registry
 from headgate.engine.runner import RunOptions
 from headgate.formats.protobuf.descriptors import compile_proto
-from headgate.lab import Services
+from headgate.lab.services import Services
 from headgate.run import run_pipeline
 from tests.readers import by_deltalake
 

@@ -11,9 +11,9 @@ from headgate.config import Kafka, Registry
 from headgate.engine.events import BatchLanded, Ended, SchemaChanged
 from headgate.engine.runner import RunOptions
 from headgate.errors import CheckpointError, RegistryUnavailable, SourceError
-from headgate.lab import Services
 from headgate.lab.destination import DeltaDestination, KafkaDestination
 from headgate.lab.games import Game, GamesPlan, RecordMaker, games, register_versions
+from headgate.lab.services import Services
 from headgate.registry.open import open_registry
 from headgate.run import run_pipeline
 from headgate.schema.changes import AddColumn, CreateTable

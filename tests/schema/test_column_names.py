@@ -14,7 +14,7 @@ words = st.text("abAB_", min_size=1, max_size=3)
 names = st.lists(words | words.map(column_twin) | st.text(max_size=5), unique=True, max_size=12)
 
 
-def test_plain_names_stay_as_they_are() -> None:
+def test_valid_names_are_kept() -> None:
     assert column_names(["user_id", "userName", "_at", "Score2"]) == [
         "user_id",
         "userName",

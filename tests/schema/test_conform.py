@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from headgate.schema.conform import conform, conform_rows
 
-MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+TIMESTAMP = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 TEXTS = pa.array(["a", None, "b"])
 
 
@@ -24,27 +24,27 @@ TEXTS = pa.array(["a", None, "b"])
         (pa.array([["a"], None], pa.large_list(pa.string_view())), pa.list_(pa.string())),
         (pa.array([[{"x": "a"}]], pa.list_(pa.struct([("x", pa.string_view())]))),
          pa.list_(pa.struct([("x", pa.string())]))),
-        (pa.array([MOMENT, None], pa.timestamp("ns", "UTC")), pa.timestamp("us", "UTC")),
+        (pa.array([TIMESTAMP, None], pa.timestamp("ns", "UTC")), pa.timestamp("us", "UTC")),
         (pa.array([7, None], pa.int32()), pa.int64()),
     ],
     ids=str,
 )  # fmt: skip
-def test_values_stay_however_they_are_laid_out(array: pa.Array, target: pa.DataType) -> None:
+def test_values_do_not_depend_on_their_layout(array: pa.Array, target: pa.DataType) -> None:
     found = conform(array, target)
     assert found.type.equals(target)
     assert found.to_pylist() == array.to_pylist()
 
 
-def test_moments_of_spark_have_no_zone_and_mean_utc() -> None:
-    naive = pa.array([MOMENT.replace(tzinfo=None)], pa.timestamp("ns"))
-    assert conform(naive, pa.timestamp("us", "UTC")).to_pylist() == [MOMENT]
+def test_spark_timestamps_without_a_zone_are_utc() -> None:
+    naive = pa.array([TIMESTAMP.replace(tzinfo=None)], pa.timestamp("ns"))
+    assert conform(naive, pa.timestamp("us", "UTC")).to_pylist() == [TIMESTAMP]
 
 
-def test_what_a_type_cannot_hold_is_null() -> None:
+def test_value_that_the_type_cannot_hold_is_null() -> None:
     assert conform(TEXTS, pa.int64()).to_pylist() == [None, None, None]
 
 
-def test_files_that_delta_rs_wrote_anew_keep_their_texts(tmp_path: Path) -> None:
+def test_files_rewritten_by_delta_rs_keep_their_strings(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pa.table({"name": ["a", "b"], "names": [["x"], ["y"]]}))
     table = DeltaTable(tmp_path)
     table.delete("name = 'a'")

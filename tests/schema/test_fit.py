@@ -18,8 +18,8 @@ from headgate.schema.changes import (
     SchemaChange,
     WidenType,
 )
-from headgate.schema.field_facts import apart_from, number_of, with_facts
-from headgate.schema.fit import Placed, fit, type_name, type_word, widens
+from headgate.schema.field_metadata import field_number, kept_apart_from, with_field_metadata
+from headgate.schema.fit import ColumnMapping, fit, type_name, type_suffix, widens
 from headgate.schema.names import column_twin
 
 EMPTY = pa.schema([])
@@ -36,14 +36,14 @@ def test_new_table_takes_the_columns_of_the_file() -> None:
     fitted = fit(file, EMPTY)
     assert fitted.schema == file
     assert fitted.changes == (AddColumn("a", "int"), AddColumn("b", "struct<x:int>"))
-    assert fitted.file_fits_as_it_is
+    assert fitted.is_identity
 
 
 def test_new_column_comes_last() -> None:
     fitted = fit(schema(b=pa.string(), a=pa.int32()), schema(a=pa.int32()))
     assert fitted.schema == schema(a=pa.int32(), b=pa.string())
     assert fitted.changes == (AddColumn("b", "string"),)
-    assert fitted.file_fits_as_it_is
+    assert fitted.is_identity
 
 
 def test_column_that_the_file_lacks_stays() -> None:
@@ -79,13 +79,13 @@ def test_column_that_the_file_lacks_stays() -> None:
     ],
     ids=["struct", "list", "map", "nested lists"],
 )
-def test_field_inside_is_added_inside(
+def test_nested_field_is_added_to_its_struct(
     before: pa.DataType, file: pa.DataType, after: pa.DataType, path: str
 ) -> None:
     fitted = fit(schema(p=file), schema(p=before))
     assert fitted.schema.field("p").type == after
     assert fitted.changes == (AddNestedField(path, "int"),)
-    assert fitted.file_fits_as_it_is
+    assert fitted.is_identity
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_field_inside_is_added_inside(
     ],
     ids=str,
 )
-def test_smaller_type_is_cast_up_to_the_tables(file: pa.DataType, table: pa.DataType) -> None:
+def test_narrower_type_is_widened_to_the_tables(file: pa.DataType, table: pa.DataType) -> None:
     fitted = fit(schema(a=file), schema(a=table))
     assert fitted.schema == schema(a=table)
     assert {type(change) for change in fitted.changes} == {NarrowType}
-    assert fitted.placed == (Placed("a", "a", table),)
-    assert not fitted.file_fits_as_it_is
+    assert fitted.mappings == (ColumnMapping("a", "a", table),)
+    assert not fitted.is_identity
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,14 @@ def test_smaller_type_is_cast_up_to_the_tables(file: pa.DataType, table: pa.Data
         (pa.string(), pa.binary(), "a__binary"),
         (pa.timestamp("us", "UTC"), pa.timestamp("us"), "a__timestamp_ntz"),
         (POINT, pa.int32(), "a__int"),
-        (pa.int32(), pa.decimal128(9, 0), f"a__{type_word(pa.decimal128(9, 0))}"),
-        (pa.int32(), POINT, f"a__{type_word(POINT)}"),
-        (POINT, pa.struct([("X", pa.int32())]), f"a__{type_word(pa.struct([('X', pa.int32())]))}"),
-        (pa.list_(pa.int32()), pa.list_(pa.string()), f"a__{type_word(pa.list_(pa.string()))}"),
+        (pa.int32(), pa.decimal128(9, 0), f"a__{type_suffix(pa.decimal128(9, 0))}"),
+        (pa.int32(), POINT, f"a__{type_suffix(POINT)}"),
+        (
+            POINT,
+            pa.struct([("X", pa.int32())]),
+            f"a__{type_suffix(pa.struct([('X', pa.int32())]))}",
+        ),
+        (pa.list_(pa.int32()), pa.list_(pa.string()), f"a__{type_suffix(pa.list_(pa.string()))}"),
     ],
     ids=str,
 )
@@ -132,45 +136,45 @@ def test_type_that_the_column_cannot_hold_is_kept_apart(
     fitted = fit(schema(a=file), schema(a=table))
     assert fitted.schema == pa.schema([("a", table), (into, file)])
     assert fitted.changes == (RetypeColumn("a", type_name(table), type_name(file), into),)
-    assert fitted.placed == (Placed("a", into),)
+    assert fitted.mappings == (ColumnMapping("a", into),)
     again = fit(schema(a=file), fitted.schema)
-    assert (again.schema, again.changes, again.placed) == (fitted.schema, (), fitted.placed)
+    assert (again.schema, again.changes, again.mappings) == (fitted.schema, (), fitted.mappings)
 
 
-def test_case_twin_of_a_column_gets_a_name_of_its_own() -> None:
+def test_case_twin_of_a_column_gets_a_unique_name() -> None:
     twin = column_twin("userid")
     fitted = fit(schema(userid=pa.int32()), schema(userId=pa.int32()))
     assert fitted.schema == pa.schema([("userId", pa.int32()), (twin, pa.int32())])
     assert fitted.changes == (CaseTwin("userid", twin),)
     again = fit(schema(userid=pa.int32()), fitted.schema)
-    assert (again.changes, again.placed) == ((), (Placed("userid", twin),))
+    assert (again.changes, again.mappings) == ((), (ColumnMapping("userid", twin),))
 
 
-def test_twins_of_one_file_are_both_placed() -> None:
+def test_twins_in_one_file_are_both_mapped() -> None:
     fitted = fit(schema(a=pa.int32(), A=pa.string()), schema(A=pa.string()))
-    assert [one.target for one in fitted.placed] == [column_twin("a"), "A"]
+    assert [one.target for one in fitted.mappings] == [column_twin("a"), "A"]
 
 
-def test_made_up_names_do_not_run_into_names_of_fields() -> None:
+def test_generated_names_do_not_collide_with_fields() -> None:
     table = schema(a=pa.int32(), a__string=pa.int32())
     fitted = fit(schema(a=pa.string()), table)
-    assert fitted.placed == (Placed("a", column_twin("a__string")),)
+    assert fitted.mappings == (ColumnMapping("a", column_twin("a__string")),)
 
     both = fit(schema(a=pa.string(), a__string=pa.string()), schema(a=pa.int32()))
-    assert [one.target for one in both.placed] == ["a__string", column_twin("a__string")]
+    assert [one.target for one in both.mappings] == ["a__string", column_twin("a__string")]
 
 
-def test_types_are_called_as_in_delta() -> None:
+def test_types_have_their_spark_names() -> None:
     kind = pa.struct(
         [("a", pa.list_(pa.int64())), ("b", pa.map_(pa.string(), pa.decimal128(20, 0)))]
     )
     assert type_name(kind) == "struct<a:array<long>,b:map<string,decimal(20,0)>>"
     assert type_name(pa.timestamp("us", "UTC")) == "timestamp"
-    assert type_word(kind).startswith("struct_")
-    assert type_word(kind).isidentifier()
+    assert type_suffix(kind).startswith("struct_")
+    assert type_suffix(kind).isidentifier()
 
 
-def test_changes_say_what_became_of_them() -> None:
+def test_change_has_an_outcome() -> None:
     retype = RetypeColumn("a", "int", "string", "a__string")
     assert str(retype) == "a is int, string goes to a__string"
     assert retype.as_record() == {
@@ -185,7 +189,7 @@ def test_changes_say_what_became_of_them() -> None:
 
 
 LEAVES = [pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.decimal128(20, 0)]
-kinds = st.recursive(
+types = st.recursive(
     st.sampled_from(LEAVES),
     lambda inside: (
         inside.map(pa.list_)
@@ -197,13 +201,13 @@ kinds = st.recursive(
     max_leaves=3,
 )
 NAMES = ["a", "A", "b", "a__string", "a__long", column_twin("a"), column_twin("A")]
-files = st.dictionaries(st.sampled_from(NAMES), kinds, max_size=4).map(
+files = st.dictionaries(st.sampled_from(NAMES), types, max_size=4).map(
     lambda columns: pa.schema(list(columns.items()))
 )
 
 
 def holds(larger: pa.DataType, smaller: pa.DataType) -> bool:
-    """Whether a column of the larger type can still be read as one of the smaller."""
+    """Whether a column of one type can hold all values of another."""
     if pa.types.is_struct(smaller):
         return pa.types.is_struct(larger) and all(
             larger.get_field_index(one.name) >= 0 and holds(larger.field(one.name).type, one.type)
@@ -221,7 +225,7 @@ def holds(larger: pa.DataType, smaller: pa.DataType) -> bool:
 @example([schema(a=pa.int32(), a__string=pa.int32()), schema(a=pa.string())])
 @example([schema(a=pa.int32()), schema(a=pa.string(), a__string=pa.string())])
 @example([pa.schema([("a", pa.int32()), (column_twin("A"), pa.string()), ("A", pa.int32())])])
-def test_every_column_has_a_place_and_the_table_only_grows(sequence: list[pa.Schema]) -> None:
+def test_every_column_is_mapped_and_no_column_is_lost(sequence: list[pa.Schema]) -> None:
     table = EMPTY
     for file in sequence:
         fitted = fit(file, table)
@@ -231,38 +235,38 @@ def test_every_column_has_a_place_and_the_table_only_grows(sequence: list[pa.Sch
         assert all(holds(after.field(one.name).type, one.type) for one in table)
         assert len({name.lower() for name in after.names}) == len(after)
 
-        assert [one.source for one in fitted.placed] == file.names
-        targets = [one.target for one in fitted.placed]
+        assert [one.source for one in fitted.mappings] == file.names
+        targets = [one.target for one in fitted.mappings]
         assert len(set(targets)) == len(targets)
         assert all(
             _takes(after.field(one.target).type, file.field(one.source).type, one)
-            for one in fitted.placed
+            for one in fitted.mappings
         )
         asked = [change for change in fitted.changes if change.decided_by]
         assert (after != table) == bool(asked)
 
         again = fit(file, after)
         assert not [change for change in again.changes if change.decided_by]
-        assert (again.schema, again.placed) == (after, fitted.placed)
+        assert (again.schema, again.mappings) == (after, fitted.mappings)
         table = after
 
 
-def _takes(column: pa.DataType, field: pa.DataType, placed: Placed) -> bool:
-    return holds(column, field) and (placed.type is None or placed.type.equals(column))
+def _takes(column: pa.DataType, field: pa.DataType, mapping: ColumnMapping) -> bool:
+    return holds(column, field) and (mapping.type is None or mapping.type.equals(column))
 
 
 def numbered(name: str, number: int, required: bool = False) -> pa.Field:
-    return with_facts(pa.field(name, pa.int32()), number, required)
+    return with_field_metadata(pa.field(name, pa.int32()), number, required)
 
 
-def test_larger_type_of_the_same_kind_widens_the_column() -> None:
+def test_wider_type_widens_the_column() -> None:
     fitted = fit(schema(a=pa.int64(), b=POINT), schema(a=pa.int32(), b=POINT))
     assert fitted.schema == schema(a=pa.int64(), b=POINT)
     assert fitted.changes == (WidenType("a", "int", "long"),)
-    assert fitted.file_fits_as_it_is
+    assert fitted.is_identity
 
 
-def test_type_inside_is_widened_inside() -> None:
+def test_nested_type_is_widened() -> None:
     fitted = fit(schema(p=pa.list_(pa.struct([("x", pa.int64())]))), schema(p=pa.list_(POINT)))
     assert fitted.changes == (WidenType("p.element.x", "int", "long"),)
 
@@ -270,8 +274,8 @@ def test_type_inside_is_widened_inside() -> None:
 def test_column_that_may_not_be_widened_gets_a_companion() -> None:
     fitted = fit(schema(a=pa.int64()), schema(a=pa.int32()), may_widen=False)
     assert fitted.changes == (RetypeColumn("a", "int", "long", "a__long"),)
-    # Later on it might be widened; but the values have their place.
-    assert fit(schema(a=pa.int64()), fitted.schema).placed == (Placed("a", "a__long"),)
+    # Even if the column may be widened later, the values stay in their own column.
+    assert fit(schema(a=pa.int64()), fitted.schema).mappings == (ColumnMapping("a", "a__long"),)
 
 
 def test_field_with_the_number_of_a_column_is_that_column_renamed() -> None:
@@ -289,23 +293,23 @@ def test_field_beside_the_column_of_its_number_is_new() -> None:
     assert fitted.changes == (AddColumn("score", "int"),)
 
 
-def test_required_field_that_may_now_be_absent_is_told() -> None:
+def test_field_that_is_no_longer_required_is_reported() -> None:
     table = pa.schema([numbered("points", 1, required=True)])
     assert fit(pa.schema([numbered("points", 1)]), table).changes == (MakeOptional("points"),)
     assert fit(pa.schema([numbered("points", 1, required=True)]), table).changes == ()
 
 
-def test_columns_remember_their_fields() -> None:
+def test_columns_have_field_metadata() -> None:
     fitted = fit(pa.schema([numbered("a", 7, required=True)]), EMPTY)
     again = fit(schema(a=pa.string()), fitted.schema).schema
-    assert number_of(again.field("a")) == 7
-    assert apart_from(again.field("a__string")) == "a"
+    assert field_number(again.field("a")) == 7
+    assert kept_apart_from(again.field("a__string")) == "a"
 
 
-def test_struct_kept_apart_grows_in_its_place() -> None:
+def test_struct_kept_apart_gets_new_fields() -> None:
     first = fit(schema(a=POINT), schema(a=pa.int32()))
     second = fit(schema(a=POINT_Y), first.schema)
-    assert [one.target for one in second.placed] == [one.target for one in first.placed]
+    assert [one.target for one in second.mappings] == [one.target for one in first.mappings]
     assert {type(change) for change in second.changes} == {AddNestedField}
 
 
@@ -317,30 +321,30 @@ STRICT = {
 
 
 @pytest.mark.parametrize("mode", STRICT, ids=str)
-def test_contract_about_columns_keeps_new_ones_out(mode: Mode) -> None:
+def test_contract_blocks_new_columns(mode: Mode) -> None:
     table = schema(a=pa.int32(), p=POINT)
     file = schema(a=pa.int64(), p=POINT_Y, A=pa.int32(), new=pa.string())
     fitted = fit(file, table, Rules(columns=mode))
-    told = {type(change): change.outcome for change in fitted.changes}
-    assert told == {
+    outcomes = {type(change): change.outcome for change in fitted.changes}
+    assert outcomes == {
         WidenType: Outcome.APPLIED,
         AddNestedField: STRICT[mode],
         CaseTwin: STRICT[mode],
         AddColumn: STRICT[mode],
     }
     assert fitted.schema == schema(a=pa.int64(), p=POINT)
-    assert fitted.placed == (Placed("a", "a"), Placed("p", "p", POINT))
-    assert len(fitted.withheld) == 3
+    assert fitted.mappings == (ColumnMapping("a", "a"), ColumnMapping("p", "p", POINT))
+    assert len(fitted.blocked) == 3
 
 
 @pytest.mark.parametrize("mode", STRICT, ids=str)
-def test_contract_about_types_keeps_new_ones_out(mode: Mode) -> None:
+def test_contract_blocks_new_types(mode: Mode) -> None:
     table = schema(a=pa.int32(), b=pa.int32(), p=POINT)
     file = schema(a=pa.int64(), b=pa.string(), p=pa.struct([("x", pa.string())]), c=pa.int32())
     fitted = fit(file, table, Rules(types=mode))
     assert fitted.schema == schema(a=pa.int32(), b=pa.int32(), p=POINT, c=pa.int32())
-    told = {change.column: change.outcome for change in fitted.changes}
-    assert told == {
+    outcomes = {change.column: change.outcome for change in fitted.changes}
+    assert outcomes == {
         "a": STRICT[mode],
         "b": STRICT[mode],
         "p.x": STRICT[mode],
@@ -348,10 +352,10 @@ def test_contract_about_types_keeps_new_ones_out(mode: Mode) -> None:
     }
 
 
-def test_contract_is_kept_where_the_table_has_a_place_already() -> None:
+def test_contract_does_not_block_columns_that_the_table_has() -> None:
     grown = fit(schema(a=pa.string()), schema(a=pa.int32())).schema
     fitted = fit(schema(a=pa.string()), grown, Rules(types=Mode.FREEZE))
-    assert (fitted.changes, fitted.placed) == ((), (Placed("a", "a__string"),))
+    assert (fitted.changes, fitted.mappings) == ((), (ColumnMapping("a", "a__string"),))
 
 
 @given(st.lists(files, min_size=1, max_size=4), st.sampled_from(list(STRICT)))
@@ -362,7 +366,7 @@ def test_frozen_table_never_changes(sequence: list[pa.Schema], mode: Mode) -> No
     for file in rest:
         fitted = fit(file, table, Rules(columns=mode, types=mode))
         assert fitted.schema == table
-        assert all(change.decided_by is None for change in fitted.changes) or fitted.withheld
+        assert all(change.decided_by is None for change in fitted.changes) or fitted.blocked
 
 
 def test_change_is_a_value() -> None:

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.schema.names import LONGEST_ROUTE, derived_name, is_nameable, safe_name
+from headgate.schema.names import MAX_ROUTE_LENGTH, derived_name, is_nameable, safe_name
 
 _SAFE = re.compile(r"[a-z0-9][a-z0-9_]*")
 _LONGEST = 63
 
 anything = st.text(st.characters(exclude_categories=()), max_size=80)
-plain = st.from_regex(r"[a-z0-9][a-z0-9_]{0,20}", fullmatch=True)
+valid_names = st.from_regex(r"[a-z0-9][a-z0-9_]{0,20}", fullmatch=True)
 
 
 @given(anything)
@@ -33,7 +33,7 @@ def test_name_is_safe_and_of_bounded_length(value: str) -> None:
     assert name == safe_name(value)
 
 
-@given(st.lists(anything | plain | plain.map(derived_name), unique=True, max_size=20))
+@given(st.lists(anything | valid_names | valid_names.map(derived_name), unique=True, max_size=20))
 @settings(deadline=None)
 def test_different_values_have_different_names(values: list[str]) -> None:
     names = [safe_name(value) for value in values]
@@ -54,7 +54,7 @@ def test_different_values_have_different_names(values: list[str]) -> None:
     ],
     ids=lambda values: ascii(values[0][:8]),
 )
-def test_lookalikes_do_not_share_a_name(values: tuple[str, ...]) -> None:
+def test_similar_values_do_not_share_a_name(values: tuple[str, ...]) -> None:
     assert len({safe_name(value) for value in values}) == len(values)
 
 
@@ -67,7 +67,7 @@ def test_derived_name_as_a_value_gets_another_name(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["chess", "go_2", "7_wonders", "x" * 63])
-def test_plain_value_keeps_its_name(value: str) -> None:
+def test_valid_value_keeps_its_name(value: str) -> None:
     assert safe_name(value) == value
 
 
@@ -82,16 +82,16 @@ def test_name_stays_the_same_in_every_release() -> None:
     assert safe_name("\ud800") == "route__sgtidomykv"
 
 
-def test_reserved_name_is_not_given() -> None:
+def test_reserved_name_is_not_used() -> None:
     assert safe_name("ledger", {"ledger"}).startswith("ledger__")
     assert safe_name("ledgers", {"ledger"}) == "ledgers"
 
 
 @pytest.mark.parametrize("route", [None, "", " ", "../..", "___", "\0", "\ud800", "`", "x" * 513])
-def test_route_without_a_letter_or_without_end_is_not_nameable(route: str | None) -> None:
+def test_route_without_a_letter_or_too_long_is_not_nameable(route: str | None) -> None:
     assert not is_nameable(route)
 
 
-@pytest.mark.parametrize("route", ["chess", "../a", "チェス", "7", "x" * LONGEST_ROUTE])
+@pytest.mark.parametrize("route", ["chess", "../a", "チェス", "7", "x" * MAX_ROUTE_LENGTH])
 def test_route_with_a_letter_or_digit_is_nameable(route: str) -> None:
     assert is_nameable(route)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from headgate.config import InvalidPipeline
 from headgate.sql.gold_select import parse_gold
 from headgate.sql.incremental import incremental
-from headgate.sql.rules import read_rule
-from headgate.sql.select import read_columns, read_select
+from headgate.sql.rules import parse_condition
+from headgate.sql.select import analyze_columns, analyze_select
 
 WORDS = """SELECT FROM silver GROUP BY WHERE HAVING ORDER LIMIT AS WITH JOIN ON LATERAL VIEW explode
     max( count( DISTINCT * ( ) , ; . x y a.b `z` 'text' 1 2.5 + - / = > AND OR NOT IS NULL OVER (
@@ -21,7 +21,7 @@ WORDS = """SELECT FROM silver GROUP BY WHERE HAVING ORDER LIMIT AS WITH JOIN ON 
 @given(st.lists(st.sampled_from(WORDS), max_size=12), st.booleans())
 def test_any_words_are_refused_and_never_a_crash(words: list[str], as_select: bool) -> None:
     text = " ".join(["SELECT", *words, "FROM silver"] if as_select else words)
-    for read in (read_select, read_rule, read_columns):
+    for read in (analyze_select, parse_condition, analyze_columns):
         with suppress(InvalidPipeline):
             read(text)
     with suppress(InvalidPipeline):

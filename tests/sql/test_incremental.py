@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from headgate.sql.gold_select import parse_gold
-from headgate.sql.incremental import Incremental, NotMergeable, State, incremental
+from headgate.sql.incremental import Incremental, State, incremental
+from headgate.sql.mergeable import NotMergeable
 
 FROM = "FROM silver GROUP BY user"
 
@@ -152,9 +153,9 @@ NOT_MERGEABLE = {
     f"SELECT collect_list(x) AS n {FROM}": "collect_list(x) cannot be merged",
     f"SELECT max_by(x, t, 3) AS n {FROM}": "max_by(x, t, 3) cannot be merged",
     f"SELECT try_sum(x) AS n {FROM}": "try_sum(x) cannot be merged",
-    f"SELECT my_own(x) AS n {FROM}": "nobody knows here whether my_own is an aggregate",
+    f"SELECT my_own(x) AS n {FROM}": "my_own is unknown and may be an aggregate",
     f"SELECT max(x) AS n, current_date() AS day {FROM}": (
-        "current_date() gives another value each time"
+        "current_date() returns another value each time"
     ),
     "SELECT user, sum(x) OVER (PARTITION BY user) AS n FROM silver": "it has window functions",
     "SELECT DISTINCT user FROM silver": "it has DISTINCT",
@@ -165,13 +166,11 @@ NOT_MERGEABLE = {
         "it has several groupings at once"
     ),
     "SELECT max(n) AS n FROM (SELECT count(*) AS n FROM silver GROUP BY user)": (
-        "it has queries inside"
+        "it has subqueries"
     ),
-    "WITH a AS (SELECT x FROM silver) SELECT max(x) AS n FROM a": "it has queries inside",
+    "WITH a AS (SELECT x FROM silver) SELECT max(x) AS n FROM a": "it has subqueries",
     "SELECT max(a.x) AS n FROM silver a JOIN silver b ON a.t = b.t": "it joins tables",
-    "SELECT user, x FROM silver": (
-        "it has no aggregates, so that nothing tells which rows belong together"
-    ),
+    "SELECT user, x FROM silver": ("it has no aggregates, and so no groups to merge"),
 }
 
 

@@ -1,3 +1,3 @@
-"""The place of every change among all changes of its table, as one text that compares alike."""
+"""The order of all changes of a table, derived from their metadata."""
 
 from __future__ import annotations

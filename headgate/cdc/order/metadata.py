@@ -1,4 +1,4 @@
-"""The columns of metadata that orders are made of."""
+"""The metadata that orders are derived from, and the layout of the order of each change."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.envelopes.datastream.columns import METADATA
+from headgate.envelopes.datastream.changes import METADATA
 
-_NEEDED = pa.schema(
+_ORDER_COLUMNS = pa.schema(
     METADATA.field(name)
     for name in (
         "_uuid",
@@ -29,22 +29,22 @@ _NEEDED = pa.schema(
 )
 
 
-def needed_columns(changes: pa.RecordBatch) -> pa.RecordBatch:
-    """Changes with just what orders are made of, each column in its own type; null if not told."""
-    there = set(changes.schema.names)
+def order_columns(changes: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the columns that orders depend on; missing ones are null."""
+    names = set(changes.schema.names)
     return pa.record_batch(
         [
             changes.column(column.name).cast(column.type)
-            if column.name in there
+            if column.name in names
             else pa.nulls(len(changes), column.type)
-            for column in _NEEDED
+            for column in _ORDER_COLUMNS
         ],
-        schema=_NEEDED,
+        schema=_ORDER_COLUMNS,
     )
 
 
-def told(changes: pa.RecordBatch, name: str, sort_key: int) -> pa.Array:
-    """A column as text; where it is null or empty, what the sort keys say at that place."""
+def column_or_sort_key(changes: pa.RecordBatch, name: str, sort_key: int) -> pa.Array:
+    """Return a column as text, with the sort key of that index where it is null or empty."""
     texts = changes.column(name).cast(pa.string())
     empty = pc.equal(pc.binary_length(texts), 0).fill_null(True)
     if not pc.any(empty).as_py():
@@ -52,17 +52,17 @@ def told(changes: pa.RecordBatch, name: str, sort_key: int) -> pa.Array:
     return pc.if_else(empty, sort_key_at(changes, sort_key), texts)
 
 
-def sort_key_at(changes: pa.RecordBatch, place: int) -> pa.Array:
-    """One of the sort keys of each change; null where there are fewer."""
+def sort_key_at(changes: pa.RecordBatch, index: int) -> pa.Array:
+    """Return the sort keys of that index; null if a change has fewer."""
     keys = changes.column("_sort_keys")
     starts = keys.offsets[:-1]
-    there = pc.greater(pc.list_value_length(keys), place)
-    key = keys.values.take(pc.if_else(there, pc.add(starts, place), None))
+    exists = pc.greater(pc.list_value_length(keys), index)
+    key = keys.values.take(pc.if_else(exists, pc.add(starts, index), None))
     return pc.if_else(pc.equal(pc.binary_length(key), 0), None, key)
 
 
-class Reading(IntEnum):
-    """What an order is made of depends on this."""
+class Layout(IntEnum):
+    """The layout of an order, which depends on the source database."""
 
     UNKNOWN = 0
     BACKFILL = 1
@@ -72,49 +72,56 @@ class Reading(IntEnum):
     SQLSERVER = 5
 
 
-SOURCES = {
-    Reading.MYSQL: r"\A(mysql|mariadb)[-_]",
-    Reading.ORACLE: r"\Aoracle[-_]",
-    Reading.POSTGRESQL: r"\Apostgres",
-    Reading.SQLSERVER: r"\Asqlserver[-_]",
+DATABASES = {
+    Layout.MYSQL: r"\A(mysql|mariadb)[-_]",
+    Layout.ORACLE: r"\Aoracle[-_]",
+    Layout.POSTGRESQL: r"\Apostgres",
+    Layout.SQLSERVER: r"\Asqlserver[-_]",
 }
-_BACKFILL = "backfill|dump"
-_OF_ANY_SOURCE = r"\A(cdc|backfill)\z"
+"""Patterns of the read methods of each database."""
+_BACKFILL_METHODS = "backfill|dump"
+_GENERIC_METHODS = r"\A(cdc|backfill)\z"
+"""Read methods that do not name the database."""
 
 
-def rows_by_reading(changes: pa.RecordBatch) -> dict[Reading, np.ndarray]:
-    """The rows that were read in each way; all rows stand under one."""
+def rows_by_layout(changes: pa.RecordBatch) -> dict[Layout, np.ndarray]:
+    """Return the rows of each layout; every row has exactly one."""
     methods = changes.column("_read_method").dictionary_encode()
-    sources = [_matches(methods.dictionary, pattern) for pattern in SOURCES.values()]
-    of_any = _matches(methods.dictionary, _OF_ANY_SOURCE)
-    backfill = _matches(methods.dictionary, _BACKFILL) & np.logical_or.reduce([*sources, of_any])
-    readings = np.select([backfill, *sources], [Reading.BACKFILL, *SOURCES], Reading.UNKNOWN)
-    by_method = methods.indices.fill_null(-1).to_numpy()
-    of_rows = np.append(readings, Reading.UNKNOWN)[by_method]
-    if of_any.any():
-        asked = np.append(of_any & ~backfill, False)[by_method]
-        of_rows[asked] = _by_position(changes)[asked]
-    return {Reading(found): np.flatnonzero(of_rows == found) for found in np.unique(of_rows)}
-
-
-def _by_position(changes: pa.RecordBatch) -> np.ndarray:
-    """Oracle comes first: its changes name a log file too."""
-    told = {
-        Reading.ORACLE: _is_told(changes.column("_scn").cast(pa.string())),
-        Reading.MYSQL: _is_told(changes.column("_log_file")) | _is_told(changes.column("_gtid")),
-        Reading.POSTGRESQL: _matches(changes.column("_lsn"), "/"),
-        Reading.SQLSERVER: _is_told(changes.column("_lsn")),
+    databases = [_matches(methods.dictionary, pattern) for pattern in DATABASES.values()]
+    generic = _matches(methods.dictionary, _GENERIC_METHODS)
+    backfill = _matches(methods.dictionary, _BACKFILL_METHODS) & np.logical_or.reduce(
+        [*databases, generic]
+    )
+    layouts = np.select([backfill, *databases], [Layout.BACKFILL, *DATABASES], Layout.UNKNOWN)
+    method_indexes = methods.indices.fill_null(-1).to_numpy()
+    row_layouts = np.append(layouts, Layout.UNKNOWN)[method_indexes]
+    if generic.any():
+        unresolved = np.append(generic & ~backfill, False)[method_indexes]
+        row_layouts[unresolved] = _layouts_by_position(changes)[unresolved]
+    return {
+        Layout(layout): np.flatnonzero(row_layouts == layout) for layout in np.unique(row_layouts)
     }
-    return np.select(list(told.values()), list(told), Reading.UNKNOWN)
 
 
-def _is_told(texts: pa.Array) -> np.ndarray:
-    return _as_truths(pc.greater(pc.binary_length(texts), 0))
+def _layouts_by_position(changes: pa.RecordBatch) -> np.ndarray:
+    """Infer layouts from the columns with a position."""
+    has_position = {
+        # Oracle comes first, because its changes have a log file too.
+        Layout.ORACLE: _has_text(changes.column("_scn").cast(pa.string())),
+        Layout.MYSQL: _has_text(changes.column("_log_file")) | _has_text(changes.column("_gtid")),
+        Layout.POSTGRESQL: _matches(changes.column("_lsn"), "/"),
+        Layout.SQLSERVER: _has_text(changes.column("_lsn")),
+    }
+    return np.select(list(has_position.values()), list(has_position), Layout.UNKNOWN)
+
+
+def _has_text(texts: pa.Array) -> np.ndarray:
+    return _mask(pc.greater(pc.binary_length(texts), 0))
 
 
 def _matches(texts: pa.Array, pattern: str) -> np.ndarray:
-    return _as_truths(pc.match_substring_regex(texts, pattern, ignore_case=True))
+    return _mask(pc.match_substring_regex(texts, pattern, ignore_case=True))
 
 
-def _as_truths(found: pa.Array) -> np.ndarray:
-    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
+def _mask(values: pa.Array) -> np.ndarray:
+    return np.asarray(values.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)

@@ -1,4 +1,4 @@
-"""`headgate demo`: see it work, without any server."""
+"""`headgate demo`: see Headgate work, without any server."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.output import number, print_next_steps
+from headgate.cli.output import counted, lasted, number, print_next_steps
+from headgate.examples import find_example
 
 if TYPE_CHECKING:
-    from headgate.lab.demo import Story
+    from headgate.lab.demo import DemoResult
 
 
 def demo(
-    folder: Annotated[Path, typer.Option(help="Where everything is put.")] = Path(".demo"),
+    folder: Annotated[Path, typer.Option(help="Where to put the tables.")] = Path(".demo"),
     keep: Annotated[
-        bool, typer.Option("--keep", help="Go on with the tables of the last demo.")
+        bool, typer.Option("--keep", help="Continue with the tables of the last demo.")
     ] = False,
     progress: Annotated[
-        str, typer.Option(metavar="auto|live|lines|none", help="What to show meanwhile.")
+        str, typer.Option(metavar="auto|live|lines|none", help="How to show progress.")
     ] = "auto",
 ) -> None:
-    """See made-up games land while their schemas change; needs no server.
+    """Land simulated games while their schemas change; needs no server.
 
     \b
       headgate demo
 
-    Fifty games, 200,000 records, 1 % of them bad. While the stream runs, two games get a new
-    column and a new game appears.
+    Lands 500,000 records of fifty games in three batches: one that creates the tables, a large one
+    that shows the throughput, and one in which two games get a new column and a new game appears.
+    In the first and the last, 1 % of the records are bad and go to quarantine.
 
     Next: headgate tables .demo/games.yaml
     """
@@ -39,26 +41,41 @@ def demo(
     from headgate.config import load_pipeline
     from headgate.inspect.tables import landed_tables
     from headgate.jars.jars import fetch_jars
-    from headgate.lab.demo import Story, prepare_folder
+    from headgate.lab.demo import Demo, prepare_folder
 
     fetch_jars(["spark"], print)
-    turn = prepare_folder(folder, keep)
+    earlier = prepare_folder(folder, find_example("games-embedded").text(), keep)
     file = folder / "games.yaml"
     pipeline = load_pipeline(file)
     tally = Tally.of(pipeline, landed_tables(pipeline))
     with quiet_spark(), choose_view(progress, tally) as view:
-        story = Story(folder, turn, view)
-        story.land(pipeline)
-    end = f"All {number(story.sent)} records are in exactly one place"
-    print_summary(end if story.complete else "Stopped before the end", tally)
-    _print_next(file, story)
-
-
-def _print_next(file: Path, story: Story) -> None:
+        games = Demo(folder, earlier, listener=view, note=view.note)
+        result = games.run(pipeline)
+    print_summary(_headline(result), tally, _latency(result))
     print_next_steps(
         [
-            (f"headgate tables {file}", "what is where"),
-            (f"headgate schema {file} {story.changed_table}", "what a table went through"),
-            (f"headgate quarantine list {file}", "what could not land, and why"),
+            (f"headgate tables {file}", "list the tables"),
+            (f"headgate schema {file} {games.changed_table}", "show a table's schema changes"),
+            (f"headgate quarantine list {file}", "show records that could not land, and why"),
         ]
     )
+
+
+def _headline(result: DemoResult) -> str:
+    if not result.complete:
+        return "Stopped before the end"
+    return f"All {number(result.sent)} records are in exactly one place"
+
+
+def _latency(result: DemoResult) -> list[tuple[str, str]]:
+    if result.latency is None:
+        return []
+    landed, derived = lasted(result.latency.landed), lasted(result.latency.derived)
+    records = counted(result.latency.records, "record")
+    return [
+        (
+            "latency",
+            f"{landed} from produced to visible in silver tables, {derived} in derived ones",
+        ),
+        ("", f"measured on the {records} with which schemas changed"),
+    ]

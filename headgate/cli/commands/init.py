@@ -1,4 +1,4 @@
-"""`headgate init`: a pipeline file to begin with."""
+"""`headgate init`: write a pipeline file from an example."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def init(
         "."
     ),
 ) -> None:
-    """Write a pipeline file from an example, ready to be changed.
+    """Write a pipeline file from an example.
 
     \b
       headgate init games             many games on one Kafka topic
-      headgate init games-embedded    the same from a Delta table, no server
+      headgate init games-embedded    the same from a Delta table, without a server
       headgate init confluent         topics in Confluent's framing
       headgate init shop              change files of a database
 
@@ -41,7 +41,7 @@ def init(
     if path.exists():
         raise UsageError(
             "already-exists",
-            f"{path} exists already, and is left as it is",
+            f"{path} already exists; it was not changed",
             hint=f"choose another folder: headgate init {chosen.name} FOLDER",
         )
     services = _running_services() if chosen.needs_services else None
@@ -50,7 +50,7 @@ def init(
     path.write_text(text, "utf-8")
     print(f"Wrote {path}: {chosen.summary}")
     if services:
-        print(f"It reads from the services that run here, at {services[0]}")
+        print(f"It uses the local services at {services[0]}")
     print_next_steps(_next_steps(chosen, path, bool(services)))
 
 
@@ -68,26 +68,26 @@ def _ask() -> Example:
 
 
 def _running_services() -> tuple[str, str] | None:
-    from headgate.lab import find
+    from headgate.lab.services import find
 
     services = find()
     return (services.servers, services.registry) if services else None
 
 
 def _next_steps(example: Example, path: Path, running: bool) -> list[tuple[str, str]]:
-    run = (f"headgate run {path} --once", "land what is there")
+    run = (f"headgate run {path} --once", "land the available records")
     if example.name == "confluent":
-        return [(f"headgate doctor {path}", "see whether broker and registry can be reached"), run]
-    beside = path.parent
+        return [(f"headgate doctor {path}", "check the connection to broker and registry"), run]
+    parent = path.parent
     if example.name == "shop":
-        where = "" if beside == Path() else f" --to {beside / 'landing'}"
-        return [(f"headgate simulate shop{where}", "make change files to land"), run]
+        where = "" if parent == Path() else f" --to {parent / 'landing'}"
+        return [(f"headgate simulate shop{where}", "create change files"), run]
     if not example.needs_services:
         where = (
-            "" if beside == Path() else f" --inbox {beside / 'inbox'} --registry {beside}/schemas"
+            "" if parent == Path() else f" --inbox {parent / 'inbox'} --registry {parent}/schemas"
         )
-        return [(f"headgate simulate games --to delta{where}", "make records to land"), run]
-    simulate = ("headgate simulate games --to kafka", "make records to land")
+        return [(f"headgate simulate games --to delta{where}", "create records"), run]
+    simulate = ("headgate simulate games --to kafka", "create records")
     if running:
         return [simulate, run]
-    return [("headgate up", "start a broker and a registry on this machine"), simulate, run]
+    return [("headgate up", "start a local broker and registry"), simulate, run]

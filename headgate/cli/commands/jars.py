@@ -1,4 +1,4 @@
-"""`headgate jars`: fetch what Java needs."""
+"""`headgate jars`: download the jars that Spark and local services need."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ def jars(
     confs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[spark|kafka|registry]...", help="Which ones.", show_default="spark"
+            metavar="[spark|kafka|registry]...", help="Groups of jars.", show_default="spark"
         ),
     ] = None,
 ) -> None:
-    """Fetch the jars that are missing.
+    """Download missing jars.
 
     \b
-      headgate jars spark             what a run needs
-      headgate jars kafka registry    what `headgate up` needs, and fetches by itself
+      headgate jars spark             jars for headgate run
+      headgate jars kafka registry    jars for headgate up, which also downloads them itself
 
-    Each jar is checked against its recorded SHA-256 sum.
+    Each jar is verified against its recorded SHA-256 checksum.
 
     Next: headgate doctor
     """
@@ -33,7 +33,7 @@ def jars(
     for conf in wanted:
         if conf not in _CONFS:
             raise UsageError(
-                "bad-argument", f"there are no jars for `{conf}`", hint=f"use {', '.join(_CONFS)}"
+                "bad-argument", f"unknown group of jars `{conf}`", hint=f"use {', '.join(_CONFS)}"
             )
     from headgate.jars.jars import fetch_jars
 

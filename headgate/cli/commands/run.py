@@ -115,6 +115,7 @@ def _summary(
         "new_tables": tally.new_tables,
         "schema_changes": tally.changes,
         "seconds": round(tally.seconds, 3),
+        "landing_seconds": round(tally.landing_seconds, 3),
         "waiting": waiting,
         "not_derived": [{"table": one.table, "error": one.error} for one in behind],
     }

@@ -1,4 +1,4 @@
-"""`headgate up` and `headgate down`: services on this machine, to try things with."""
+"""`headgate up` and `headgate down`: local services for development and tests."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from headgate.cli.output import print_next_steps
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from headgate.lab import Services
+    from headgate.lab.services import Services
 
-_Folder = Annotated[Path, typer.Option(help="Where the services keep their data.")]
+_Folder = Annotated[Path, typer.Option(help="Folder of the services' data.")]
 _DEFAULT_FOLDER = Path(".headgate")
-_USUAL_KAFKA_PORT = 9092
-_USUAL_REGISTRY_PORT = 8081
-_USUAL_DATABASE_PORT = 3306
+_DEFAULT_KAFKA_PORT = 9092
+_DEFAULT_REGISTRY_PORT = 8081
+_DEFAULT_DATABASE_PORT = 3306
 
 
 def up(
@@ -33,7 +33,7 @@ def up(
         ),
     ] = None,
     database: Annotated[
-        bool, typer.Option("--database", help="Start a database instead: MariaDB, with its log.")
+        bool, typer.Option("--database", help="Start a MariaDB database with a binary log instead.")
     ] = False,
     database_port: Annotated[
         int | None,
@@ -44,22 +44,23 @@ def up(
         ),
     ] = None,
 ) -> None:
-    """Start a real broker and registry, or a database, to try things.
+    """Start a local Kafka broker and schema registry, or a database.
 
     \b
       headgate up                                            a broker and a registry
       headgate up --kafka-port 19092 --registry-port 18081
-      headgate up --database                                 a database, and nothing else
+      headgate up --database                                 only a database
 
-    They go on after the command; what they hold survives `headgate down`.
+    They keep running after the command; their data survives `headgate down`. Needs the extra
+    headgate[lab].
 
     Next: headgate simulate games --to kafka, or headgate simulate shop --database
     """
     if database and (kafka_port, registry_port) != (None, None):
         raise UsageError(
             "bad-argument",
-            "--database starts neither a broker nor a registry",
-            hint="leave their ports out, and start them with a headgate up of their own",
+            "--database does not start a broker or a registry",
+            hint="start them with a separate headgate up",
         )
     if database_port is not None and not database:
         raise UsageError("bad-argument", "--database-port needs --database")
@@ -72,15 +73,15 @@ def up(
 def _up_broker_and_registry(
     folder: Path, kafka_port: int | None, registry_port: int | None
 ) -> None:
-    from headgate import lab
+    from headgate.lab import services as lab
 
     services = lab.up(
         folder,
-        _preferred(kafka_port, _USUAL_KAFKA_PORT, folder),
-        _preferred(registry_port, _USUAL_REGISTRY_PORT, folder),
-        say=print,
+        _preferred(kafka_port, _DEFAULT_KAFKA_PORT, folder),
+        _preferred(registry_port, _DEFAULT_REGISTRY_PORT, folder),
+        report=print,
     )
-    print("\nIn the pipeline file:\n")
+    print("\nFor the pipeline file:\n")
     print("  source:")
     print("    kafka:")
     print(f'      servers: "{services.servers}"')
@@ -89,13 +90,13 @@ def _up_broker_and_registry(
 
 
 def _up_database(folder: Path, port: int | None) -> None:
-    from headgate import lab
+    from headgate.lab import services as lab
 
-    database = lab.up_database(folder, _preferred_for_database(port, folder), say=print)
-    print(f"\nUser and password for MySQL's clients: {database.login_file}")
+    database = lab.up_database(folder, _preferred_for_database(port, folder), report=print)
+    print(f"\nLogin file for MySQL clients: {database.login_file}")
     stop = "headgate down"
     if folder != _DEFAULT_FOLDER:
-        # Other commands look for services in the usual folder only.
+        # Other commands look for services in the default folder only.
         print_next_steps([(f"{stop} --folder {folder}", "stop it")])
         return
     write = ("headgate simulate shop --database", "run a shop on it and write its change files")
@@ -103,52 +104,54 @@ def _up_database(folder: Path, port: int | None) -> None:
 
 
 def down(folder: _Folder = _DEFAULT_FOLDER) -> None:
-    """Stop what `headgate up` started; its data stays.
+    """Stop the services that `headgate up` started; their data is kept.
 
     \b
       headgate down
 
-    Next: headgate up starts the same again
+    Next: headgate up restarts them with the same data
     """
-    from headgate import lab
+    from headgate.lab import services as lab
 
     stopped = lab.down(folder)
-    print(f"Stopped: {', '.join(stopped)}" if stopped else f"Nothing runs in {folder}")
+    print(f"Stopped: {', '.join(stopped)}" if stopped else f"No services are running in {folder}")
 
 
 def _next_steps(folder: Path, services: Services) -> list[tuple[str, str]]:
     if folder != _DEFAULT_FOLDER:
-        # Other commands look for services in the usual folder only.
+        # Other commands look for services in the default folder only.
         where = f" --servers {services.servers} --registry {services.registry}"
         stop = f"headgate down --folder {folder}"
         return [
-            (f"headgate simulate games{where}", "make a topic and fill it"),
+            (f"headgate simulate games{where}", "create a topic and fill it"),
             (stop, "stop both"),
         ]
-    steps = [("headgate simulate games", "make a topic and fill it")]
+    steps = [("headgate simulate games", "create a topic and fill it")]
     if not Path("games.yaml").exists():
         steps.append(("headgate init games", "write a pipeline file with these addresses"))
     return [*steps, ("headgate down", "stop both")]
 
 
-def _preferred(asked: int | None, usual: int, folder: Path) -> int | None:
-    """The usual port, unless it is taken or other ones were used before."""
-    if asked is not None:
-        return asked
+def _preferred(requested: int | None, default: int, folder: Path) -> int | None:
+    """Return the default port; None if it is in use or another one was used before."""
+    if requested is not None:
+        return requested
     from headgate.lab.services import read_services
 
-    return _usual(usual, read_services(folder.absolute()) is not None)
+    return _unless_used(default, read_services(folder.absolute()) is not None)
 
 
-def _preferred_for_database(asked: int | None, folder: Path) -> int | None:
-    if asked is not None:
-        return asked
+def _preferred_for_database(requested: int | None, folder: Path) -> int | None:
+    if requested is not None:
+        return requested
     from headgate.lab.database import database_folder
 
-    return _usual(_USUAL_DATABASE_PORT, database_folder(folder.absolute()).port() is not None)
+    return _unless_used(
+        _DEFAULT_DATABASE_PORT, database_folder(folder.absolute()).port() is not None
+    )
 
 
-def _usual(port: int, used_before: bool) -> int | None:
+def _unless_used(port: int, used_before: bool) -> int | None:
     from headgate.lab.process import is_free
 
     return port if not used_before and is_free(port) else None

@@ -1,4 +1,4 @@
-"""`headgate simulate`: records to land, made up."""
+"""`headgate simulate`: create records or change files whose schemas change."""
 
 from __future__ import annotations
 
@@ -10,56 +10,61 @@ import typer
 from headgate.cli.output import print_json
 from headgate.errors import UsageError
 
-_USUAL_RECORDS = 100_000
-_USUAL_CHANGES = 10_000
+_DEFAULT_RECORDS = 100_000
+_DEFAULT_CHANGES = 10_000
+_FOR_DATABASE = ("psutil", "pymysql", "pymysqlreplication")
 
-app = typer.Typer(rich_markup_mode=None, help="Make up records to land, with schemas that grow.")
+app = typer.Typer(
+    rich_markup_mode=None, help="Create records or change files whose schemas change."
+)
 
 
 @app.callback()
 def simulate() -> None:
-    """Make up records to land, with schemas that grow."""
+    """Create records or change files whose schemas change."""
 
 
 @app.command()
 def games(
-    tables: Annotated[int, typer.Option(metavar="N", min=1, help="How many games.")] = 50,
+    tables: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of games, one table each.")
+    ] = 50,
     versions: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Versions of each game's schema.")
+        int, typer.Option(metavar="N", min=1, help="Schema versions per game.")
     ] = 5,
     records: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             min=0,
-            help="How many records.",
-            show_default="100000; no end with --rate",
+            help="Number of records.",
+            show_default="100000; unlimited with --rate",
         ),
     ] = None,
-    to: Annotated[str, typer.Option(metavar="kafka|delta", help="Where they go.")] = "kafka",
-    topic: Annotated[str, typer.Option(help="The topic's name.")] = "games",
+    to: Annotated[str, typer.Option(metavar="kafka|delta", help="Destination.")] = "kafka",
+    topic: Annotated[str, typer.Option(help="Name of the topic.")] = "games",
     servers: Annotated[
-        str | None, typer.Option(help="The brokers.", show_default="those of headgate up")
+        str | None, typer.Option(help="Kafka brokers.", show_default="those of headgate up")
     ] = None,
     registry: Annotated[
         str | None,
         typer.Option(
-            help="A registry's URL or a folder of schemas.",
+            help="URL of a registry, or a folder of schemas.",
             show_default="that of headgate up; ./schemas with --to delta",
         ),
     ] = None,
-    inbox: Annotated[Path, typer.Option(help="The Delta table's folder, with --to delta.")] = Path(
+    inbox: Annotated[Path, typer.Option(help="Folder of the Delta table, with --to delta.")] = Path(
         "inbox"
     ),
     partitions: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Of a topic that is made.")
+        int, typer.Option(metavar="N", min=1, help="Partitions of a new topic.")
     ] = 4,
     seed: Annotated[
-        int, typer.Option(metavar="N", min=0, help="The same seed, the same records.")
+        int, typer.Option(metavar="N", min=0, help="The same seed gives the same records.")
     ] = 0,
-    players: Annotated[int, typer.Option(metavar="N", min=1, help="Players of each game.")] = 5000,
+    players: Annotated[int, typer.Option(metavar="N", min=1, help="Players per game.")] = 5000,
     bad: Annotated[
-        str, typer.Option(metavar="SHARE", help="Records that cannot land: 1%, 0.01.")
+        str, typer.Option(metavar="SHARE", help="Share of bad records: 1%, 0.01.")
     ] = "0%",
     rate_: Annotated[
         float | None,
@@ -67,25 +72,25 @@ def games(
             "--rate",
             metavar="N",
             min=0.1,
-            help="Records a second.",
-            show_default="as fast as it goes",
+            help="Records per second.",
+            show_default="unlimited",
         ),
     ] = None,
     clean: Annotated[
-        bool, typer.Option("--clean", help="Remove what an earlier simulation sent, first.")
+        bool, typer.Option("--clean", help="First remove the records of an earlier simulation.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Send events of made-up games to a topic or a Delta table.
+    """Send events of simulated games to a Kafka topic or a Delta table.
 
     \b
       headgate simulate games                         to the broker of headgate up
       headgate simulate games --to delta --bad 1%     to ./inbox, schemas to ./schemas
-      headgate simulate games --rate 1000             on and on, until Ctrl-C
+      headgate simulate games --rate 1000             until Ctrl-C
       headgate simulate games --records 0 --clean     only clean up
 
-    Each event is wrapped with its game's name and its schema's id; every version of every
-    schema is registered first.
+    Each event is wrapped in a message with its game's name and schema id; all versions of all
+    schemas are registered first.
 
     Next: headgate init, then headgate run PIPELINE --once
     """
@@ -101,7 +106,7 @@ def games(
         target = Target.delta(inbox, registry, topic)
     removed = list(clean_up(target)) if clean else []
     if records is None and rate_ is None:
-        records = _USUAL_RECORDS
+        records = _DEFAULT_RECORDS
     nothing = records == 0
     plan = GamesPlan(tables, versions, records, seed, share, rate_, players)
     sent = Simulated() if nothing else send(plan, target)
@@ -111,7 +116,7 @@ def games(
     for what in removed:
         print(f"Removed {what}")
     if nothing:
-        print("Nothing sent" if removed or not clean else "There was nothing to clean up")
+        print("Nothing sent" if removed or not clean else "Nothing to clean up")
     else:
         print_summary(sent, target)
 
@@ -123,16 +128,18 @@ def shop(
         typer.Option(
             metavar="N",
             min=0,
-            help="How many changes, and those that the last statement makes beyond.",
-            show_default="10000; no end with --rate",
+            help="Number of changes, rounded up to whole statements.",
+            show_default="10000; unlimited with --rate",
         ),
     ] = None,
-    to: Annotated[Path, typer.Option(metavar="DIR", help="Where the files go.")] = Path("landing"),
+    to: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")] = Path(
+        "landing"
+    ),
     format_: Annotated[
-        str, typer.Option("--format", metavar="avro|json", help="What the files are.")
+        str, typer.Option("--format", metavar="avro|json", help="File format.")
     ] = "avro",
     seed: Annotated[
-        int, typer.Option(metavar="N", min=0, help="The same seed, the same changes.")
+        int, typer.Option(metavar="N", min=0, help="The same seed gives the same changes.")
     ] = 0,
     rate_: Annotated[
         float | None,
@@ -140,41 +147,44 @@ def shop(
             "--rate",
             metavar="N",
             min=0.1,
-            help="Changes a second.",
-            show_default="as fast as it goes",
+            help="Changes per second.",
+            show_default="unlimited",
         ),
     ] = None,
     database: Annotated[
         bool,
-        typer.Option("--database", help="Read them from the log of a real database that runs."),
+        typer.Option("--database", help="Run the shop on a real database and read its binary log."),
     ] = False,
     clean: Annotated[
-        bool, typer.Option("--clean", help="Remove what an earlier simulation wrote, first.")
+        bool, typer.Option("--clean", help="First remove the files of an earlier simulation.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Write change files of a made-up shop, as Datastream writes them.
+    """Write change files of a simulated shop, in the format of Datastream.
 
     \b
       headgate simulate shop                          to ./landing, in Avro
-      headgate simulate shop --format json            the same in JSON lines
-      headgate simulate shop --rate 100               on and on, until Ctrl-C
+      headgate simulate shop --format json            as JSON lines
+      headgate simulate shop --rate 100               until Ctrl-C
       headgate simulate shop --database               on the database of headgate up --database
       headgate simulate shop --changes 0 --clean      only clean up
 
-    Rows come, change and go, keys change too; on the way columns are added, dropped and widened,
-    and a table is made. Every run begins the shop anew: --clean removes what the last one wrote.
+    Rows are inserted, updated and deleted, and their keys change; columns are added, dropped and
+    widened, and a table is created. Every run starts with an empty shop: use --clean to remove the
+    files of the last one. Avro and --database need the extra headgate[lab].
 
     Next: headgate init, then headgate run PIPELINE --once
     """
     if format_ not in ("avro", "json"):
-        raise UsageError("bad-argument", f"`{format_}` is no format", hint="use avro or json")
+        raise UsageError("bad-argument", f"unknown format `{format_}`", hint="use avro or json")
     from headgate.cli.simulation import clean_up_shop, print_shop_summary, shop_summary, write_shop
+    from headgate.lab import require_lab
     from headgate.lab.shop.simulate import ShopPlan, SimulatedShop
 
+    require_lab(*(["fastavro"] if format_ == "avro" else []), *(_FOR_DATABASE if database else ()))
     removed = list(clean_up_shop(to)) if clean else []
     if changes is None and rate_ is None:
-        changes = _USUAL_CHANGES
+        changes = _DEFAULT_CHANGES
     nothing = changes == 0
     plan = ShopPlan(to, changes, seed, rate_, "json" if format_ == "json" else "avro")
     written = SimulatedShop() if nothing else write_shop(plan, database)
@@ -184,7 +194,7 @@ def shop(
     for what in removed:
         print(f"Removed {what}")
     if nothing:
-        print("Nothing written" if removed or not clean else "There was nothing to clean up")
+        print("Nothing written" if removed or not clean else "Nothing to clean up")
     else:
         print_shop_summary(written, plan)
 
@@ -195,5 +205,7 @@ def _share(text: str) -> float:
     except ValueError:
         share = -1
     if not 0 <= share <= 1:
-        raise UsageError("bad-argument", f"`{text}` is no share", hint="write 1% or 0.01")
+        raise UsageError(
+            "bad-argument", f"`{text}` is not a share between 0 and 1", hint="write 1% or 0.01"
+        )
     return share

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Self
 
@@ -72,7 +73,7 @@ class Lines:
         self._was_idle = isinstance(event, Idle)
 
     def _is_made(self, event: SchemaChanged) -> bool:
-        return isinstance(event.change, CreateTable) and not event.change.withheld
+        return isinstance(event.change, CreateTable) and not event.change.is_blocked
 
     def _say_new_tables(self, batch: int) -> None:
         new, self._new_tables = self._new_tables, []
@@ -93,7 +94,7 @@ def _text(event: Event) -> str | None:
             return f"batch {event.batch}: landed before, skipped"
         case SchemaChanged():
             ids = f" (schema {', '.join(map(str, event.schema_ids))})" if event.schema_ids else ""
-            return f"batch {event.batch}: {event.table}: {event.change.told}{ids}"
+            return f"batch {event.batch}: {event.table}: {event.change.summary}{ids}"
         case ExpectationsBroken():
             return f"batch {event.batch}: {_broken(event)}"
         case TableWaits():
@@ -141,8 +142,8 @@ def _batch(event: BatchLanded) -> str:
     lag = f", {number(event.lag)} behind" if event.lag else ""
     return (
         f"batch {event.batch}: {counted(event.rows, 'record')} into "
-        f"{counted(event.tables, 'table')} in {lasted(event.seconds)} "
-        f"({rate(event.rows + bad, event.seconds)}){quarantined}{lag}"
+        f"{counted(event.tables, 'table')} in {lasted(event.landing_seconds)} "
+        f"({rate(event.records, event.landing_seconds)}){quarantined}{lag}"
     )
 
 
@@ -192,8 +193,8 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def print_summary(headline: str, tally: Tally) -> None:
-    """Records, tables, schema changes, quarantine and rate, and where the tables are."""
+def print_summary(headline: str, tally: Tally, more: Sequence[tuple[str, str]] = ()) -> None:
+    """Print what a run did, how fast, and where the tables are; `more` follows the rate."""
     print(styled(headline, "bold"))
     new = f" ({number(tally.new_tables)} new)" if tally.new_tables else ""
     print_facts(
@@ -205,7 +206,8 @@ def print_summary(headline: str, tally: Tally) -> None:
             *_derived(tally),
             ("schema changes", _changes(tally)),
             *(("", printable(f"{each.what}  {each.detail}")) for each in tally.schema_changes),
-            ("rate", _rate(tally)),
+            *_landing_rate(tally),
+            *more,
             ("took", f"{lasted(tally.seconds)}, {counted(tally.batches, 'batch', 'batches')}"),
             ("lake", tally.lake),
         ]
@@ -216,7 +218,7 @@ def _derived(tally: Tally) -> list[tuple[str, str]]:
     if tally.last_gold is None:
         return []
     tables, took = counted(tally.last_gold.tables, "table"), lasted(tally.last_gold.seconds)
-    return [("derived", f"{tables} followed the last batch in {took}")]
+    return [("derived", f"{tables}, updated in {took} after the last batch")]
 
 
 def _rules_broken(tally: Tally) -> list[tuple[str, str]]:
@@ -234,8 +236,13 @@ def _changes(tally: Tally) -> str:
     return f"{number(tally.changes)}{withheld}{', the last ones:' if more else ''}"
 
 
-def _rate(tally: Tally) -> str:
-    overall = rate(tally.records, tally.busy_seconds)
-    if tally.batches < 2:
-        return f"{overall} while landing"
-    return f"{overall} while landing, {number(tally.fastest)} in the fastest batch"
+def _landing_rate(tally: Tally) -> list[tuple[str, str]]:
+    """The rate of staging and committing: what follows a commit is not landing."""
+    overall = rate(tally.records, tally.landing_seconds)
+    measured = "staging and commits, without deriving or merging"
+    facts = [("landing rate", f"{overall}: {measured}")]
+    if tally.fastest is not None and tally.batches > 1:
+        fastest = rate(tally.fastest.records, tally.fastest.landing_seconds)
+        size = counted(tally.fastest.records, "record")
+        facts.append(("", f"{fastest} in the fastest batch, of {size}"))
+    return facts

@@ -72,10 +72,10 @@ def _named_facts(tally: Tally) -> list[tuple[str, str]]:
     last = tally.last
     speed, batch = "-", "none yet"
     if last is not None:
-        speed = rate(last.rows + sum(last.quarantined.values()), last.seconds)
+        speed = rate(last.records, last.landing_seconds)
         batch = (
             f"{last.batch}: {counted(last.rows, 'record')} into {counted(last.tables, 'table')} "
-            f"in {lasted(last.seconds)}"
+            f"in {lasted(last.landing_seconds)}"
         )
     facts = [
         ("rate", speed),

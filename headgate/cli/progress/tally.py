@@ -59,9 +59,10 @@ class Tally:
     changes: int = 0
     withheld: int = 0
     """Changes that the contract kept out of their tables."""
-    busy_seconds: float = 0.0
-    fastest: float = 0.0
-    """Records a second in the fastest batch."""
+    landing_seconds: float = 0.0
+    """Time to stage and commit records; deriving and merging are not included."""
+    fastest: BatchLanded | None = None
+    """The batch with the highest landing rate."""
     broken: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Rows that broke a rule of `expect`, by its name and what is done about them."""
     last: BatchLanded | None = None
@@ -142,7 +143,7 @@ class Tally:
 
     def is_new_table(self, event: SchemaChanged) -> bool:
         """Whether a route was seen for the first time."""
-        is_made = isinstance(event.change, CreateTable) and not event.change.withheld
+        is_made = isinstance(event.change, CreateTable) and not event.change.is_blocked
         return is_made and event.table not in self.own_tables
 
     def _take_change(self, event: SchemaChanged) -> None:
@@ -150,7 +151,7 @@ class Tally:
             self.tables.add(event.table)
             self._new.append(event)
         elif event.table not in self.own_tables:
-            self.withheld += event.change.withheld
+            self.withheld += event.change.is_blocked
             self._note_change(event)
 
     def _take_batch(self, event: BatchLanded) -> None:
@@ -160,10 +161,9 @@ class Tally:
         self.quarantined.update(event.quarantined)
         self.new_tables += event.new_tables
         self.changes += event.changes
-        self.busy_seconds += event.seconds
-        records = event.rows + sum(event.quarantined.values())
-        if event.seconds > 0:
-            self.fastest = max(self.fastest, records / event.seconds)
+        self.landing_seconds += event.landing_seconds
+        if self.fastest is None or _landing_rate(event) > _landing_rate(self.fastest):
+            self.fastest = event
         self.last = event
         # Every batch tries again what waits: what it does not name anew has landed.
         self.waiting = {
@@ -180,5 +180,9 @@ class Tally:
             self._note_change(event)
 
     def _note_change(self, event: SchemaChanged) -> None:
-        self.note(event.table, event.change.told)
+        self.note(event.table, event.change.summary)
         self.schema_changes.append(self.recent[-1])
+
+
+def _landing_rate(batch: BatchLanded) -> float:
+    return batch.records / batch.landing_seconds if batch.landing_seconds else 0.0

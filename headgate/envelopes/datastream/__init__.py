@@ -1,3 +1,3 @@
-"""Datastream's change files, opened."""
+"""The change files of Google Cloud Datastream."""
 
 from __future__ import annotations

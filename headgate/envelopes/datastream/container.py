@@ -1,4 +1,4 @@
-"""The frame of an Avro file: what its header says, and where its blocks are."""
+"""The container of an Avro file: its header, its blocks, and their compression."""
 
 from __future__ import annotations
 
@@ -11,112 +11,30 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from headgate.envelopes.datastream.opened import LARGEST_FILE, UnfinishedFile, UnreadableFile
-from headgate.formats.avro.physical_schema import avro_bytes, avro_long
-from headgate.formats.avro.read_bytes import Cursor, WrongBytes, read_long, read_varint
-from headgate.registry.registry import LARGEST_SCHEMA
+from headgate.envelopes.datastream.changes import MAX_FILE_SIZE, UnfinishedFile, UnreadableFile
+from headgate.formats.avro.encoding import (
+    MAGIC,
+    SCHEMA_KEY,
+    SYNC_MARKER_SIZE,
+    Cursor,
+    MalformedAvro,
+    encode_bytes,
+    encode_header,
+    encode_long,
+    read_long,
+    read_varint,
+)
+from headgate.registry.registry import MAX_SCHEMA_SIZE
 
 GZIP_MAGIC = b"\x1f\x8b"
-_MOST_MEMORY = 256 << 20
-_CHECKSUM_SIZE = 4
-_BAD = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError, IndexError, pa.ArrowException)
-
-
-class _Decompressor(Protocol):
-    @property
-    def eof(self) -> bool: ...
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
-
-
-def decompress(codec: str, data: bytes, most: int) -> bytes:
-    """A block of an Avro file by the codec that the file names."""
-    if codec not in _CODECS:
-        raise UnreadableFile(f"its codec {codec[:50]!r} is unknown")
-    try:
-        found = _CODECS[codec](data, most)
-    except _BAD as error:
-        raise UnreadableFile(f"a block cannot be decompressed: {error}"[:300]) from None
-    return _bounded(found, most)
-
-
-def gunzip(data: bytes) -> bytes:
-    """All of what a gzip file holds, which may be several files one after the other."""
-    parts, left, size = [], data, 0
-    while left:
-        member = zlib.decompressobj(wbits=31)
-        try:
-            parts.append(member.decompress(left, LARGEST_FILE - size + 1))
-        except zlib.error as error:
-            raise UnreadableFile(f"it cannot be decompressed: {error}") from None
-        size += len(parts[-1])
-        if size > LARGEST_FILE:
-            raise _too_large()
-        if not member.eof:
-            raise UnfinishedFile
-        left = member.unused_data
-    return b"".join(parts)
-
-
-def _bounded(found: bytes, most: int) -> bytes:
-    if len(found) > most:
-        raise _too_large()
-    return found
-
-
-def _too_large() -> UnreadableFile:
-    return UnreadableFile(f"it has more than {LARGEST_FILE >> 20} MB once it is decompressed")
-
-
-def _whole(make: Callable[[], _Decompressor]) -> Callable[[bytes, int], bytes]:
-    def whole(data: bytes, most: int) -> bytes:
-        made = make()
-        found = made.decompress(data, most + 1)
-        # What comes after the end is passed over: some writers leave half a checksum there.
-        if len(found) <= most and not made.eof:
-            raise ValueError("it ends too early")
-        return found
-
-    return whole
-
-
-def _snappy(data: bytes, most: int) -> bytes:
-    compressed, checksum = data[:-_CHECKSUM_SIZE], data[-_CHECKSUM_SIZE:]
-    size = read_varint(Cursor(compressed))
-    if size > most:
-        raise _too_large()
-    found: bytes = pa.Codec("snappy").decompress(compressed, size, asbytes=True)
-    if zlib.crc32(found).to_bytes(_CHECKSUM_SIZE, "big") != checksum:
-        raise WrongBytes("its checksum is another one")
-    return found
-
-
-def _zstandard(data: bytes, most: int) -> bytes:
-    # A frame need not say how much is in it.
-    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        found: bytes = stream.read(most + 1)
-    return found
-
-
-_CODECS: dict[str, Callable[[bytes, int], bytes]] = {
-    "null": lambda data, most: data,
-    "deflate": _whole(lambda: zlib.decompressobj(wbits=-15)),
-    "snappy": _snappy,
-    "zstandard": _zstandard,
-    "bzip2": _whole(bz2.BZ2Decompressor),
-    "xz": _whole(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MOST_MEMORY)),
-}
-
-AVRO_MAGIC = b"Obj\x01"
-_SYNC_SIZE = 16
-_SCHEMA = b"avro.schema"
-_CODEC = b"avro.codec"
-_MOST_ENTRIES = 1_000
-_MOST_BLOCKS = 1 << 20
+_CODEC_KEY = b"avro.codec"
+_MAX_HEADER_ENTRIES = 1_000
+_MAX_BLOCKS = 1 << 20
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some records, still compressed."""
+    """The extent of a compressed block of records."""
 
     count: int
     start: int
@@ -125,70 +43,70 @@ class Block:
 
 @dataclass(frozen=True)
 class Container:
-    """An Avro file of which only the frame was read."""
+    """An Avro file whose header and block boundaries were read, but no records."""
 
     content: bytes
     schema: bytes
     codec: str
-    sync: bytes
+    sync_marker: bytes
     blocks: tuple[Block, ...]
 
-    def records(self, block: Block, most: int = LARGEST_FILE) -> bytes:
-        """The records of a block one after the other, in no more bytes than `most`."""
-        return decompress(self.codec, self.content[block.start : block.start + block.size], most)
+    def decompress(self, block: Block, max_size: int = MAX_FILE_SIZE) -> bytes:
+        """Return the encoded records of a block."""
+        data = self.content[block.start : block.start + block.size]
+        return _decompress(self.codec, data, max_size)
 
-    def file_of(self, record: bytes) -> bytes:
-        """A file of the same schema that has this record alone."""
-        header = AVRO_MAGIC + avro_long(1) + avro_bytes(_SCHEMA) + avro_bytes(self.schema)
-        block = avro_long(1) + avro_bytes(record)
-        return header + avro_long(0) + self.sync + block + self.sync
+    def single_record_file(self, record: bytes) -> bytes:
+        """Return a file with the same schema and only this record."""
+        block = encode_long(1) + encode_bytes(record)
+        return encode_header(self.schema, self.sync_marker) + block + self.sync_marker
 
 
 def read_container(content: bytes) -> Container:
-    """The frame; UnfinishedFile where it ends in the middle, UnreadableFile where it is broken."""
+    """Read the container; raise UnfinishedFile if it ends early, UnreadableFile if it is broken."""
     cursor = Cursor(content)
-    cursor.at = len(AVRO_MAGIC)
-    entries = _header(cursor)
-    schema = entries.get(_SCHEMA)
+    cursor.position = len(MAGIC)
+    header = _read_header(cursor)
+    schema = header.get(SCHEMA_KEY)
     if schema is None:
-        raise UnreadableFile("its header has no schema")
-    sync = _take(cursor, _SYNC_SIZE)
+        raise UnreadableFile("the header has no schema")
+    sync_marker = _take(cursor, SYNC_MARKER_SIZE)
     blocks = []
-    while cursor.at < len(content):
-        blocks.append(_block(cursor))
-        found = content[cursor.at : cursor.at + _SYNC_SIZE]
-        if found != sync[: len(found)]:
-            raise UnreadableFile(f"a block does not end where it should, at byte {cursor.at}")
-        _take(cursor, _SYNC_SIZE)
-        if len(blocks) > _MOST_BLOCKS:
-            raise UnreadableFile(f"it has more than {_MOST_BLOCKS} blocks")
-    codec = entries.get(_CODEC, b"null").decode(errors="replace")
-    return Container(content, schema, codec, sync, tuple(blocks))
+    while cursor.position < len(content):
+        blocks.append(_read_block(cursor))
+        marker = content[cursor.position : cursor.position + SYNC_MARKER_SIZE]
+        if marker != sync_marker[: len(marker)]:
+            raise UnreadableFile(f"a block has no sync marker at its end, byte {cursor.position}")
+        _take(cursor, SYNC_MARKER_SIZE)
+        if len(blocks) > _MAX_BLOCKS:
+            raise UnreadableFile(f"more than {_MAX_BLOCKS} blocks")
+    codec = header.get(_CODEC_KEY, b"null").decode(errors="replace")
+    return Container(content, schema, codec, sync_marker, tuple(blocks))
 
 
-def _header(cursor: Cursor) -> dict[bytes, bytes]:
+def _read_header(cursor: Cursor) -> dict[bytes, bytes]:
     entries: dict[bytes, bytes] = {}
-    left = _MOST_ENTRIES
+    total = 0
     while count := _long(cursor):
         if count < 0:
             count = -count
-            _long(cursor)  # The length, for those who skip it.
-        left -= count
-        if left < 0:
-            raise UnreadableFile("its header has no end")
+            _long(cursor)  # The size in bytes, for readers that skip it.
+        total += count
+        if total > _MAX_HEADER_ENTRIES:
+            raise UnreadableFile(f"more than {_MAX_HEADER_ENTRIES} entries in the header")
         for _ in range(count):
-            key = _take(cursor, _size(cursor, LARGEST_SCHEMA))
-            entries[key] = _take(cursor, _size(cursor, LARGEST_SCHEMA))
+            key = _take(cursor, _length(cursor, MAX_SCHEMA_SIZE))
+            entries[key] = _take(cursor, _length(cursor, MAX_SCHEMA_SIZE))
     return entries
 
 
-def _block(cursor: Cursor) -> Block:
-    count = _size(cursor, LARGEST_FILE)
-    size = _size(cursor, LARGEST_FILE)
-    start = cursor.at
+def _read_block(cursor: Cursor) -> Block:
+    count = _length(cursor, MAX_FILE_SIZE)
+    size = _length(cursor, MAX_FILE_SIZE)
+    start = cursor.position
     if start + size > len(cursor.data):
         raise UnfinishedFile
-    cursor.at = start + size
+    cursor.position = start + size
     return Block(count, start, size)
 
 
@@ -197,20 +115,113 @@ def _long(cursor: Cursor) -> int:
         return read_long(cursor)
     except IndexError:
         raise UnfinishedFile from None
-    except WrongBytes as error:
+    except MalformedAvro as error:
         raise UnreadableFile(str(error)) from None
 
 
-def _size(cursor: Cursor, most: int) -> int:
-    size = _long(cursor)
-    if not 0 <= size <= most:
-        raise UnreadableFile(f"it speaks of {size} bytes or records where {most} are the most")
-    return size
+def _length(cursor: Cursor, limit: int) -> int:
+    length = _long(cursor)
+    if not 0 <= length <= limit:
+        raise UnreadableFile(f"declares {length} bytes or records; the limit is {limit}")
+    return length
 
 
 def _take(cursor: Cursor, size: int) -> bytes:
-    start = cursor.at
+    start = cursor.position
     if start + size > len(cursor.data):
         raise UnfinishedFile
-    cursor.at = start + size
-    return cursor.data[start : cursor.at]
+    cursor.position = start + size
+    return cursor.data[start : cursor.position]
+
+
+_MAX_XZ_MEMORY = 256 << 20
+_CHECKSUM_SIZE = 4
+_CODEC_ERRORS = (
+    zlib.error,
+    lzma.LZMAError,
+    OSError,
+    EOFError,
+    ValueError,
+    IndexError,
+    pa.ArrowException,
+)
+
+
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+def _decompress(codec: str, data: bytes, max_size: int) -> bytes:
+    if codec not in _CODECS:
+        raise UnreadableFile(f"unknown codec {codec[:50]!r}")
+    try:
+        decompressed = _CODECS[codec](data, max_size)
+    except _CODEC_ERRORS as error:
+        raise UnreadableFile(f"cannot decompress a block: {error}"[:300]) from None
+    if len(decompressed) > max_size:
+        raise _too_large()
+    return decompressed
+
+
+def gunzip(data: bytes) -> bytes:
+    """Decompress a gzip file, which may have several members."""
+    parts, rest, size = [], data, 0
+    while rest:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(member.decompress(rest, MAX_FILE_SIZE - size + 1))
+        except zlib.error as error:
+            raise UnreadableFile(f"cannot decompress the file: {error}") from None
+        size += len(parts[-1])
+        if size > MAX_FILE_SIZE:
+            raise _too_large()
+        if not member.eof:
+            raise UnfinishedFile
+        rest = member.unused_data
+    return b"".join(parts)
+
+
+def _too_large() -> UnreadableFile:
+    return UnreadableFile(f"more than {MAX_FILE_SIZE >> 20} MB after decompression")
+
+
+def _streaming(new_decompressor: Callable[[], _Decompressor]) -> Callable[[bytes, int], bytes]:
+    def decompress(data: bytes, max_size: int) -> bytes:
+        decompressor = new_decompressor()
+        decompressed = decompressor.decompress(data, max_size + 1)
+        # Bytes after the end are ignored: some writers leave half a checksum there.
+        if len(decompressed) <= max_size and not decompressor.eof:
+            raise ValueError("it ends too early")
+        return decompressed
+
+    return decompress
+
+
+def _snappy(data: bytes, max_size: int) -> bytes:
+    compressed, checksum = data[:-_CHECKSUM_SIZE], data[-_CHECKSUM_SIZE:]
+    size = read_varint(Cursor(compressed))
+    if size > max_size:
+        raise _too_large()
+    decompressed: bytes = pa.Codec("snappy").decompress(compressed, size, asbytes=True)
+    if zlib.crc32(decompressed).to_bytes(_CHECKSUM_SIZE, "big") != checksum:
+        raise MalformedAvro("the checksum does not match")
+    return decompressed
+
+
+def _zstandard(data: bytes, max_size: int) -> bytes:
+    # A stream, because a frame need not declare its decompressed size.
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        decompressed: bytes = stream.read(max_size + 1)
+    return decompressed
+
+
+_CODECS: dict[str, Callable[[bytes, int], bytes]] = {
+    "null": lambda data, _: data,
+    "deflate": _streaming(lambda: zlib.decompressobj(wbits=-15)),
+    "snappy": _snappy,
+    "zstandard": _zstandard,
+    "bzip2": _streaming(bz2.BZ2Decompressor),
+    "xz": _streaming(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_XZ_MEMORY)),
+}

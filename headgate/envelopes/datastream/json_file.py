@@ -1,4 +1,4 @@
-"""Changes from a JSON file."""
+"""Changes from a JSON file, with columns whose types are inferred from their values."""
 
 from __future__ import annotations
 
@@ -14,216 +14,44 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headgate.envelopes.datastream.columns import LOG_COLUMN_NAMES, METADATA
-from headgate.envelopes.datastream.json_records import JsonRecord, Written, json_records, json_text
-from headgate.envelopes.datastream.metadata import COLUMNS, More, Place, add_more, metadata_columns
-from headgate.envelopes.datastream.opened import (
-    MOST_CELLS,
-    MOST_TABLES,
+from headgate.envelopes.datastream.changes import (
+    LOG_COLUMN_NAMES,
+    MAX_CELLS,
+    MAX_TABLES,
+    METADATA,
     Changes,
     OpenedFile,
     RejectedChange,
     SourceTable,
     UnreadableFile,
 )
+from headgate.envelopes.datastream.json_records import (
+    JsonRecord,
+    NumberText,
+    json_records,
+    json_text,
+)
+from headgate.envelopes.datastream.metadata import (
+    COLUMNS,
+    Extras,
+    FieldPath,
+    add_extra,
+    metadata_columns,
+)
 from headgate.envelopes.opened import pause_collection
-from headgate.formats.avro.columns import MOST_FIELDS, WIDEST_DECIMAL
+from headgate.formats.avro.columns import MAX_DECIMAL_PRECISION, MAX_FIELDS
 from headgate.formats.decoder import only_length
 from headgate.formats.storable import storable_fields
 from headgate.reasons import Reason
-from headgate.schema.field_facts import with_facts
+from headgate.schema.field_metadata import with_field_metadata
 
-
-class _Form(Enum):
-    """What the values of a part of a column are, and how they are kept until all are known."""
-
-    TRUTH = pa.bool_()
-    WHOLE = pa.int64()
-    NUMBER = "as written"
-    TEXT = pa.string()
-    ANY = "texts, and the JSON of all else"
-
-
-_Part = tuple[_Form, pa.Array]
-
-
-class JsonColumns:
-    """The columns of objects that come in portions."""
-
-    def __init__(self) -> None:
-        self._sizes: list[int] = []
-        self._columns: dict[str, dict[int, _Part]] = {}
-
-    def add(self, objects: Sequence[dict[str, Any]]) -> None:
-        portion = len(self._sizes)
-        self._sizes.append(len(objects))
-        for name, values in values_by_name(objects).items():
-            part = _part(values)
-            if part is not None:
-                self._columns.setdefault(name, {})[portion] = part
-        columns = len(self._columns)
-        if columns > MOST_FIELDS or columns * sum(self._sizes) > MOST_CELLS:
-            raise UnreadableFile("its rows have too many columns")
-
-    def batch(self) -> pa.RecordBatch:
-        """All objects; a column that is null in each of them has no type, and is left out."""
-        if not self._columns:
-            return only_length(sum(self._sizes))
-        arrays = [self._array(parts) for parts in self._columns.values()]
-        fields = [
-            with_facts(pa.field(name, array.type))
-            for name, array in zip(self._columns, arrays, strict=True)
-        ]
-        schema = pa.schema(storable_fields(fields, LOG_COLUMN_NAMES))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    def _array(self, parts: dict[int, _Part]) -> pa.Array:
-        forms = {form for form, _ in parts.values()}
-        alike = len(forms) == 1 and forms <= {_Form.TRUTH, _Form.WHOLE, _Form.TEXT}
-        kind = next(iter(forms)).value if alike else pa.string()
-        arrays = [
-            parts[portion][1].cast(kind) if portion in parts else pa.nulls(size, kind)
-            for portion, size in enumerate(self._sizes)
-        ]
-        whole = pa.concat_arrays(arrays)
-        return whole if alike or not forms <= {_Form.WHOLE, _Form.NUMBER} else _numbers(whole)
-
-
-def values_by_name(objects: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    """What the objects have under each of their names, null where one does not have it."""
-    try:
-        if len(set(map(len, objects))) == 1:
-            return {name: list(map(itemgetter(name), objects)) for name in objects[0]}
-    except KeyError:
-        pass
-    names = dict.fromkeys(chain.from_iterable(objects))
-    return {name: [one.get(name) for one in objects] for name in names}
-
-
-def _part(values: list[Any]) -> _Part | None:
-    kinds = set(map(type, values)) - {NoneType}
-    if not kinds:
-        return None
-    if kinds == {str}:
-        return _Form.TEXT, pa.array(values, pa.string())
-    if kinds == {bool}:
-        return _Form.TRUTH, pa.array(values, pa.bool_())
-    if kinds == {int}:
-        try:
-            return _Form.WHOLE, pa.array(values, pa.int64())
-        except (OverflowError, pa.ArrowInvalid):
-            pass
-    form = _Form.NUMBER if kinds <= {int, Written} else _Form.ANY
-    return form, pa.array([_text(one) for one in values], pa.string())
-
-
-def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json_text(value)
-
-
-def _numbers(written: pa.StringArray) -> pa.Array:
-    """As numbers, if that takes no digit of any one of them."""
-    texts: list[str | None] = written.to_pylist()
-    try:
-        if not any("." in one or "e" in one.lower() for one in texts if one):
-            decimals = [None if one is None else Decimal(one) for one in texts]
-            return pa.array(decimals, pa.decimal128(WIDEST_DECIMAL, 0))
-        return pa.array([None if one is None else _exact(one) for one in texts], pa.float64())
-    except (ArithmeticError, ValueError):
-        return written
-
-
-def _exact(text: str) -> float:
-    number = float(text)
-    if repr(number) != text and Decimal(repr(number)) != Decimal(text):
-        raise InvalidOperation
-    return number
-
-
-_PARTS = {("source_metadata",), ("payload",)}
-_ALIKE = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
-
-
-def told_by(records: Sequence[JsonRecord]) -> pa.RecordBatch:
-    """The metadata of records that have a source table each."""
-    values = [one.value or {} for one in records]
-    sources = [one["source_metadata"] for one in values]
-    told: dict[Place, pa.Array] = {}
-    more: More = {}
-    for above, holders in (((), values), (("source_metadata",), sources)):
-        for name, found in values_by_name(holders).items():
-            kinds = set(map(type, found)) - {NoneType}
-            place = (*above, name)
-            if not kinds or place in _PARTS:
-                continue
-            if place not in COLUMNS:
-                _note(more, place, found)
-            elif pa.types.is_list(METADATA.field(COLUMNS[place]).type):
-                told[place] = _lists(found, kinds, place, more)
-            else:
-                told[place] = _scalars(found, kinds, place, more)
-
-    def value_at(place: Place, row: int) -> Any:
-        return (values if len(place) == 1 else sources)[row][place[-1]]
-
-    return metadata_columns(
-        len(records), told, more, value_at, lambda rows: [records[row].content for row in rows]
-    )
-
-
-def _scalars(found: list[Any], kinds: set[type], place: Place, more: More) -> pa.Array:
-    """As they are if they are of one kind, else as text: every column can be read from that."""
-    if len(kinds) == 1:
-        try:
-            return pa.array(found, _ALIKE[next(iter(kinds))])
-        except (KeyError, OverflowError, pa.ArrowInvalid):
-            pass
-    for row, one in enumerate(found):
-        if isinstance(one, list | dict):
-            add_more(more, row, place, one)
-    return pa.array([_scalar_text(one) for one in found], pa.string())
-
-
-def _lists(found: list[Any], kinds: set[type], place: Place, more: More) -> pa.Array:
-    for row, one in enumerate(found if kinds != {list} else ()):
-        if one is not None and not isinstance(one, list):
-            add_more(more, row, place, one)
-            found[row] = None
-    sizes = [0 if one is None else len(one) for one in found]
-    items = list(chain.from_iterable(filter(None, found)))
-    if set(map(type, items)) != {str}:
-        items = [item if type(item) is str else _metadata_text(item) for item in items]
-    ends = np.cumsum([0, *sizes], dtype=np.int32)
-    mask = pa.array([one is None for one in found])
-    return pa.ListArray.from_arrays(pa.array(ends), pa.array(items, pa.string()), mask=mask)
-
-
-def _scalar_text(value: Any) -> str | None:
-    return None if isinstance(value, list | dict) else _metadata_text(value)
-
-
-def _metadata_text(value: Any) -> str | None:
-    if type(value) is int:
-        return str(value)
-    return value if value is None or isinstance(value, str) else json_text(value)
-
-
-def _note(more: More, place: Place, found: list[Any]) -> None:
-    for row, value in enumerate(found):
-        if value is not None:
-            add_more(more, row, place, value)
-
-
-_Names = tuple[str | None, str | None, str]
-"""Of a database, a schema and a table."""
-
-_MANY_RECORDS = 1_024
-_MANY_BYTES = 8 << 20
-"""Python's values take many times the place of Arrow's, and go before the next ones come."""
+_CHUNK_RECORDS = 1_024
+_CHUNK_SIZE = 8 << 20
+"""Python values take many times the memory of Arrow's: convert each chunk before the next."""
 
 
 def open_json(content: bytes) -> OpenedFile:
-    """The changes; UnreadableFile or UnfinishedFile if there are none to be had."""
+    """Return the changes of a file; raise UnreadableFile or UnfinishedFile."""
     file = _JsonFile()
     with pause_collection():
         for position, record in enumerate(json_records(content)):
@@ -231,8 +59,8 @@ def open_json(content: bytes) -> OpenedFile:
         return file.opened()
 
 
-def json_records_alone(content: bytes, positions: Collection[int]) -> Iterator[tuple[int, bytes]]:
-    """Of the records at these positions, each as a file of its own."""
+def extract_json_records(content: bytes, positions: Collection[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield the records at some positions, each as a file with only that record."""
     wanted, last = set(positions), max(positions, default=-1)
     for position, record in enumerate(islice(json_records(content), last + 1)):
         if position in wanted:
@@ -241,53 +69,62 @@ def json_records_alone(content: bytes, positions: Collection[int]) -> Iterator[t
 
 @dataclass
 class _Table:
-    columns: JsonColumns = field(default_factory=JsonColumns)
+    """The changes of one source table."""
+
+    columns: JsonColumns = field(default_factory=lambda: JsonColumns())
     metadata: list[pa.RecordBatch] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
-    waiting: list[JsonRecord] = field(default_factory=list)
+    pending: list[JsonRecord] = field(default_factory=list)
 
-    def take_in(self) -> None:
-        if self.waiting:
-            self.metadata.append(told_by(self.waiting))
-            self.columns.add([one.value["payload"] for one in self.waiting if one.value])
-            self.waiting = []
+    def flush(self) -> None:
+        """Convert the pending records to columns."""
+        if self.pending:
+            self.metadata.append(json_metadata(self.pending))
+            self.columns.add([record.value["payload"] for record in self.pending if record.value])
+            self.pending = []
+
+
+_SourceNames = tuple[str | None, str | None, str]
+"""The names of a database, a schema and a table: cheaper to hash than a SourceTable."""
 
 
 class _JsonFile:
+    """The changes and rejected records of a file that is read record by record."""
+
     def __init__(self) -> None:
-        self._tables: dict[_Names, _Table] = {}
+        self._tables: dict[_SourceNames, _Table] = {}
         self._rejected: list[RejectedChange] = []
-        self._waiting = self._bytes = 0
-        self._wrong = ""
-        self._is_json = False
+        self._pending_records = self._pending_size = 0
+        self._first_error = ""
+        self._has_json = False
 
     def add(self, position: int, record: JsonRecord) -> None:
         value = record.value
         if value is None:
-            self._wrong = self._wrong or record.wrong
-            self._is_json = self._is_json or record.is_json
-            self._reject(position, record, record.wrong)
+            self._first_error = self._first_error or record.error
+            self._has_json = self._has_json or record.is_json
+            self._reject(position, record, record.error)
             return
-        self._is_json = True
-        told = value.get("source_metadata")
-        names = _names(told) if isinstance(told, dict) else None
+        self._has_json = True
+        source = value.get("source_metadata")
+        names = _source_names(source) if isinstance(source, dict) else None
         if names is None:
-            self._reject(position, record, "it names no table")
+            self._reject(position, record, "the record names no table")
         elif not isinstance(value.get("payload"), dict):
-            self._reject(position, record, "it has no payload", SourceTable(*names))
+            self._reject(position, record, "the record has no payload", SourceTable(*names))
         else:
             table = self._tables.get(names) or self._new_table(names)
-            table.waiting.append(record)
+            table.pending.append(record)
             table.positions.append(position)
-            self._waiting += 1
-            self._bytes += len(record.content)
-            if self._waiting >= _MANY_RECORDS or self._bytes >= _MANY_BYTES:
-                self._take_in()
+            self._pending_records += 1
+            self._pending_size += len(record.content)
+            if self._pending_records >= _CHUNK_RECORDS or self._pending_size >= _CHUNK_SIZE:
+                self._flush()
 
     def opened(self) -> OpenedFile:
-        if self._wrong and not self._is_json:
-            raise UnreadableFile(f"it is neither Avro nor JSON: {self._wrong}")
-        self._take_in()
+        if self._first_error and not self._has_json:
+            raise UnreadableFile(f"not Avro and {self._first_error}")
+        self._flush()
         changes = [
             Changes(
                 SourceTable(*names),
@@ -299,30 +136,210 @@ class _JsonFile:
         ]
         return OpenedFile(changes, self._rejected)
 
-    def _take_in(self) -> None:
+    def _flush(self) -> None:
         for table in self._tables.values():
-            table.take_in()
-        self._waiting = self._bytes = 0
+            table.flush()
+        self._pending_records = self._pending_size = 0
 
-    def _new_table(self, names: _Names) -> _Table:
-        if len(self._tables) == MOST_TABLES:
-            raise UnreadableFile(f"it has changes of more than {MOST_TABLES} tables")
+    def _new_table(self, names: _SourceNames) -> _Table:
+        if len(self._tables) == MAX_TABLES:
+            raise UnreadableFile(f"changes of more than {MAX_TABLES} tables")
         self._tables[names] = _Table()
         return self._tables[names]
 
     def _reject(
-        self, position: int, record: JsonRecord, wrong: str, source: SourceTable | None = None
+        self, position: int, record: JsonRecord, detail: str, source: SourceTable | None = None
     ) -> None:
         reason = Reason.CHANGE_UNREADABLE
-        self._rejected.append(RejectedChange(position, reason, wrong, record.file, source))
+        self._rejected.append(RejectedChange(position, reason, detail, record.file, source))
 
 
-def _names(told: dict[str, Any]) -> _Names | None:
-    table = _name(told.get("table"))
-    return (_name(told.get("database")), _name(told.get("schema")), table) if table else None
+def _source_names(source: dict[str, Any]) -> _SourceNames | None:
+    table = _name(source.get("table"))
+    return (_name(source.get("database")), _name(source.get("schema")), table) if table else None
 
 
-def _name(told: Any) -> str | None:
-    if told is None or type(told) is str:
-        return told
-    return json_text(told) if isinstance(told, bool | int | str) else None
+def _name(value: Any) -> str | None:
+    if value is None or type(value) is str:
+        return value
+    return json_text(value) if isinstance(value, bool | int | str) else None
+
+
+class _ValueType(Enum):
+    """The common type of the values in a part of a column, and how the part is kept."""
+
+    BOOLEAN = pa.bool_()
+    LONG = pa.int64()
+    NUMBER = "numbers as text"
+    STRING = pa.string()
+    MIXED = "strings, and JSON text for all other values"
+
+
+_Part = tuple[_ValueType, pa.Array]
+
+
+class JsonColumns:
+    """The columns of JSON objects that are added in portions."""
+
+    def __init__(self) -> None:
+        self._sizes: list[int] = []
+        self._columns: dict[str, dict[int, _Part]] = {}
+        """Parts by column and portion."""
+
+    def add(self, objects: Sequence[dict[str, Any]]) -> None:
+        portion = len(self._sizes)
+        self._sizes.append(len(objects))
+        for name, values in _values_by_name(objects).items():
+            part = _part(values)
+            if part is not None:
+                self._columns.setdefault(name, {})[portion] = part
+        columns = len(self._columns)
+        if columns > MAX_FIELDS or columns * sum(self._sizes) > MAX_CELLS:
+            raise UnreadableFile("the rows have too many columns")
+
+    def batch(self) -> pa.RecordBatch:
+        """Return all objects; columns that are always null have no type and are left out."""
+        if not self._columns:
+            return only_length(sum(self._sizes))
+        arrays = [self._array(parts) for parts in self._columns.values()]
+        fields = [
+            with_field_metadata(pa.field(name, array.type))
+            for name, array in zip(self._columns, arrays, strict=True)
+        ]
+        schema = pa.schema(storable_fields(fields, LOG_COLUMN_NAMES))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _array(self, parts: dict[int, _Part]) -> pa.Array:
+        types = {value_type for value_type, _ in parts.values()}
+        has_one_type = len(types) == 1 and types <= {
+            _ValueType.BOOLEAN,
+            _ValueType.LONG,
+            _ValueType.STRING,
+        }
+        target = next(iter(types)).value if has_one_type else pa.string()
+        arrays = [
+            parts[portion][1].cast(target) if portion in parts else pa.nulls(size, target)
+            for portion, size in enumerate(self._sizes)
+        ]
+        array = pa.concat_arrays(arrays)
+        if has_one_type or not types <= {_ValueType.LONG, _ValueType.NUMBER}:
+            return array
+        return _to_numbers(array)
+
+
+def _values_by_name(objects: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return the values of each key, with None for objects that lack it."""
+    try:
+        if len(set(map(len, objects))) == 1:
+            return {name: list(map(itemgetter(name), objects)) for name in objects[0]}
+    except KeyError:
+        pass
+    names = dict.fromkeys(chain.from_iterable(objects))
+    return {name: [item.get(name) for item in objects] for name in names}
+
+
+def _part(values: list[Any]) -> _Part | None:
+    types = set(map(type, values)) - {NoneType}
+    if not types:
+        return None
+    if types == {str}:
+        return _ValueType.STRING, pa.array(values, pa.string())
+    if types == {bool}:
+        return _ValueType.BOOLEAN, pa.array(values, pa.bool_())
+    if types == {int}:
+        try:
+            return _ValueType.LONG, pa.array(values, pa.int64())
+        except (OverflowError, pa.ArrowInvalid):
+            pass
+    value_type = _ValueType.NUMBER if types <= {int, NumberText} else _ValueType.MIXED
+    return value_type, pa.array([_text(value) for value in values], pa.string())
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json_text(value)
+
+
+def _to_numbers(array: pa.StringArray) -> pa.Array:
+    """Convert text to numbers, unless a digit of any of them would be lost."""
+    texts: list[str | None] = array.to_pylist()
+    try:
+        if not any("." in text or "e" in text.lower() for text in texts if text):
+            decimals = [None if text is None else Decimal(text) for text in texts]
+            return pa.array(decimals, pa.decimal128(MAX_DECIMAL_PRECISION, 0))
+        doubles = [None if text is None else _exact_double(text) for text in texts]
+        return pa.array(doubles, pa.float64())
+    except (ArithmeticError, ValueError):
+        return array
+
+
+def _exact_double(text: str) -> float:
+    number = float(text)
+    if repr(number) != text and Decimal(repr(number)) != Decimal(text):
+        raise InvalidOperation
+    return number
+
+
+_NOT_METADATA = {("source_metadata",), ("payload",)}
+_SCALAR_TYPES = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
+
+
+def json_metadata(records: Sequence[JsonRecord]) -> pa.RecordBatch:
+    """Return the metadata of records, all of which have `source_metadata`."""
+    objects = [record.value or {} for record in records]
+    sources = [item["source_metadata"] for item in objects]
+    columns: dict[FieldPath, pa.Array] = {}
+    extras: Extras = {}
+    for parent, holders in (((), objects), (("source_metadata",), sources)):
+        for name, values in _values_by_name(holders).items():
+            types = set(map(type, values)) - {NoneType}
+            path = (*parent, name)
+            if not types or path in _NOT_METADATA:
+                continue
+            if path not in COLUMNS:
+                _add_extras(extras, path, values)
+            elif pa.types.is_list(METADATA.field(COLUMNS[path]).type):
+                columns[path] = _lists(values, types, path, extras)
+            else:
+                columns[path] = _scalars(values, types, path, extras)
+
+    def value_at(path: FieldPath, row: int) -> Any:
+        return (objects if len(path) == 1 else sources)[row][path[-1]]
+
+    return metadata_columns(
+        len(records), columns, extras, value_at, lambda rows: [records[row].content for row in rows]
+    )
+
+
+def _scalars(values: list[Any], types: set[type], path: FieldPath, extras: Extras) -> pa.Array:
+    """Return values of one type as they are and others as text, which every column can parse."""
+    if len(types) == 1:
+        try:
+            return pa.array(values, _SCALAR_TYPES[next(iter(types))])
+        except (KeyError, OverflowError, pa.ArrowInvalid):
+            pass
+    for row, value in enumerate(values):
+        if isinstance(value, list | dict):
+            add_extra(extras, row, path, value)
+    return pa.array(
+        [None if isinstance(value, list | dict) else _text(value) for value in values], pa.string()
+    )
+
+
+def _lists(values: list[Any], types: set[type], path: FieldPath, extras: Extras) -> pa.Array:
+    for row, value in enumerate(values if types != {list} else ()):
+        if value is not None and not isinstance(value, list):
+            add_extra(extras, row, path, value)
+            values[row] = None
+    sizes = [0 if value is None else len(value) for value in values]
+    items = list(chain.from_iterable(filter(None, values)))
+    if set(map(type, items)) != {str}:
+        items = [item if type(item) is str else _text(item) for item in items]
+    offsets = np.cumsum([0, *sizes], dtype=np.int32)
+    mask = pa.array([value is None for value in values])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(items, pa.string()), mask=mask)
+
+
+def _add_extras(extras: Extras, path: FieldPath, values: list[Any]) -> None:
+    for row, value in enumerate(values):
+        if value is not None:
+            add_extra(extras, row, path, value)

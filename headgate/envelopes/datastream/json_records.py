@@ -1,4 +1,4 @@
-"""The records of a JSON file: one in each line, or all in one array."""
+"""The records of a JSON file, which has one per line or all in one array."""
 
 from __future__ import annotations
 
@@ -14,23 +14,179 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
-from headgate.envelopes.datastream.opened import UnfinishedFile, UnreadableFile
+from headgate.envelopes.datastream.changes import UnfinishedFile, UnreadableFile
+
+_WHITESPACE = b" \t\r\n"
+_WHITESPACE_PATTERN = re.compile(r"[ \t\r\n]*")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_NOT_AN_OBJECT = "not a JSON object"
+_MAX_DEPTH = 100
+_MAX_UNCOUNTED_LENGTH = 1 << 20
+_MAX_VALUES = 1 << 22
 
 
-class Written(str):
-    """A number with a fraction or an exponent, as it is written."""
+class NumberText(str):
+    """A number with a fraction or an exponent, exactly as written."""
 
     __slots__ = ()
 
 
+class JsonRecord(NamedTuple):
+    """A record of a file, or the reason why it is not one."""
+
+    content: bytes
+    """Without surrounding whitespace."""
+    value: dict[str, Any] | None
+    error: str = ""
+    is_json: bool = True
+    in_array: bool = False
+
+    @property
+    def file(self) -> bytes:
+        """A file with only this record."""
+        return b"[" + self.content + b"]\n" if self.in_array else self.content + b"\n"
+
+
+def json_records(content: bytes) -> Iterator[JsonRecord]:
+    """Yield the records of a file.
+
+    Raises UnfinishedFile if it ends too early, and UnreadableFile if nothing can be read after
+    some record.
+    """
+    text = content.removeprefix(codecs.BOM_UTF8)
+    if re.match(rb"[ \t\r\n]*\[", text):
+        yield from _array_elements(text)
+    else:
+        yield from _lines(text)
+
+
+def _lines(content: bytes) -> Iterator[JsonRecord]:
+    for line in io.BytesIO(content):
+        stripped = line.strip(_WHITESPACE)
+        if not stripped:
+            continue
+        try:
+            value = _parse(stripped.decode())
+            yield JsonRecord(stripped, value, "" if value is not None else _NOT_AN_OBJECT)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            if not line.endswith(b"\n") and _is_prefix_of_json(stripped):
+                raise UnfinishedFile from None
+            yield JsonRecord(stripped, None, f"not JSON: {error}"[:300], is_json=False)
+        except (ValueError, RecursionError) as error:
+            yield JsonRecord(stripped, None, str(error)[:300])
+
+
+def _array_elements(content: bytes) -> Iterator[JsonRecord]:
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(content)
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(f"the text is not UTF-8: {error.reason}") from None
+    position = _skip_whitespace(text, _skip_whitespace(text, 0) + 1)
+    if text[position : position + 1] != "]":
+        while True:
+            position, record = _array_element(text, position)
+            yield record
+            position = _skip_whitespace(text, position)
+            if text[position : position + 1] != ",":
+                break
+            position = _skip_whitespace(text, position + 1)
+    if position == len(text):
+        raise UnfinishedFile
+    if text[position] != "]" or _skip_whitespace(text, position + 1) < len(text):
+        raise UnreadableFile(f"unexpected text in or after the array, at character {position}")
+
+
+def _array_element(text: str, start: int) -> tuple[int, JsonRecord]:
+    try:
+        _, end = _SCANNER.raw_decode(text, start)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError) and _is_prefix_of_json(text[start:].encode()):
+            raise UnfinishedFile from None
+        raise UnreadableFile(f"cannot read the array: {error}"[:300]) from None
+    element = text[start:end]
+    value, problem = None, ""
+    try:
+        value = _parse(element)
+        problem = "" if value is not None else _NOT_AN_OBJECT
+    except (ValueError, RecursionError) as error:
+        problem = str(error)[:300]
+    return end, JsonRecord(element.encode(), value, problem, in_array=True)
+
+
+def _skip_whitespace(text: str, position: int) -> int:
+    match = _WHITESPACE_PATTERN.match(text, position)
+    return match.end() if match else position
+
+
+def _parse(text: str) -> dict[str, Any] | None:
+    """Parse an object; None for any other JSON value."""
+    if len(text) > _MAX_UNCOUNTED_LENGTH and sum(map(text.count, ",[{")) > _MAX_VALUES:
+        raise ValueError(f"more than {_MAX_VALUES} values")
+    value, end = _DECODER.raw_decode(text)
+    if end < len(text):
+        raise json.JSONDecodeError("more than one value", text, end)
+    if not isinstance(value, dict):
+        return None
+    if text.count("[") + text.count("{") > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
+        raise ValueError(f"nests deeper than {_MAX_DEPTH}")
+    if "\\u" in text and _SURROGATE.search(text):
+        _refuse_lone_surrogates(value)
+    return value
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        children = [node.values() if isinstance(node, dict) else node for node in level]
+        level = [child for group in children for child in group if isinstance(child, dict | list)]
+    return depth
+
+
+def _refuse_lone_surrogates(value: Any) -> None:
+    try:
+        json_text(value).encode()
+    except UnicodeEncodeError:
+        raise ValueError("a string has a lone surrogate") from None
+
+
+def _is_prefix_of_json(content: bytes) -> bool:
+    """Whether more text could make it valid JSON."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(content)
+        if text:
+            from_json(text, allow_partial=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("an object has a key twice")
+    return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique_keys, parse_float=NumberText, parse_constant=_refuse_constant
+)
+_SCANNER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
+"""Finds the end of a value without the cost of parsing its numbers."""
+
+
 def json_text(value: Any) -> str:
-    """The JSON of a value; what JSON has no form for is a text in it."""
+    """Return the JSON of a value; values without a JSON form become strings."""
     match value:
         case None:
             return "null"
         case bool():
             return "true" if value else "false"
-        case Written():
+        case NumberText():
             return str(value)
         case str():
             return encode_basestring(value)
@@ -39,166 +195,11 @@ def json_text(value: Any) -> str:
         case float() if math.isfinite(value):
             return float.__repr__(value)
         case dict():
-            inside = [f"{encode_basestring(str(key))}:{json_text(value[key])}" for key in value]
-            return f"{{{','.join(inside)}}}"
+            pairs = [f"{encode_basestring(str(key))}:{json_text(value[key])}" for key in value]
+            return f"{{{','.join(pairs)}}}"
         case list() | tuple():
-            return f"[{','.join([json_text(one) for one in value])}]"
+            return f"[{','.join([json_text(item) for item in value])}]"
         case bytes():
             return encode_basestring(b64encode(value).decode())
         case _:
             return encode_basestring(str(value))
-
-
-_BLANK = b" \t\r\n"
-_BLANKS = re.compile(r"[ \t\r\n]*")
-_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
-_NO_OBJECT = "it is no object"
-_DEEPEST = 100
-_LONG = 1 << 20
-_MOST_VALUES = 1 << 22
-
-
-class JsonRecord(NamedTuple):
-    """One record, or why it is none."""
-
-    content: bytes
-    """Without anything around it."""
-    value: dict[str, Any] | None
-    wrong: str = ""
-    is_json: bool = True
-    in_array: bool = False
-
-    @property
-    def file(self) -> bytes:
-        """As a file of its own."""
-        return b"[" + self.content + b"]\n" if self.in_array else self.content + b"\n"
-
-
-def json_records(content: bytes) -> Iterator[JsonRecord]:
-    """The records in the order of the file.
-
-    UnfinishedFile where it ends too early; UnreadableFile where it cannot go on after a record.
-    """
-    plain = content.removeprefix(codecs.BOM_UTF8)
-    if re.match(rb"[ \t\r\n]*\[", plain):
-        yield from _elements(plain)
-    else:
-        yield from _lines(plain)
-
-
-def _lines(content: bytes) -> Iterator[JsonRecord]:
-    for line in io.BytesIO(content):
-        told = line.strip(_BLANK)
-        if not told:
-            continue
-        try:
-            value = _parsed(told.decode())
-            yield JsonRecord(told, value, "" if value is not None else _NO_OBJECT)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            if not line.endswith(b"\n") and _is_beginning(told):
-                raise UnfinishedFile from None
-            yield JsonRecord(told, None, f"it is no JSON: {error}"[:300], is_json=False)
-        except (ValueError, RecursionError) as error:
-            yield JsonRecord(told, None, str(error)[:300])
-
-
-def _elements(content: bytes) -> Iterator[JsonRecord]:
-    try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(content)
-    except UnicodeDecodeError as error:
-        raise UnreadableFile(f"its text is not UTF-8: {error.reason}") from None
-    at = _after_blanks(text, _after_blanks(text, 0) + 1)
-    if text[at : at + 1] != "]":
-        while True:
-            at, record = _element(text, at)
-            yield record
-            at = _after_blanks(text, at)
-            if text[at : at + 1] != ",":
-                break
-            at = _after_blanks(text, at + 1)
-    if at == len(text):
-        raise UnfinishedFile
-    if text[at] != "]" or _after_blanks(text, at + 1) < len(text):
-        raise UnreadableFile(f"its array does not go on as one does, at character {at}")
-
-
-def _element(text: str, at: int) -> tuple[int, JsonRecord]:
-    try:
-        _, end = _ENDS.raw_decode(text, at)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, json.JSONDecodeError) and _is_beginning(text[at:].encode()):
-            raise UnfinishedFile from None
-        raise UnreadableFile(f"its array cannot be read: {error}"[:300]) from None
-    told = text[at:end]
-    value, wrong = None, ""
-    try:
-        value = _parsed(told)
-        wrong = "" if value is not None else _NO_OBJECT
-    except (ValueError, RecursionError) as error:
-        wrong = str(error)[:300]
-    return end, JsonRecord(told.encode(), value, wrong, in_array=True)
-
-
-def _after_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return found.end() if found else at
-
-
-def _parsed(text: str) -> dict[str, Any] | None:
-    """The object that a text is; None for anything else that is JSON."""
-    if len(text) > _LONG and sum(map(text.count, ",[{")) > _MOST_VALUES:
-        raise ValueError(f"it has more than {_MOST_VALUES} values")
-    found, end = _VALUES.raw_decode(text)
-    if end < len(text):
-        raise json.JSONDecodeError("more than one value", text, end)
-    if not isinstance(found, dict):
-        return None
-    if text.count("[") + text.count("{") > _DEEPEST and _depth(found) > _DEEPEST:
-        raise ValueError(f"it nests deeper than {_DEEPEST}")
-    if "\\u" in text and _HALF_CHARACTER.search(text):
-        _refuse_halves(found)
-    return found
-
-
-def _depth(value: Any) -> int:
-    depth, level = 0, [value]
-    while level:
-        depth += 1
-        inside = [one.values() if isinstance(one, dict) else one for one in level]
-        level = [one for many in inside for one in many if isinstance(one, dict | list)]
-    return depth
-
-
-def _refuse_halves(value: Any) -> None:
-    try:
-        json_text(value).encode()
-    except UnicodeEncodeError:
-        raise ValueError("it has half a character") from None
-
-
-def _is_beginning(told: bytes) -> bool:
-    """Whether something can follow that makes it JSON."""
-    try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(told)
-        if text:
-            from_json(text, allow_partial=True)
-    except ValueError:
-        return False
-    return True
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("it has a key twice")
-    return found
-
-
-def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
-
-
-_VALUES = json.JSONDecoder(
-    object_pairs_hook=_object, parse_float=Written, parse_constant=_no_number
-)
-_ENDS = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)

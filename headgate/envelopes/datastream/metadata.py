@@ -1,7 +1,7 @@
-"""What a file tells of its changes, made the metadata columns of a change log.
+"""Conversion of the metadata in change records to the metadata columns of a change log.
 
-A value that cannot be what its column is for is not lost: it stays where the record had it, in
-`_more`, with everything that has no column of its own.
+A value that its column cannot hold is not lost: it is kept in `_more`, under its original name,
+with everything else that has no column of its own.
 """
 
 from __future__ import annotations
@@ -17,146 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.envelopes.datastream.columns import METADATA
+from headgate.envelopes.datastream.changes import METADATA
 from headgate.envelopes.datastream.json_records import json_text
 from headgate.formats.avro.types import PRIMITIVES
 
-_MOMENT = pa.timestamp("us", "UTC")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MOST = (1 << 63) - 1
-_LONGEST_NUMBER = 40
-_DIGITS = Context(prec=2 * _LONGEST_NUMBER)
-_TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-
-
-def converted(raw: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The values in the wanted type: numbers may come as text, and the other way round."""
-    if raw.type.equals(wanted):
-        return raw
-    if pa.types.is_list(wanted):
-        return _texts(raw)
-    if pa.types.is_string(wanted):
-        return _text(raw)
-    if wanted == _MOMENT:
-        return _moment(raw)
-    if pa.types.is_integer(raw.type) and pa.types.is_integer(wanted):
-        return raw.cast(wanted)
-    return _by_text(raw, _number if pa.types.is_integer(wanted) else _truth, wanted)
-
-
-def _text(raw: pa.Array) -> pa.Array:
-    kind = raw.type
-    if pa.types.is_struct(kind) and kind.num_fields and PRIMITIVES.issuperset(kind.names):
-        return pc.coalesce(*map(_text, raw.flatten()))
-    if pa.types.is_nested(kind):
-        return pa.nulls(len(raw), pa.string())
-    try:
-        return raw.cast(pa.string())
-    except pa.ArrowException:
-        return pa.nulls(len(raw), pa.string())
-
-
-def _texts(raw: pa.Array) -> pa.Array:
-    kind = pa.list_(pa.string())
-    if not pa.types.is_list(raw.type):
-        return pa.nulls(len(raw), kind)
-    values = _text(raw.values)
-    if values.null_count > raw.values.null_count:
-        return pa.nulls(len(raw), kind)
-    mask = raw.is_null() if raw.null_count else None
-    return pa.ListArray.from_arrays(raw.offsets, values, type=kind, mask=mask)
-
-
-def _moment(raw: pa.Array) -> pa.Array:
-    """Numbers are milliseconds, and a moment without a zone is one of UTC."""
-    kind = raw.type
-    try:
-        if pa.types.is_timestamp(kind):
-            return raw.cast(_MOMENT)
-        if pa.types.is_date(kind):
-            return raw.cast(pa.timestamp("us")).cast(_MOMENT)
-        if pa.types.is_integer(kind):
-            millis = raw.cast(pa.int64())
-            return pc.multiply_checked(millis, pa.scalar(1_000, pa.int64())).cast(_MOMENT)
-        if pa.types.is_string(kind):
-            return _iso_moment(raw)
-    except pa.ArrowException:
-        pass
-    return _by_text(raw, _micros, pa.int64()).cast(_MOMENT)
-
-
-def _iso_moment(raw: pa.Array) -> pa.Array:
-    try:
-        return raw.cast(_MOMENT)
-    except pa.ArrowException:
-        return raw.cast(pa.timestamp("us")).cast(_MOMENT)
-
-
-def _by_text(raw: pa.Array, read: Callable[[str], Any], wanted: pa.DataType) -> pa.Array:
-    values = [None if text is None else read(text) for text in _text(raw).to_pylist()]
-    return pa.array(values, wanted)
-
-
-def _number(text: str) -> int | None:
-    return _whole(text, 0)
-
-
-def _truth(text: str) -> bool | None:
-    return _TRUTHS.get(text.strip().lower())
-
-
-def _micros(text: str) -> int | None:
-    found = _whole(text, 3)
-    if found is not None:
-        return found
-    try:
-        moment = datetime.fromisoformat(text.strip())
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return (moment - _EPOCH) // timedelta(microseconds=1)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _whole(text: str, places: int) -> int | None:
-    """The number moved by so many places, if it is whole then."""
-    if len(text) > _LONGEST_NUMBER or not text.isascii():
-        return None
-    try:
-        number = Decimal(text.strip())
-        if abs(number) > _MOST:
-            return None
-        moved = number.scaleb(places, _DIGITS)
-        found = int(moved)
-    except (InvalidOperation, ValueError, OverflowError):
-        return None
-    return found if found == moved and abs(found) <= _MOST else None
-
-
-def plain_values(array: pa.Array) -> list[Any]:
-    """Python's values of an array, and the bare number of a moment that its calendar has not."""
-    try:
-        found: list[Any] = array.to_pylist()
-        return found
-    except (ValueError, OverflowError):
-        return [plain_value(one) for one in array]
-
-
-def plain_value(value: pa.Scalar) -> Any:
-    if not value.is_valid:
-        return None
-    if pa.types.is_struct(value.type):
-        return {name: plain_value(value[name]) for name in value.type.names}
-    if pa.types.is_map(value.type):
-        return {one["key"].as_py(): plain_value(one["value"]) for one in value.values}
-    if pa.types.is_list(value.type):
-        return plain_values(value.values)
-    try:
-        return value.as_py()
-    except (ValueError, OverflowError):
-        return value.value
-
-
-_TOP = {
+_RECORD_FIELDS = {
     "uuid": "_uuid",
     "source_timestamp": "_source_timestamp",
     "read_timestamp": "_read_timestamp",
@@ -166,9 +31,9 @@ _TOP = {
     "schema_key": "_schema_key",
     "sort_keys": "_sort_keys",
 }
-"""The fields of a record, and their columns."""
+"""The columns of a record's own fields."""
 
-_SOURCE = {
+_SOURCE_FIELDS = {
     "change_type": "_change_type",
     "is_deleted": "_is_deleted",
     "primary_keys": "_primary_keys",
@@ -188,93 +53,234 @@ _SOURCE = {
     "binlog_position": "_log_position",
     "replication_index": "_primary_keys",
 }
-"""The fields of its `source_metadata`, and their columns.
+"""The columns of the fields in `source_metadata`.
 
-Streams of MySQL that follow GTIDs call the place in the log otherwise, and those of SQL Server
-the key: the first name that tells something counts.
+MySQL streams that follow GTIDs have other names for the log position, and SQL Server streams
+for the key; the first field with a value wins.
 """
 
-Place = tuple[str, ...]
+FieldPath = tuple[str, ...]
 """The names that lead to a value in a record."""
 
-COLUMNS: dict[Place, str] = {
-    **{(name,): column for name, column in _TOP.items()},
-    **{("source_metadata", name): column for name, column in _SOURCE.items()},
+COLUMNS: dict[FieldPath, str] = {
+    **{(name,): column for name, column in _RECORD_FIELDS.items()},
+    **{("source_metadata", name): column for name, column in _SOURCE_FIELDS.items()},
 }
-_OF_CONTENT = UUID("6f2a7b0e-6a43-5f0c-9d5b-0f1d9a1d3c55")
+_CONTENT_NAMESPACE = UUID("6f2a7b0e-6a43-5f0c-9d5b-0f1d9a1d3c55")
 _DELETIONS = pa.array(["DELETE", "UPDATE-DELETE"])
 
-More = dict[int, dict[str, Any]]
-"""Of some rows, what has no column: as it stands in the record."""
+Extras = dict[int, dict[str, Any]]
+"""Values without a column, by row and in the structure of the record."""
 
 
 def metadata_columns(
     rows: int,
-    told: Mapping[Place, pa.Array],
-    more: More,
-    value_at: Callable[[Place, int], Any],
+    values: Mapping[FieldPath, pa.Array],
+    extras: Extras,
+    value_at: Callable[[FieldPath, int], Any],
     contents: Callable[[Sequence[int]], Sequence[bytes]],
 ) -> pa.RecordBatch:
-    """The metadata of so many changes, `told` having what is told at each place.
+    """Return the metadata of changes from the `values` of their fields.
 
-    `value_at` gives one value back as it was told, and `contents` the bytes of some records.
+    `value_at` returns an original value for `_more`, and `contents` the bytes of some records.
     """
     columns = {field.name: pa.nulls(rows, field.type) for field in METADATA}
-    for place, name in COLUMNS.items():
-        raw = told.get(place)
+    for path, name in COLUMNS.items():
+        raw = values.get(path)
         if raw is None:
             continue
-        before = columns[name]
-        column = converted(raw, before.type)
-        if column.null_count != raw.null_count or before.null_count < rows:
-            unused = pc.and_(raw.is_valid(), pc.or_(column.is_null(), before.is_valid()))
+        previous = columns[name]
+        column = coerce(raw, previous.type)
+        if column.null_count != raw.null_count or previous.null_count < rows:
+            unused = pc.and_(raw.is_valid(), pc.or_(column.is_null(), previous.is_valid()))
             for row in np.flatnonzero(unused).tolist():
-                add_more(more, row, place, value_at(place, row))
-        columns[name] = column if before.null_count == rows else pc.coalesce(before, column)
-    columns["_uuid"] = _uuids(columns["_uuid"], contents)
-    columns.update(_kinds(columns))
-    columns["_more"] = _more_texts(rows, more)
+                add_extra(extras, row, path, value_at(path, row))
+        columns[name] = column if previous.null_count == rows else pc.coalesce(previous, column)
+    columns["_uuid"] = _with_content_uuids(columns["_uuid"], contents)
+    columns.update(_change_types(columns))
+    columns["_more"] = _json_texts(rows, extras)
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=METADATA)
 
 
-def add_more(more: More, row: int, place: Place, value: Any) -> None:
-    """Note a value that has no column where the record has it."""
-    inside = more.setdefault(row, {})
-    for name in place[:-1]:
-        inside = inside.setdefault(name, {})
-    inside[place[-1]] = value
+def add_extra(extras: Extras, row: int, path: FieldPath, value: Any) -> None:
+    """Keep a value that has no column."""
+    parent = extras.setdefault(row, {})
+    for name in path[:-1]:
+        parent = parent.setdefault(name, {})
+    parent[path[-1]] = value
 
 
-def _uuids(told: pa.Array, contents: Callable[[Sequence[int]], Sequence[bytes]]) -> pa.Array:
-    """Where there is none, one of the record's own content: the same for the same record."""
-    missing = pc.fill_null(pc.equal(told, ""), True)
+def _with_content_uuids(
+    uuids: pa.Array, contents: Callable[[Sequence[int]], Sequence[bytes]]
+) -> pa.Array:
+    """Fill missing uuids from the content, so that the same record gets the same uuid again."""
+    missing = pc.fill_null(pc.equal(uuids, ""), True)
     if not pc.any(missing).as_py():
-        return told
+        return uuids
     rows = np.flatnonzero(missing).tolist()
-    made = [
-        str(uuid5(_OF_CONTENT, hashlib.sha256(content).hexdigest())) for content in contents(rows)
-    ]
-    return pc.replace_with_mask(told, missing, pa.array(made, pa.string()))
+    digests = [hashlib.sha256(content).hexdigest() for content in contents(rows)]
+    filled = [str(uuid5(_CONTENT_NAMESPACE, digest)) for digest in digests]
+    return pc.replace_with_mask(uuids, missing, pa.array(filled, pa.string()))
 
 
-def _kinds(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """The kind of change and whether it deletes: either can be told by the other alone.
+def _change_types(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Complete the change type and the deletion flag from each other.
 
-    Oracle's streams call a row that has left its key an UPDATE-DELETE, and not deleted.
+    Oracle streams report a row that left its key as an UPDATE-DELETE that is not deleted.
     """
-    kind, is_deleted = columns["_change_type"], columns["_is_deleted"]
-    kind = pc.replace_substring(pc.utf8_upper(kind), "_", "-")
-    deletes = pc.is_in(kind, value_set=_DELETIONS)
+    change_type, is_deleted = columns["_change_type"], columns["_is_deleted"]
+    change_type = pc.replace_substring(pc.utf8_upper(change_type), "_", "-")
+    deletes = pc.is_in(change_type, value_set=_DELETIONS)
     is_deleted = pc.or_(is_deleted.fill_null(False), deletes)
-    if kind.null_count:
+    if change_type.null_count:
         backfill = pc.match_substring_regex(columns["_read_method"], "(?i)backfill|dump")
         inserted = pc.if_else(pc.fill_null(backfill, False), "INSERT", None)
-        kind = pc.coalesce(kind, pc.if_else(is_deleted, "DELETE", inserted))
-    return {"_change_type": kind.cast(pa.string()), "_is_deleted": is_deleted}
+        change_type = pc.coalesce(change_type, pc.if_else(is_deleted, "DELETE", inserted))
+    return {"_change_type": change_type.cast(pa.string()), "_is_deleted": is_deleted}
 
 
-def _more_texts(rows: int, more: More) -> pa.Array:
-    if not more:
+def _json_texts(rows: int, extras: Extras) -> pa.Array:
+    if not extras:
         return pa.nulls(rows, pa.string())
-    texts = (json_text(more[row]) if row in more else None for row in range(rows))
+    texts = (json_text(extras[row]) if row in extras else None for row in range(rows))
     return pa.array(texts, pa.string(), size=rows)
+
+
+def python_values(array: pa.Array) -> list[Any]:
+    """Return the values of an array; timestamps beyond Python's range as integers."""
+    try:
+        values: list[Any] = array.to_pylist()
+        return values
+    except (ValueError, OverflowError):
+        return [python_value(scalar) for scalar in array]
+
+
+def python_value(scalar: pa.Scalar) -> Any:
+    if not scalar.is_valid:
+        return None
+    if pa.types.is_struct(scalar.type):
+        return {name: python_value(scalar[name]) for name in scalar.type.names}
+    if pa.types.is_map(scalar.type):
+        return {entry["key"].as_py(): python_value(entry["value"]) for entry in scalar.values}
+    if pa.types.is_list(scalar.type):
+        return python_values(scalar.values)
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar.value
+
+
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_LONG = (1 << 63) - 1
+_MAX_NUMBER_LENGTH = 40
+_DECIMAL_CONTEXT = Context(prec=2 * _MAX_NUMBER_LENGTH)
+_BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+def coerce(raw: pa.Array, target: pa.DataType) -> pa.Array:
+    """Convert values to the type of their column, from text too; null where that fails."""
+    if raw.type.equals(target):
+        return raw
+    if pa.types.is_list(target):
+        return _to_string_lists(raw)
+    if pa.types.is_string(target):
+        return _to_strings(raw)
+    if target == _TIMESTAMP:
+        return _to_timestamps(raw)
+    if pa.types.is_integer(raw.type) and pa.types.is_integer(target):
+        return raw.cast(target)
+    return _parse_each(raw, _parse_long if pa.types.is_integer(target) else _parse_boolean, target)
+
+
+def _to_strings(raw: pa.Array) -> pa.Array:
+    if _is_union_of_primitives(raw.type):
+        return pc.coalesce(*map(_to_strings, raw.flatten()))
+    if pa.types.is_nested(raw.type):
+        return pa.nulls(len(raw), pa.string())
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowException:
+        return pa.nulls(len(raw), pa.string())
+
+
+def _is_union_of_primitives(data_type: pa.DataType) -> bool:
+    """Whether a struct has the field names that an Avro union of primitive types gets."""
+    if not pa.types.is_struct(data_type) or not data_type.num_fields:
+        return False
+    return PRIMITIVES.issuperset(data_type.names)
+
+
+def _to_string_lists(raw: pa.Array) -> pa.Array:
+    target = pa.list_(pa.string())
+    if not pa.types.is_list(raw.type):
+        return pa.nulls(len(raw), target)
+    values = _to_strings(raw.values)
+    if values.null_count > raw.values.null_count:
+        return pa.nulls(len(raw), target)
+    mask = raw.is_null() if raw.null_count else None
+    return pa.ListArray.from_arrays(raw.offsets, values, type=target, mask=mask)
+
+
+def _to_timestamps(raw: pa.Array) -> pa.Array:
+    """Convert to timestamps; integers are milliseconds, and values without a zone are UTC."""
+    try:
+        if pa.types.is_timestamp(raw.type):
+            return raw.cast(_TIMESTAMP)
+        if pa.types.is_date(raw.type):
+            return raw.cast(pa.timestamp("us")).cast(_TIMESTAMP)
+        if pa.types.is_integer(raw.type):
+            millis = raw.cast(pa.int64())
+            return pc.multiply_checked(millis, pa.scalar(1_000, pa.int64())).cast(_TIMESTAMP)
+        if pa.types.is_string(raw.type):
+            return _parse_iso_timestamps(raw)
+    except pa.ArrowException:
+        pass
+    return _parse_each(raw, _parse_micros, pa.int64()).cast(_TIMESTAMP)
+
+
+def _parse_iso_timestamps(raw: pa.Array) -> pa.Array:
+    try:
+        return raw.cast(_TIMESTAMP)
+    except pa.ArrowException:
+        return raw.cast(pa.timestamp("us")).cast(_TIMESTAMP)
+
+
+def _parse_each(raw: pa.Array, parse: Callable[[str], Any], target: pa.DataType) -> pa.Array:
+    values = [None if text is None else parse(text) for text in _to_strings(raw).to_pylist()]
+    return pa.array(values, target)
+
+
+def _parse_long(text: str) -> int | None:
+    return _parse_scaled(text, 0)
+
+
+def _parse_boolean(text: str) -> bool | None:
+    return _BOOLEANS.get(text.strip().lower())
+
+
+def _parse_micros(text: str) -> int | None:
+    micros = _parse_scaled(text, 3)
+    if micros is not None:
+        return micros
+    try:
+        timestamp = datetime.fromisoformat(text.strip())
+        timestamp = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+        return (timestamp - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _parse_scaled(text: str, exponent: int) -> int | None:
+    """Return a number times ten to the exponent, if that is a 64-bit integer."""
+    if len(text) > _MAX_NUMBER_LENGTH or not text.isascii():
+        return None
+    try:
+        number = Decimal(text.strip())
+        if abs(number) > _MAX_LONG:
+            return None
+        scaled = number.scaleb(exponent, _DECIMAL_CONTEXT)
+        integer = int(scaled)
+    except (InvalidOperation, ValueError, OverflowError):
+        return None
+    return integer if integer == scaled and abs(integer) <= _MAX_LONG else None

@@ -1,4 +1,4 @@
-"""What the schema of an Avro file says of the changes in it."""
+"""The writer schema of an Avro change file, prepared for reading its changes."""
 
 from __future__ import annotations
 
@@ -9,173 +9,174 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.envelopes.datastream.columns import LOG_COLUMN_NAMES
-from headgate.envelopes.datastream.opened import UnreadableFile
-from headgate.formats.avro.blocks import BlockReader, RecordEnds
-from headgate.formats.avro.columns import NULL, record_columns, root_record
+from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES, UnreadableFile
+from headgate.formats.avro.batch_reader import BlockReader
+from headgate.formats.avro.blocks import RecordBoundaries
+from headgate.formats.avro.columns import NULL, cell_count, record_columns, root_record
 from headgate.formats.avro.decoder import AvroDecoder
-from headgate.formats.avro.read_bytes import places
 from headgate.formats.avro.schema import parse_schema
-from headgate.formats.avro.types import Field, Logical, Primitive, Record, Type, Union
+from headgate.formats.avro.types import Field, LogicalType, Primitive, Record, Type, Union
 from headgate.formats.decoder import only_length
 from headgate.formats.storable import storable_array, storable_fields
 from headgate.registry.registry import RefusedSchema, SchemaText
 
-_MICROS = Primitive("long", Logical("timestamp-micros"))
+_TIMESTAMP_MICROS = Primitive("long", LogicalType("timestamp-micros"))
+_LOGICAL_TYPE_KEYS = ("logicalType", "precision", "scale")
 
 
 @dataclass(frozen=True)
-class PayloadColumns:
-    """Takes the payloads of one schema apart."""
+class ChangeSchema:
+    """The readers of one writer schema."""
 
-    schema: pa.Schema
-    paths: tuple[tuple[int, ...], ...]
-    """Which field of the payload each column is, or which field of that field."""
-
-    @classmethod
-    def of(cls, payload: Record) -> PayloadColumns:
-        fields, paths = [], []
-        for at, one in enumerate(payload.fields):
-            for field, path in _columns(one):
-                fields.append(field)
-                paths.append((at, *path))
-        columns = record_columns(Record(payload.name, tuple(fields), payload.fewest_bytes))
-        return cls(pa.schema(storable_fields(columns, LOG_COLUMN_NAMES)), tuple(paths))
-
-    def batch(self, payloads: pa.StructArray) -> pa.RecordBatch:
-        """The columns of payloads of which none is null."""
-        if not self.paths:
-            return only_length(len(payloads))
-        arrays = []
-        for path, field in zip(self.paths, self.schema, strict=True):
-            array = payloads.field(path[0])
-            for at in path[1:]:
-                array = array.flatten()[at]
-            arrays.append(storable_array(array, field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+    record: Record
+    blocks: BlockReader | None
+    boundaries: RecordBoundaries
+    decoder: AvroDecoder
+    """For records that cannot be read as a whole block."""
+    payload: PayloadColumns
+    cells: int
+    """Minimum cells per record."""
+    has_field_logical_types: bool
+    """Whether logical types were moved from fields to their types."""
 
 
-def record_inside(kind: Type) -> Record | None:
-    """The record that a type is, or that it is when it is not null."""
-    match kind:
+@lru_cache(maxsize=512)
+def change_schema(text: bytes, as_written: bool = False) -> ChangeSchema:
+    """Parse the schema of a file; raise UnreadableFile if its records are not changes.
+
+    Some writers put a logical type on the field instead of its type. It is moved to the type
+    unless `as_written`, under which it is ignored, as Avro's specification asks.
+    """
+    try:
+        written = json.loads(text)
+        definition = written if as_written else _move_logical_types(written)
+        schema = parse_schema(SchemaText("AVRO", json.dumps(definition)))
+        record = root_record(schema)
+        payload = _payload_record(record)
+        return ChangeSchema(
+            record=record,
+            blocks=BlockReader.of(record),
+            boundaries=RecordBoundaries(schema),
+            decoder=AvroDecoder.of(schema),
+            payload=PayloadColumns.of(payload),
+            cells=cell_count(record),
+            has_field_logical_types=definition != written,
+        )
+    except (RefusedSchema, ValueError, RecursionError) as error:
+        raise UnreadableFile(f"cannot use the schema: {error}"[:500]) from None
+
+
+def _payload_record(record: Record) -> Record:
+    """Return the type of the payload; refuse records that cannot name a table or have a row."""
+    records = {field.name: _record_of(field.type) for field in record.fields}
+    source, payload = records.get("source_metadata"), records.get("payload")
+    if source is None or not any(field.name == "table" for field in source.fields):
+        raise UnreadableFile("the schema has no `source_metadata` with a `table`")
+    if payload is None:
+        raise UnreadableFile("the schema has no `payload` record")
+    return payload
+
+
+def _record_of(avro_type: Type) -> Record | None:
+    """Return a type that is a record or a nullable record."""
+    match avro_type:
         case Record():
-            return kind
+            return avro_type
         case Union(branches):
-            others = [one for one in branches if one != NULL]
+            others = [branch for branch in branches if branch != NULL]
             if len(others) == 1 and isinstance(others[0], Record):
                 return others[0]
     return None
 
 
-def _columns(field: Field) -> list[tuple[Field, tuple[int, ...]]]:
-    record = record_inside(field.type)
+@dataclass(frozen=True)
+class PayloadColumns:
+    """Converts payloads of one schema to the columns of their table."""
+
+    schema: pa.Schema
+    paths: tuple[tuple[int, ...], ...]
+    """The field of the payload that each column comes from, or the field of that field."""
+
+    @classmethod
+    def of(cls, payload: Record) -> PayloadColumns:
+        fields, paths = [], []
+        for index, payload_field in enumerate(payload.fields):
+            for field, path in _flattened(payload_field):
+                fields.append(field)
+                paths.append((index, *path))
+        columns = record_columns(Record(payload.name, tuple(fields), payload.min_size))
+        return cls(pa.schema(storable_fields(columns, LOG_COLUMN_NAMES)), tuple(paths))
+
+    def batch(self, payloads: pa.StructArray) -> pa.RecordBatch:
+        """Return the columns of payloads, none of which may be null."""
+        if not self.paths:
+            return only_length(len(payloads))
+        arrays = []
+        for path, field in zip(self.paths, self.schema, strict=True):
+            array = payloads.field(path[0])
+            for index in path[1:]:
+                array = array.flatten()[index]
+            arrays.append(storable_array(array, field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _flattened(field: Field) -> list[tuple[Field, tuple[int, ...]]]:
+    """Return the columns of a field: Datastream wraps some types into records."""
+    record = _record_of(field.type)
     if record is not None:
-        parts = {one.name: (at, one.type) for at, one in enumerate(record.fields)}
+        parts = {part.name: (index, part.type) for index, part in enumerate(record.fields)}
         nullable = isinstance(field.type, Union)
         match record.name.rpartition(".")[2].lower():
             case "varchar" if "value" in parts:
-                at, kind = parts["value"]
-                return [(Field(field.name, _as_nullable(kind, nullable)), (at,))]
+                index, value = parts["value"]
+                return [(Field(field.name, _with_null(value, nullable)), (index,))]
             case "timestamptz" if {"timestamp", "offset"} <= parts.keys():
-                (at, kind), (offset_at, offset) = parts["timestamp"], parts["offset"]
-                moment = _MICROS if kind == Primitive("long") else kind
+                (index, timestamp), (offset_index, offset) = parts["timestamp"], parts["offset"]
+                if timestamp == Primitive("long"):
+                    timestamp = _TIMESTAMP_MICROS
+                offset_field = Field(f"{field.name}_offset", _with_null(offset, nullable))
                 return [
-                    (Field(field.name, _as_nullable(moment, nullable)), (at,)),
-                    (Field(f"{field.name}_offset", _as_nullable(offset, nullable)), (offset_at,)),
+                    (Field(field.name, _with_null(timestamp, nullable)), (index,)),
+                    (offset_field, (offset_index,)),
                 ]
     return [(field, ())]
 
 
-def _as_nullable(kind: Type, nullable: bool) -> Type:
+def _with_null(avro_type: Type, nullable: bool) -> Type:
     if not nullable:
-        return kind
-    branches = kind.branches if isinstance(kind, Union) else (kind,)
-    return Union((NULL, *(one for one in branches if one != NULL)))
+        return avro_type
+    branches = avro_type.branches if isinstance(avro_type, Union) else (avro_type,)
+    return Union((NULL, *(branch for branch in branches if branch != NULL)))
 
 
-_MEANING = ("logicalType", "precision", "scale")
-
-
-@dataclass(frozen=True)
-class ChangeSchema:
-    """How records of one schema are read and taken apart."""
-
-    record: Record
-    blocks: BlockReader | None
-    ends: RecordEnds
-    decoder: AvroDecoder
-    """For records that cannot be read as a whole block."""
-    payload: PayloadColumns
-    cells: int
-    """So many values has a record in memory, be it as short as can be."""
-    fields_mean: bool
-    """Whether the logical types of some values stand on their fields."""
-
-
-@lru_cache(maxsize=512)
-def change_schema(text: bytes, as_written: bool = False) -> ChangeSchema:
-    """The schema of a file; UnreadableFile if it is none of changes.
-
-    As it is written, a logical type on a field means nothing: so Avro has it.
-    """
-    try:
-        written = json.loads(text)
-        said = written if as_written else _with_meaning_in_types(written)
-        schema = parse_schema(SchemaText("AVRO", json.dumps(said)))
-        record = root_record(schema)
-        payload = _payload(record)
-        return ChangeSchema(
-            record=record,
-            blocks=BlockReader.of(record),
-            ends=RecordEnds(schema),
-            decoder=AvroDecoder.of(schema),
-            payload=PayloadColumns.of(payload),
-            cells=places(record),
-            fields_mean=said != written,
-        )
-    except (RefusedSchema, ValueError, RecursionError) as error:
-        raise UnreadableFile(f"its schema cannot be used: {error}"[:500]) from None
-
-
-def _payload(record: Record) -> Record:
-    """A file whose records cannot have a table and a row is something else."""
-    parts = {one.name: record_inside(one.type) for one in record.fields}
-    source, payload = parts.get("source_metadata"), parts.get("payload")
-    if source is None or not any(one.name == "table" for one in source.fields):
-        raise UnreadableFile("its records have no `source_metadata` with a `table`")
-    if payload is None:
-        raise UnreadableFile("its records have no `payload` that is a record")
-    return payload
-
-
-def _with_meaning_in_types(said: Any) -> Any:
-    """The schema with each logical type on its type, where some writers put it on the field."""
-    match said:
+def _move_logical_types(definition: Any) -> Any:
+    """Return the schema with logical types on types instead of fields."""
+    match definition:
         case list():
-            return [_with_meaning_in_types(one) for one in said]
+            return [_move_logical_types(item) for item in definition]
         case dict():
-            moved = {key: _with_meaning_in_types(value) for key, value in said.items()}
+            moved = {key: _move_logical_types(value) for key, value in definition.items()}
             if isinstance(moved.get("fields"), list):
-                moved["fields"] = [_field(one) for one in moved["fields"]]
+                moved["fields"] = [_move_in_field(field) for field in moved["fields"]]
             return moved
         case _:
-            return said
+            return definition
 
 
-def _field(said: Any) -> Any:
-    if not isinstance(said, dict) or "logicalType" not in said:
-        return said
-    meaning = {key: said[key] for key in _MEANING if key in said}
-    return {**said, "type": _with_meaning(said.get("type"), meaning)}
+def _move_in_field(field: Any) -> Any:
+    if not isinstance(field, dict) or "logicalType" not in field:
+        return field
+    logical = {key: field[key] for key in _LOGICAL_TYPE_KEYS if key in field}
+    return {**field, "type": _with_logical_type(field.get("type"), logical)}
 
 
-def _with_meaning(kind: Any, meaning: dict[str, Any]) -> Any:
-    match kind:
-        case str() if kind != "null":
-            return {"type": kind, **meaning}
+def _with_logical_type(definition: Any, logical: dict[str, Any]) -> Any:
+    match definition:
+        case str() if definition != "null":
+            return {"type": definition, **logical}
         case list():
-            return [_with_meaning(one, meaning) for one in kind]
-        case dict() if "logicalType" not in kind:
-            return {**kind, **meaning}
+            return [_with_logical_type(branch, logical) for branch in definition]
+        case dict() if "logicalType" not in definition:
+            return {**definition, **logical}
         case _:
-            return kind
+            return definition

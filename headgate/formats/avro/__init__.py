@@ -1,4 +1,4 @@
-"""Avro: a registry's schema text, payloads decoded to columns."""
+"""Avro: writer schemas from a registry, and their payloads decoded to columns."""
 
 from __future__ import annotations
 

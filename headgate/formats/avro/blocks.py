@@ -1,8 +1,4 @@
-"""The blocks of an Avro file: records one after the other, and nothing that says where one ends.
-
-All of them are read at once where that is sure. Where it is not, the records are told apart by
-the letter first, without a look at what their values mean, and then are payloads like any other.
-"""
+"""Record boundaries in the blocks of an Avro file, where nothing separates the records."""
 
 from __future__ import annotations
 
@@ -12,11 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.formats.avro.columns import root_record
-from headgate.formats.avro.decoder import MOST_PLACES, column_of
-from headgate.formats.avro.physical_schema import ContainerReader, unguarded
-from headgate.formats.avro.primitive_columns import Doubtful
-from headgate.formats.avro.read_bytes import Cursor, WrongBytes, places_per_byte
-from headgate.formats.avro.reference_decoder import ExactReader
+from headgate.formats.avro.encoding import Cursor, MalformedAvro
+from headgate.formats.avro.reference_decoder import ReferenceDecoder
 from headgate.formats.avro.schema import AvroSchema
 from headgate.formats.avro.types import (
     Array,
@@ -33,106 +26,80 @@ from headgate.formats.avro.types import (
 )
 
 
-class BlockReader:
-    """Reads all records of some blocks at once, or not at all."""
-
-    def __init__(self, record: Record, container: ContainerReader) -> None:
-        self._record = record
-        self._container = container
-        self._places = places_per_byte(record)
-
-    @classmethod
-    def of(cls, record: Record) -> BlockReader | None:
-        """None for the few schemas of which a block cannot be read at once."""
-        plain = unguarded(record)
-        return None if plain is None else cls(record, ContainerReader(plain))
-
-    def read(self, blocks: Sequence[bytes], count: int) -> pa.StructArray | None:
-        """The records as a struct of columns; None if it is not sure of any one of them."""
-        if not count or sum(map(len, blocks)) * self._places > MOST_PLACES:
-            return None
-        plain = self._container.read_blocks(blocks, count)
-        if plain is None:
-            return None
-        try:
-            return column_of(self._record, plain)
-        except (Doubtful, pa.ArrowException):
-            return None
-
-
-class RecordEnds:
-    """Tells the records of a block apart."""
+class RecordBoundaries:
+    """Finds where the records of a block end, without checking their values."""
 
     def __init__(self, schema: AvroSchema) -> None:
-        named = {name: _shape_of_named(kind) for name, kind in schema.named.items()}
-        self._reader = ExactReader(_record_shape(root_record(schema)), named)
+        named = {name: _unchecked_named(defined) for name, defined in schema.named.items()}
+        self._decoder = ReferenceDecoder(_unchecked_record(root_record(schema)), named)
 
-    def find(self, block: bytes, count: int, most_values: int) -> tuple[list[int], int]:
-        """Where each record ends, and how many values are in arrays and maps of all of them.
+    def find(self, block: bytes, count: int, max_cells: int) -> tuple[list[int], int]:
+        """Return the end of each record, and the cells in arrays and maps of all of them.
 
-        WrongBytes for a block that has not just so many records, or more values than allowed.
+        Raises MalformedAvro if the block does not have exactly `count` records, or if they have
+        more than `max_cells`.
         """
         cursor = Cursor(block)
-        ends, values = [], 0
+        ends, cells = [], 0
         for _ in range(count):
-            cursor.values = cursor.depth = 0
-            self._reader.read_next(cursor)
-            ends.append(cursor.at)
-            values += cursor.values
-            if values > most_values:
-                raise WrongBytes(f"more than {most_values} values in arrays and maps")
-        if cursor.at != len(block):
-            raise WrongBytes(f"{len(block) - cursor.at} bytes after the last record of a block")
-        return ends, values
+            cursor.cells = cursor.depth = 0
+            self._decoder.decode_next(cursor)
+            ends.append(cursor.position)
+            cells += cursor.cells
+            if cells > max_cells:
+                raise MalformedAvro(f"more than {max_cells} values in arrays and maps")
+        if cursor.position != len(block):
+            raise MalformedAvro(f"{len(block) - cursor.position} bytes after the last record")
+        return ends, cells
 
 
-def payloads_of(block: bytes, ends: Sequence[int]) -> pa.BinaryArray:
-    """The records of a block, each on its own, without a copy."""
+def split_block(block: bytes, ends: Sequence[int]) -> pa.BinaryArray:
+    """Return the records of a block as payloads, without copying them."""
     offsets = np.array([0, *ends], np.int32)
     return pa.Array.from_buffers(
         pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(block)]
     )
 
 
-def _shape(kind: Type) -> Type:
-    """A type that takes the same bytes, and takes every one of them for a value."""
-    match kind:
+def _unchecked(avro_type: Type) -> Type:
+    """Return a type that reads the same bytes and accepts any value of that length."""
+    match avro_type:
         case Primitive("string" | "bytes"):
             return Primitive("bytes")
         case Primitive("boolean"):
             return Fixed("boolean", 1)
-        case Primitive(word):
-            return Primitive(word)
+        case Primitive(name):
+            return Primitive(name)
         case Array(items):
-            return Array(_shape(items))
+            return Array(_unchecked(items))
         case Map(values):
-            fields = (Field("key", Primitive("bytes")), Field("value", _shape(values)))
+            fields = (Field("key", Primitive("bytes")), Field("value", _unchecked(values)))
             return Array(Record("entry", fields, 1))
         case Union(branches):
-            return Union(tuple(map(_shape, branches)))
+            return Union(tuple(map(_unchecked, branches)))
         case JsonText(inside):
-            return JsonText(_shape(inside))
+            return JsonText(_unchecked(inside))
         case Record():
-            return _record_shape(kind)
+            return _unchecked_record(avro_type)
         case Fixed(name, size):
             return Fixed(name, size)
         case Enum():
             return Primitive("int")
         case _:
-            return kind
+            return avro_type
 
 
-def _shape_of_named(kind: Named) -> Named:
-    match kind:
+def _unchecked_named(named: Named) -> Named:
+    match named:
         case Record():
-            return _record_shape(kind)
+            return _unchecked_record(named)
         case Fixed(name, size):
             return Fixed(name, size)
         case Enum():
-            # What is named stays so: only a type without an end looks for it by its name.
-            return kind
+            # Recursive types look it up by name, so it has to stay a named type.
+            return named
 
 
-def _record_shape(record: Record) -> Record:
-    fields = tuple(Field(one.name, _shape(one.type)) for one in record.fields)
-    return Record(record.name, fields, record.fewest_bytes)
+def _unchecked_record(record: Record) -> Record:
+    fields = tuple(Field(field.name, _unchecked(field.type)) for field in record.fields)
+    return Record(record.name, fields, record.min_size)

@@ -1,7 +1,7 @@
-"""The columns that an Avro type becomes.
+"""The Arrow columns of an Avro type, and bounds on the memory that its values take.
 
-A type is expanded first: every reference replaced by what it refers to, and a field that leads
-back into its own record by a text. What comes out is a tree, so that all else is a walk over it.
+A type is expanded first: references are replaced by their definitions, and recursive fields by
+JSON text. Everything else is a walk over the resulting tree.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 
 import pyarrow as pa
 
-from headgate.formats.avro.schema import DEEPEST_NESTING, AvroSchema
+from headgate.formats.avro.schema import MAX_SCHEMA_DEPTH, AvroSchema
 from headgate.formats.avro.types import (
     PRIMITIVES,
     Array,
@@ -24,19 +24,19 @@ from headgate.formats.avro.types import (
     Reference,
     Type,
     Union,
-    fewest_bytes,
+    min_size,
 )
 from headgate.registry.registry import RefusedSchema
-from headgate.schema.field_facts import with_facts
+from headgate.schema.field_metadata import with_field_metadata
 from headgate.schema.names import derived_name
 
-MOST_FIELDS = 10_000
-WIDEST_DECIMAL = 38
+MAX_FIELDS = 10_000
+MAX_DECIMAL_PRECISION = 38
 
 NULL = Primitive("null")
 DURATION = pa.struct([(part, pa.int64()) for part in ("months", "days", "millis")])
 
-_PLAIN = {
+_PRIMITIVE_COLUMNS = {
     "null": pa.null(),
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -46,7 +46,7 @@ _PLAIN = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
-_LOGICAL = {
+_LOGICAL_COLUMNS = {
     "date": pa.date32(),
     "time-millis": pa.int64(),
     "time-micros": pa.int64(),
@@ -62,25 +62,77 @@ _LOGICAL = {
 
 
 def root_record(schema: AvroSchema) -> Record:
-    """The schema expanded; of a type that is no record, a record whose only field it is."""
+    """Expand a schema; a root type that is not a record becomes the only field of one."""
     expanded = _Expansion(schema).expand(schema.type, (), 0)
     if isinstance(expanded, Record):
         return expanded
-    only = Field("value", expanded)
-    return Record(type_word(expanded), (only,), fewest_bytes(expanded, {}))
+    return Record(type_name(expanded), (Field("value", expanded),), min_size(expanded, {}))
 
 
-def column_type(kind: Type) -> pa.DataType:
-    """The type of the column that an expanded type becomes."""
-    match kind:
+class _Expansion:
+    def __init__(self, schema: AvroSchema) -> None:
+        self._named = schema.named
+        self._field_count = 0
+
+    def expand(self, avro_type: Type, enclosing: tuple[str, ...], depth: int) -> Type:
+        if depth > MAX_SCHEMA_DEPTH:
+            raise RefusedSchema(f"nests deeper than {MAX_SCHEMA_DEPTH}")
+        match avro_type:
+            case Reference(name):
+                return self.expand(self._named[name], enclosing, depth)
+            case Array(items):
+                return Array(self.expand(items, enclosing, depth + 1))
+            case Map(values):
+                return Map(self.expand(values, enclosing, depth + 1))
+            case Union(branches):
+                self._count(sum(branch != NULL for branch in branches) - 1)
+                return Union(
+                    tuple(self.expand(branch, enclosing, depth + 1) for branch in branches)
+                )
+            case Record(name, fields, size):
+                self._count(len(fields))
+                inside = (*enclosing, name)
+                expanded = [
+                    Field(field.name, self._field(field, inside, depth)) for field in fields
+                ]
+                return Record(name, tuple(expanded), size)
+            case _:
+                return avro_type
+
+    def _field(self, field: Field, enclosing: tuple[str, ...], depth: int) -> Type:
+        if _is_recursive(field.type, enclosing):
+            return JsonText(field.type)
+        return self.expand(field.type, enclosing, depth + 1)
+
+    def _count(self, fields: int) -> None:
+        self._field_count += fields
+        if self._field_count > MAX_FIELDS:
+            raise RefusedSchema(f"has more than {MAX_FIELDS} fields")
+
+
+def _is_recursive(avro_type: Type, enclosing: tuple[str, ...]) -> bool:
+    match avro_type:
+        case Reference(name):
+            return name in enclosing
+        case Array(item) | Map(item):
+            return _is_recursive(item, enclosing)
+        case Union(branches):
+            return any(_is_recursive(branch, enclosing) for branch in branches)
+        case _:
+            return False
+
+
+def column_type(avro_type: Type) -> pa.DataType:
+    """Return the Arrow type of an expanded type."""
+    match avro_type:
         case Primitive(logical=logical) | Fixed(logical=logical) if logical is not None:
             if logical.name != "decimal":
-                return _LOGICAL[logical.name]
-            if logical.precision > WIDEST_DECIMAL:
+                return _LOGICAL_COLUMNS[logical.name]
+            if logical.precision > MAX_DECIMAL_PRECISION:
                 return pa.string()
             return pa.decimal128(logical.precision, logical.scale)
-        case Primitive(plain):
-            return _PLAIN[plain]
+        case Primitive(name):
+            return _PRIMITIVE_COLUMNS[name]
         case Fixed():
             return pa.binary()
         case Enum() | JsonText():
@@ -90,107 +142,90 @@ def column_type(kind: Type) -> pa.DataType:
         case Map(values):
             return pa.map_(pa.string(), column_type(values))
         case Record(fields=fields):
-            return pa.struct([pa.field(one.name, column_type(one.type)) for one in fields])
+            return pa.struct([pa.field(field.name, column_type(field.type)) for field in fields])
         case Union(branches):
-            names = branch_names(kind)
+            names = branch_names(avro_type)
             if not names:
                 return pa.null()
             if len(names) == 1:
                 return column_type(branches[next(iter(names))])
             return pa.struct(
-                [pa.field(name, column_type(branches[at])) for at, name in names.items()]
+                [pa.field(name, column_type(branches[index])) for index, name in names.items()]
             )
-    raise AssertionError(f"{kind} is not expanded")
+    raise AssertionError(f"{avro_type} is not expanded")
 
 
 def record_columns(record: Record) -> list[pa.Field]:
-    """The columns of a record, each with what is known of its field."""
+    """Return the columns of a record, with metadata on whether each field is required."""
     return [
-        with_facts(pa.field(one.name, column_type(one.type)), required=not _may_be_null(one.type))
-        for one in record.fields
+        with_field_metadata(
+            pa.field(field.name, column_type(field.type)), required=not _nullable(field.type)
+        )
+        for field in record.fields
     ]
 
 
-def _may_be_null(kind: Type) -> bool:
-    match kind:
+def _nullable(avro_type: Type) -> bool:
+    match avro_type:
         case Union(branches):
             return NULL in branches
         case JsonText(inside):
-            return _may_be_null(inside)
+            return _nullable(inside)
         case _:
-            return kind == NULL
+            return avro_type == NULL
 
 
 def branch_names(union: Union) -> dict[int, str]:
-    """The field of each branch that is not null: a name does not depend on a branch's place.
+    """Return the struct field of each non-null branch, by the branch's index.
 
-    Where two would be called the same, neither is: both are named by their full names.
+    Names do not depend on the position of a branch, so that adding one never renames another.
+    Branches whose short names collide are named by their full names.
     """
-    words = {at: type_word(one) for at, one in enumerate(union.branches) if one != NULL}
-    count = Counter(word.rpartition(".")[2].lower() for word in words.values())
-    return {at: _branch_name(word, count) for at, word in words.items()}
+    names = {
+        index: type_name(branch) for index, branch in enumerate(union.branches) if branch != NULL
+    }
+    counts = Counter(name.rpartition(".")[2].lower() for name in names.values())
+    return {index: _branch_name(name, counts) for index, name in names.items()}
 
 
-def _branch_name(word: str, count: Counter[str]) -> str:
-    short = word.rpartition(".")[2]
-    return short if word in PRIMITIVES or count[short.lower()] == 1 else derived_name(word)
+def _branch_name(name: str, counts: Counter[str]) -> str:
+    short = name.rpartition(".")[2]
+    return short if name in PRIMITIVES or counts[short.lower()] == 1 else derived_name(name)
 
 
-def type_word(kind: Type) -> str:
-    """What the type is called: a named one by its full name."""
-    match kind:
-        case Primitive(word):
-            return word
+def type_name(avro_type: Type) -> str:
+    """Return the name of a type; the full name of a named type."""
+    match avro_type:
+        case Primitive(name):
+            return name
         case Record(name) | Enum(name) | Fixed(name) | Reference(name):
             return name
         case _:
-            return type(kind).__name__.lower()
+            return type(avro_type).__name__.lower()
 
 
-class _Expansion:
-    def __init__(self, schema: AvroSchema) -> None:
-        self._named = schema.named
-        self._fields = 0
-
-    def expand(self, kind: Type, above: tuple[str, ...], depth: int) -> Type:
-        if depth > DEEPEST_NESTING:
-            raise RefusedSchema(f"nests deeper than {DEEPEST_NESTING}")
-        match kind:
-            case Reference(name):
-                return self.expand(self._named[name], above, depth)
-            case Array(items):
-                return Array(self.expand(items, above, depth + 1))
-            case Map(values):
-                return Map(self.expand(values, above, depth + 1))
-            case Union(branches):
-                self._count(sum(one != NULL for one in branches) - 1)
-                return Union(tuple(self.expand(one, above, depth + 1) for one in branches))
-            case Record(name, fields, fewest):
-                self._count(len(fields))
-                inside = (*above, name)
-                expanded = [Field(one.name, self._field(one, inside, depth)) for one in fields]
-                return Record(name, tuple(expanded), fewest)
-            case _:
-                return kind
-
-    def _field(self, field: Field, above: tuple[str, ...], depth: int) -> Type:
-        if _leads_back(field.type, above):
-            return JsonText(field.type)
-        return self.expand(field.type, above, depth + 1)
-
-    def _count(self, more: int) -> None:
-        self._fields += more
-        if self._fields > MOST_FIELDS:
-            raise RefusedSchema(f"has more than {MOST_FIELDS} fields")
-
-
-def _leads_back(kind: Type, above: tuple[str, ...]) -> bool:
-    match kind:
-        case Reference(name):
-            return name in above
-        case Array(inside) | Map(inside):
-            return _leads_back(inside, above)
+def cell_count(avro_type: Type) -> int:
+    """Return the number of cells that a value takes in columns, even if it is null."""
+    match avro_type:
+        case Record(fields=fields):
+            return 1 + sum(cell_count(field.type) for field in fields)
         case Union(branches):
-            return any(_leads_back(one, above) for one in branches)
+            return 1 + sum(cell_count(branch) for branch in branches if branch != NULL)
         case _:
-            return False
+            return 1
+
+
+def cells_per_byte(avro_type: Type) -> float:
+    """Return an upper bound on the cells in arrays and maps per byte of payload."""
+    match avro_type:
+        case Array(items):
+            return cell_count(items) / min_size(items, {}) + cells_per_byte(items)
+        case Map(values):
+            entry = (1 + cell_count(values)) / (1 + min_size(values, {}))
+            return entry + cells_per_byte(values)
+        case Record(fields=fields):
+            return max((cells_per_byte(field.type) for field in fields), default=0.0)
+        case Union(branches):
+            return max(cells_per_byte(branch) for branch in branches)
+        case _:
+            return 0.0

@@ -1,203 +1,144 @@
-"""From a plain array that has no parts to the column of its type, a whole array at once."""
+"""Conversion of physical arrays without children to columns, a whole array at a time."""
 
 from __future__ import annotations
 
-import struct
 from decimal import Context, Decimal
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.formats.avro.columns import DURATION, WIDEST_DECIMAL, column_type
-from headgate.formats.avro.read_bytes import Cursor, Read, WrongBytes, read_int
-from headgate.formats.avro.types import Enum, Fixed, Logical, Primitive
+from headgate.formats.avro.columns import DURATION, MAX_DECIMAL_PRECISION, column_type
+from headgate.formats.avro.encoding import MalformedAvro
+from headgate.formats.avro.reference_decoder import decimal_text
+from headgate.formats.avro.types import Enum, Fixed, LogicalType, Primitive
 
-_DIGITS = Context(prec=WIDEST_DECIMAL)
-
-
-def meaning_reader(logical: Logical, read: Read) -> Read:
-    """Reads what the column of a logical type holds, `read` giving the plain value."""
-    match logical.name:
-        case "decimal":
-            return _decimal_reader(logical, read)
-        case "time-millis":
-            return lambda cursor: read(cursor) * 1_000
-        case "timestamp-millis" | "local-timestamp-millis":
-            return lambda cursor: _micros(read(cursor))
-        case "duration":
-            return lambda cursor: _duration(read(cursor))
-        case "uuid":
-            return lambda cursor: _uuid(read(cursor))
-        case _:
-            return read
-
-
-def symbol_reader(symbols: tuple[str, ...]) -> Read:
-    def symbol(cursor: Cursor) -> str:
-        index = read_int(cursor)
-        if not 0 <= index < len(symbols):
-            raise WrongBytes(f"symbol {index} of an enum that has {len(symbols)}")
-        return symbols[index]
-
-    return symbol
-
-
-def decimal_text(raw: bytes, logical: Logical) -> str:
-    """The number with all its digits and no exponent."""
-    unscaled, scale = _unscaled(raw, logical), logical.scale
-    digits = f"{abs(unscaled):0{scale + 1}d}"
-    whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :]
-    return f"{'-' if unscaled < 0 else ''}{whole}{'.' if scale else ''}{fraction}"
-
-
-def _decimal_reader(logical: Logical, read: Read) -> Read:
-    if logical.precision > WIDEST_DECIMAL:
-        return lambda cursor: decimal_text(read(cursor), logical)
-    scale = -logical.scale
-    return lambda cursor: Decimal(_unscaled(read(cursor), logical)).scaleb(scale, _DIGITS)
-
-
-def _unscaled(raw: bytes, logical: Logical) -> int:
-    if not raw:
-        raise WrongBytes("a decimal without a byte")
-    unscaled = int.from_bytes(raw, "big", signed=True)
-    if abs(unscaled) >= 10**logical.precision:
-        raise WrongBytes(f"a decimal of more than {logical.precision} digits")
-    return unscaled
-
-
-def _micros(millis: int) -> int:
-    if not -(1 << 63) <= millis * 1_000 < 1 << 63:
-        raise WrongBytes("a moment beyond 64 bits of microseconds")
-    return millis * 1_000
-
-
-def _duration(raw: bytes) -> dict[str, int]:
-    return dict(zip(DURATION.names, struct.unpack("<III", raw), strict=True))
-
-
-def _uuid(said: str | bytes) -> str:
-    return said if isinstance(said, str) else str(UUID(bytes=said))
-
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _DECIMAL_SIZE = 16
+_DECIMAL_CONTEXT = Context(prec=MAX_DECIMAL_PRECISION)
 _HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
-_DASHES = (8, 13, 18, 23)
-_BETWEEN = [at for at in range(36) if at not in _DASHES]
-_DECIMAL_DIGITS = Context(prec=WIDEST_DECIMAL)
+_UUID_LENGTH = 36
+_UUID_DIGITS = [index for index in range(_UUID_LENGTH) if index not in (8, 13, 18, 23)]
 
 
-class Doubtful(Exception):
-    """Some value cannot be taken as it is: its record is to be read by the letter."""
+class UnsafeBatch(Exception):
+    """A batch has a value that may be malformed: decode its records one by one."""
 
 
-def leaf_column(kind: Primitive | Fixed | Enum, plain: pa.Array) -> pa.Array:
-    """The column of the values; Doubtful if any one of them is none of the type."""
-    if isinstance(kind, Enum):
-        return _symbols(kind.symbols, plain)
-    if kind.logical is not None:
-        return _meaning(kind, kind.logical, plain)
-    if isinstance(kind, Fixed):
-        return plain.cast(pa.binary())
-    return _booleans(plain) if kind.kind == "boolean" else plain
+def primitive_column(avro_type: Primitive | Fixed | Enum, physical: pa.Array) -> pa.Array:
+    """Convert a physical array; raise UnsafeBatch if a value may not be of the type."""
+    if isinstance(avro_type, Enum):
+        return _symbols(avro_type.symbols, physical)
+    if avro_type.logical is not None:
+        return _logical_column(avro_type, avro_type.logical, physical)
+    if isinstance(avro_type, Fixed):
+        return physical.cast(pa.binary())
+    return _booleans(physical) if avro_type.name == "boolean" else physical
 
 
-def _meaning(kind: Primitive | Fixed, logical: Logical, plain: pa.Array) -> pa.Array:
-    target = column_type(kind)
+def _logical_column(
+    avro_type: Primitive | Fixed, logical: LogicalType, physical: pa.Array
+) -> pa.Array:
+    target = column_type(avro_type)
     match logical.name:
-        case "decimal" if logical.precision > WIDEST_DECIMAL:
-            return _decimal_texts(logical, plain)
+        case "decimal" if logical.precision > MAX_DECIMAL_PRECISION:
+            return _decimal_texts(logical, physical)
         case "decimal":
-            return _decimals(logical, plain)
-        case "uuid" if isinstance(kind, Fixed):
-            return _uuids(plain)
+            return _decimals(logical, physical)
+        case "uuid" if isinstance(avro_type, Fixed):
+            return _uuids(physical)
         case "duration":
-            return _durations(plain)
+            return _durations(physical)
         case "time-millis" | "timestamp-millis" | "local-timestamp-millis":
-            micros = pc.multiply_checked(plain.cast(pa.int64()), pa.scalar(1_000, pa.int64()))
+            micros = pc.multiply_checked(physical.cast(pa.int64()), pa.scalar(1_000, pa.int64()))
             return micros.view(target)
         case _:
-            return plain.view(target)
+            return physical.view(target)
 
 
-def _symbols(symbols: tuple[str, ...], plain: pa.Array) -> pa.Array:
-    indexes = plain.to_numpy()
+def _symbols(symbols: tuple[str, ...], physical: pa.Array) -> pa.Array:
+    indexes = physical.to_numpy()
     if len(indexes) and not 0 <= indexes.min() <= indexes.max() < len(symbols):
-        raise Doubtful("an enum without that symbol")
-    return pa.array(symbols, pa.string()).take(plain)
+        raise UnsafeBatch("an enum has no such symbol")
+    return pa.array(symbols, pa.string()).take(physical)
 
 
-def _booleans(plain: pa.Array) -> pa.Array:
-    values = _rows_of_bytes(plain)[:, 0]
+def _booleans(physical: pa.Array) -> pa.Array:
+    values = _byte_rows(physical)[:, 0]
     if (values > 1).any():
-        raise Doubtful("a boolean of more than a bit")
+        raise UnsafeBatch("a boolean is neither 0 nor 1")
     return pa.array(values.astype(bool))
 
 
-def _uuids(plain: pa.Array) -> pa.Array:
-    text = np.full((len(plain), 36), ord("-"), np.uint8)
-    text[:, _BETWEEN] = _HEX[_rows_of_bytes(plain)].reshape(len(plain), 32)
-    ends = np.arange(len(plain) + 1, dtype=np.int32) * 36
-    return pa.StringArray.from_buffers(len(plain), pa.py_buffer(ends), pa.py_buffer(text))
+def _uuids(physical: pa.Array) -> pa.Array:
+    text = np.full((len(physical), _UUID_LENGTH), ord("-"), np.uint8)
+    text[:, _UUID_DIGITS] = _HEX[_byte_rows(physical)].reshape(len(physical), 32)
+    offsets = np.arange(len(physical) + 1, dtype=np.int32) * _UUID_LENGTH
+    return pa.StringArray.from_buffers(len(physical), pa.py_buffer(offsets), pa.py_buffer(text))
 
 
-def _durations(plain: pa.Array) -> pa.Array:
-    parts = _rows_of_bytes(plain).copy().view("<u4").astype(np.int64)
-    columns = [pa.array(parts[:, at]) for at in range(DURATION.num_fields)]
+def _durations(physical: pa.Array) -> pa.Array:
+    parts = _byte_rows(physical).copy().view("<u4").astype(np.int64)
+    columns = [pa.array(parts[:, index]) for index in range(DURATION.num_fields)]
     return pa.StructArray.from_arrays(columns, fields=list(DURATION))
 
 
-def _decimal_texts(logical: Logical, plain: pa.Array) -> pa.Array:
+def _decimal_texts(logical: LogicalType, physical: pa.Array) -> pa.Array:
     try:
-        return pa.array([decimal_text(one, logical) for one in plain.to_pylist()], pa.string())
-    except WrongBytes as error:
-        raise Doubtful(str(error)) from None
+        texts = [decimal_text(value, logical) for value in physical.to_pylist()]
+    except MalformedAvro as error:
+        raise UnsafeBatch(str(error)) from None
+    return pa.array(texts, pa.string())
 
 
-def _decimals(logical: Logical, plain: pa.Array) -> pa.Array:
-    """Big-endian numbers of any length to little-endian ones of sixteen bytes."""
-    fixed = pa.types.is_fixed_size_binary(plain.type)
-    numbers = pa.py_buffer(_reversed_rows(plain) if fixed else _reversed_bytes(plain))
-    widest = pa.decimal128(WIDEST_DECIMAL, logical.scale)
-    unbounded = pa.Array.from_buffers(widest, len(plain), [None, numbers])
-    most = 10**logical.precision - 1
-    for outside, limit in ((pc.greater, most), (pc.less, -most)):
-        bound = pa.scalar(Decimal(limit).scaleb(-logical.scale, _DECIMAL_DIGITS), widest)
-        if pc.any(outside(unbounded, bound)).as_py():
-            raise Doubtful("a decimal of too many digits")
-    kind = pa.decimal128(logical.precision, logical.scale)
-    return pa.Array.from_buffers(kind, len(plain), [None, numbers])
+def _decimals(logical: LogicalType, physical: pa.Array) -> pa.Array:
+    """Convert big-endian integers of any length to little-endian ones of 16 bytes."""
+    is_fixed = pa.types.is_fixed_size_binary(physical.type)
+    integers = pa.py_buffer(
+        _from_fixed_length(physical) if is_fixed else _from_variable_length(physical)
+    )
+    widest = pa.decimal128(MAX_DECIMAL_PRECISION, logical.scale)
+    unchecked = pa.Array.from_buffers(widest, len(physical), [None, integers])
+    largest = 10**logical.precision - 1
+    for is_outside, limit in ((pc.greater, largest), (pc.less, -largest)):
+        bound = pa.scalar(Decimal(limit).scaleb(-logical.scale, _DECIMAL_CONTEXT), widest)
+        if pc.any(is_outside(unchecked, bound)).as_py():
+            raise UnsafeBatch("a decimal has too many digits")
+    target = pa.decimal128(logical.precision, logical.scale)
+    return pa.Array.from_buffers(target, len(physical), [None, integers])
 
 
-def _reversed_rows(plain: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    rows = _rows_of_bytes(plain)[:, ::-1]
-    kept = rows[:, :_DECIMAL_SIZE]
-    sign = np.where(kept[:, -1] > 0x7F, 0xFF, 0).astype(np.uint8)
-    if (rows[:, _DECIMAL_SIZE:] != sign[:, None]).any():
-        raise Doubtful("a decimal of too many bytes")
-    numbers = np.repeat(sign, _DECIMAL_SIZE).reshape(-1, _DECIMAL_SIZE)
-    numbers[:, : kept.shape[1]] = kept
-    return numbers
+def _from_fixed_length(physical: pa.Array) -> Bytes:
+    reversed_rows = _byte_rows(physical)[:, ::-1]
+    low = reversed_rows[:, :_DECIMAL_SIZE]
+    sign = np.where(low[:, -1] > 0x7F, 0xFF, 0).astype(np.uint8)
+    if (reversed_rows[:, _DECIMAL_SIZE:] != sign[:, None]).any():
+        raise UnsafeBatch("a decimal has too many bytes")
+    integers = np.repeat(sign, _DECIMAL_SIZE).reshape(-1, _DECIMAL_SIZE)
+    integers[:, : low.shape[1]] = low
+    return integers
 
 
-def _reversed_bytes(plain: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    ends = np.frombuffer(plain.buffers()[1], np.int32)[plain.offset :][: len(plain) + 1]
-    lengths = np.diff(ends)
+def _from_variable_length(physical: pa.Array) -> Bytes:
+    offsets = np.frombuffer(physical.buffers()[1], np.int32)[physical.offset :]
+    offsets = offsets[: len(physical) + 1]
+    lengths = np.diff(offsets)
     if len(lengths) and not 0 < lengths.min() <= lengths.max() <= _DECIMAL_SIZE:
-        raise Doubtful("a decimal of no bytes or of too many")
-    data = np.frombuffer(plain.buffers()[2], np.uint8)
-    sign = np.where(data[ends[:-1]] > 0x7F, 0xFF, 0).astype(np.uint8)
-    numbers = np.repeat(sign, _DECIMAL_SIZE).reshape(-1, _DECIMAL_SIZE)
-    for at in range(lengths.max(initial=0)):
-        longer = lengths > at
-        numbers[longer, at] = data[ends[1:][longer] - 1 - at]
-    return numbers
+        raise UnsafeBatch("a decimal has no bytes or too many")
+    data = np.frombuffer(physical.buffers()[2], np.uint8)
+    sign = np.where(data[offsets[:-1]] > 0x7F, 0xFF, 0).astype(np.uint8)
+    integers = np.repeat(sign, _DECIMAL_SIZE).reshape(-1, _DECIMAL_SIZE)
+    for index in range(lengths.max(initial=0)):
+        longer = lengths > index
+        integers[longer, index] = data[offsets[1:][longer] - 1 - index]
+    return integers
 
 
-def _rows_of_bytes(plain: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    size = plain.type.byte_width
-    data = np.frombuffer(plain.buffers()[1], np.uint8)
-    return data[plain.offset * size : (plain.offset + len(plain)) * size].reshape(-1, size)
+def _byte_rows(physical: pa.Array) -> Bytes:
+    """View a fixed-size binary array as a matrix with a row of bytes per value."""
+    size = physical.type.byte_width
+    data = np.frombuffer(physical.buffers()[1], np.uint8)
+    start, end = physical.offset * size, (physical.offset + len(physical)) * size
+    return data[start:end].reshape(-1, size)

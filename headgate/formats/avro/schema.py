@@ -1,7 +1,7 @@
-"""What the text of an Avro schema says: its types as small values, every name resolved.
+"""Parsing of Avro schema text into types, with every name resolved.
 
-Nothing is expanded here, so that a text which multiplies itself costs no more than its length.
-Defaults, aliases and documentation do not change how bytes are read, and are passed over.
+References are not expanded here, so parsing a schema that multiplies itself takes time linear
+in its length. Defaults, aliases and documentation do not affect decoding and are ignored.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from headgate.formats.avro.types import (
     Reference,
     Type,
     Union,
-    fewest_bytes,
     logical_type,
+    min_size,
 )
 from headgate.registry.registry import RefusedSchema, SchemaText
 
-DEEPEST_NESTING = 64
-_LARGEST_FIXED = (1 << 31) - 1
+MAX_SCHEMA_DEPTH = 64
+_MAX_FIXED_SIZE = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -42,141 +42,145 @@ class AvroSchema:
 
 
 def parse_schema(text: SchemaText) -> AvroSchema:
-    """The schema of a registry, with what it refers to; RefusedSchema for what is none."""
-    reader = _Reader()
+    """Parse a registered schema and its references; raise RefusedSchema if it is invalid."""
+    parser = _Parser()
     try:
         for _, reference in text.references:
-            reader.type(_loaded(reference), "", 0)
-        return AvroSchema(reader.type(_loaded(text.text), "", 0), reader.named)
+            parser.parse(_load_json(reference), "", 0)
+        return AvroSchema(parser.parse(_load_json(text.text), "", 0), parser.named)
     except (ValueError, RecursionError) as error:
-        raise _wrong(error) from None
+        raise _invalid(error) from None
 
 
-def _loaded(text: str) -> Any:
-    said = json.loads(text)
-    json.dumps(said, ensure_ascii=False).encode()  # Half characters have no place in a name.
-    return said
+def _load_json(text: str) -> Any:
+    definition = json.loads(text)
+    # Refuse lone surrogates here: a name with one cannot be encoded later.
+    json.dumps(definition, ensure_ascii=False).encode()
+    return definition
 
 
-class _Reader:
+class _Parser:
     def __init__(self) -> None:
         self.named: dict[str, Named] = {}
-        self._being_read: set[str] = set()
+        self._open: set[str] = set()
+        """Records whose fields are being parsed."""
 
-    def type(self, said: Any, space: str, depth: int) -> Type:
-        if depth > DEEPEST_NESTING:
-            raise RefusedSchema(f"nests deeper than {DEEPEST_NESTING}")
-        if isinstance(said, str):
-            return Primitive(said) if said in PRIMITIVES else self._reference(said, space)
-        if isinstance(said, list):
-            return self._union([self.type(one, space, depth + 1) for one in said])
-        if not isinstance(said, dict):
-            raise _wrong(f"{said!r} is no type")
-        kind = said.get("type")
-        if not isinstance(kind, str):
-            return self.type(kind, space, depth + 1)
-        if kind in PRIMITIVES:
-            return Primitive(kind, logical_type(kind, said))
-        if kind == "array":
-            return self._array(self.type(said.get("items"), space, depth + 1))
-        if kind == "map":
-            return Map(self.type(said.get("values"), space, depth + 1))
-        makers: dict[str, Callable[[dict[str, Any], str, int], Named]] = {
+    def parse(self, definition: Any, namespace: str, depth: int) -> Type:
+        if depth > MAX_SCHEMA_DEPTH:
+            raise RefusedSchema(f"nests deeper than {MAX_SCHEMA_DEPTH}")
+        if isinstance(definition, str):
+            if definition in PRIMITIVES:
+                return Primitive(definition)
+            return self._reference(definition, namespace)
+        if isinstance(definition, list):
+            return self._union([self.parse(branch, namespace, depth + 1) for branch in definition])
+        if not isinstance(definition, dict):
+            raise _invalid(f"{definition!r} is not a type")
+        name = definition.get("type")
+        if not isinstance(name, str):
+            return self.parse(name, namespace, depth + 1)
+        if name in PRIMITIVES:
+            return Primitive(name, logical_type(name, definition))
+        if name == "array":
+            return self._array(self.parse(definition.get("items"), namespace, depth + 1))
+        if name == "map":
+            return Map(self.parse(definition.get("values"), namespace, depth + 1))
+        named_types: dict[str, Callable[[dict[str, Any], str, int], Named]] = {
             "record": self._record,
             "error": self._record,
             "enum": _enum,
             "fixed": _fixed,
         }
-        if kind not in makers:
-            return self._reference(kind, space)
-        return self._define(makers[kind](said, _full_name(said, space), depth))
+        if name not in named_types:
+            return self._reference(name, namespace)
+        return self._define(named_types[name](definition, _full_name(definition, namespace), depth))
 
-    def _define(self, made: Named) -> Named:
-        if self.named.setdefault(made.name, made) != made:
-            raise _wrong(f"{made.name} is defined twice, and not the same")
-        return made
+    def _define(self, named_type: Named) -> Named:
+        if self.named.setdefault(named_type.name, named_type) != named_type:
+            raise _invalid(f"{named_type.name} has two different definitions")
+        return named_type
 
-    def _reference(self, name: str, space: str) -> Reference:
-        inside = f"{space}.{name}" if space and "." not in name else name
-        for full in (inside, name):
-            if full in self.named or full in self._being_read:
-                return Reference(full)
-        raise _wrong(f"there is no type {name!r}")
+    def _reference(self, name: str, namespace: str) -> Reference:
+        qualified = f"{namespace}.{name}" if namespace and "." not in name else name
+        for full_name in (qualified, name):
+            if full_name in self.named or full_name in self._open:
+                return Reference(full_name)
+        raise _invalid(f"unknown type {name!r}")
 
     def _union(self, branches: list[Type]) -> Union:
         if not branches:
-            raise _wrong("a union of nothing")
-        kinds = [_kind(branch) for branch in branches]
-        if "union" in kinds or len(set(kinds)) < len(kinds):
-            raise _wrong("a union has a type twice, or a union in it")
+            raise _invalid("a union has no branches")
+        names = [_branch_identity(branch) for branch in branches]
+        if "union" in names or len(set(names)) < len(names):
+            raise _invalid("a union has a type twice or contains a union")
         return Union(tuple(branches))
 
     def _array(self, items: Type) -> Array:
-        if not fewest_bytes(items, self.named):
-            raise RefusedSchema("an array of what takes no bytes can be endless")
+        if not min_size(items, self.named):
+            raise RefusedSchema("an array of zero-size items has no bound on its length")
         return Array(items)
 
-    def _record(self, said: dict[str, Any], name: str, depth: int) -> Record:
-        if name in self._being_read:
-            raise _wrong(f"{name} is defined inside of itself")
-        self._being_read.add(name)
-        space = name.rpartition(".")[0]
+    def _record(self, definition: dict[str, Any], name: str, depth: int) -> Record:
+        if name in self._open:
+            raise _invalid(f"{name} is defined inside itself")
+        self._open.add(name)
+        namespace = name.rpartition(".")[0]
         fields = []
-        for one in _listed(said, "fields"):
-            if not isinstance(one, dict) or not isinstance(one.get("name"), str):
-                raise _wrong(f"record {name} has a field without a name")
-            fields.append(Field(one["name"], self.type(one.get("type"), space, depth + 1)))
-        self._being_read.remove(name)
-        if len({one.name for one in fields}) < len(fields):
-            raise RefusedSchema(f"record {name} has two fields of one name")
-        return Record(
-            name, tuple(fields), sum(fewest_bytes(one.type, self.named) for one in fields)
-        )
+        for item in _list(definition, "fields"):
+            if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+                raise _invalid(f"record {name} has a field without a name")
+            fields.append(Field(item["name"], self.parse(item.get("type"), namespace, depth + 1)))
+        self._open.remove(name)
+        if len({field.name for field in fields}) < len(fields):
+            raise RefusedSchema(f"record {name} has two fields with the same name")
+        size = sum(min_size(field.type, self.named) for field in fields)
+        return Record(name, tuple(fields), size)
 
 
-def _enum(said: dict[str, Any], name: str, _: int) -> Enum:
-    symbols = _listed(said, "symbols")
-    if not all(isinstance(one, str) for one in symbols) or not symbols:
-        raise _wrong(f"enum {name} has no symbols")
+def _enum(definition: dict[str, Any], name: str, _: int) -> Enum:
+    symbols = _list(definition, "symbols")
+    if not all(isinstance(symbol, str) for symbol in symbols) or not symbols:
+        raise _invalid(f"enum {name} has no symbols")
     if len(set(symbols)) < len(symbols):
-        raise _wrong(f"enum {name} has a symbol twice")
+        raise _invalid(f"enum {name} has a symbol twice")
     return Enum(name, tuple(symbols))
 
 
-def _fixed(said: dict[str, Any], name: str, _: int) -> Fixed:
-    size = said.get("size")
-    if type(size) is not int or not 0 <= size <= _LARGEST_FIXED:
-        raise _wrong(f"fixed {name} has the size {size!r}")
-    return Fixed(name, size, logical_type("fixed", said, size))
+def _fixed(definition: dict[str, Any], name: str, _: int) -> Fixed:
+    size = definition.get("size")
+    if type(size) is not int or not 0 <= size <= _MAX_FIXED_SIZE:
+        raise _invalid(f"fixed {name} has the size {size!r}")
+    return Fixed(name, size, logical_type("fixed", definition, size))
 
 
-def _listed(said: dict[str, Any], key: str) -> list[Any]:
-    value = said.get(key)
+def _list(definition: dict[str, Any], key: str) -> list[Any]:
+    value = definition.get(key)
     if not isinstance(value, list):
-        raise _wrong(f"{said.get('name')!r} has no {key}")
+        raise _invalid(f"{definition.get('name')!r} has no {key}")
     return value
 
 
-def _full_name(said: dict[str, Any], space: str) -> str:
-    name, own = said.get("name"), said.get("namespace")
+def _full_name(definition: dict[str, Any], enclosing: str) -> str:
+    name, declared = definition.get("name"), definition.get("namespace")
     if not isinstance(name, str) or not name:
-        raise _wrong(f"a {said['type']} without a name")
-    space = own if isinstance(own, str) else space
-    full = f"{space}.{name}" if space and "." not in name else name
-    if full in PRIMITIVES:
-        raise _wrong(f"a {said['type']} is called {full}")
-    return full
+        raise _invalid(f"a {definition['type']} has no name")
+    namespace = declared if isinstance(declared, str) else enclosing
+    full_name = f"{namespace}.{name}" if namespace and "." not in name else name
+    if full_name in PRIMITIVES:
+        raise _invalid(f"a {definition['type']} has the name of the primitive {full_name}")
+    return full_name
 
 
-def _kind(branch: Type) -> str:
+def _branch_identity(branch: Type) -> str:
+    """Return what must differ between the branches of a union."""
     match branch:
-        case Primitive(kind):
-            return kind
+        case Primitive(name):
+            return name
         case Record(name) | Enum(name) | Fixed(name) | Reference(name):
             return f"named {name}"
         case _:
             return type(branch).__name__.lower()
 
 
-def _wrong(what: object) -> RefusedSchema:
-    return RefusedSchema(f"not an Avro schema: {what}"[:500])
+def _invalid(problem: object) -> RefusedSchema:
+    return RefusedSchema(f"not an Avro schema: {problem}"[:500])

@@ -1,4 +1,4 @@
-"""Avro's types as small values."""
+"""Avro's types and logical types as immutable values."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-LARGEST_PRECISION = 1_000
-"""Of more digits no text is made: to turn bytes into digits takes the square of their number."""
+PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
 
-_PLACES = {
+MAX_PRECISION = 1_000
+"""Wider decimals stay binary: converting bytes to digits takes quadratic time."""
+
+_LOGICAL_TYPES = {
     ("int", "date"),
     ("int", "time-millis"),
     ("long", "time-micros"),
@@ -25,68 +27,36 @@ _PLACES = {
     ("fixed", "uuid"),
     ("fixed", "duration"),
 }
-_SIZES = {"uuid": 16, "duration": 12}
+"""Supported pairs of type and logical type."""
+_FIXED_SIZES = {"uuid": 16, "duration": 12}
 
 
 @dataclass(frozen=True)
-class Logical:
-    """A logical type that counts; the numbers are those of a decimal."""
+class LogicalType:
+    """A supported logical type; only a decimal has precision and scale."""
 
     name: str
     precision: int = 0
     scale: int = 0
 
 
-def logical_type(kind: str, said: Mapping[str, Any], size: int | None = None) -> Logical | None:
-    """What the schema says on top of the plain type, if it means something there."""
-    name = said.get("logicalType")
-    if not isinstance(name, str) or (kind, name) not in _PLACES:
-        return None
-    if name == "decimal":
-        return _decimal(said.get("precision"), said.get("scale", 0), size)
-    return Logical(name) if size in (None, _SIZES.get(name)) else None
-
-
-def _decimal(precision: Any, scale: Any, size: int | None) -> Logical | None:
-    if type(precision) is not int or type(scale) is not int:
-        return None
-    if not 1 <= precision <= LARGEST_PRECISION or not 0 <= scale <= precision:
-        return None
-    if size is not None and not _fits(precision, size):
-        return None
-    return Logical("decimal", precision, scale)
-
-
-def _fits(precision: int, size: int) -> bool:
-    """Whether a fixed of that many bytes has room for every number of that many digits."""
-    enough = LARGEST_PRECISION // 2
-    return size > 0 and (size > enough or 10**precision <= 1 << (8 * size - 1))
-
-
-PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
-
-
 @dataclass(frozen=True)
 class Primitive:
-    """One of Avro's eight plain types, perhaps with a meaning on top."""
+    """One of the eight primitive types, with its logical type if it has one."""
 
-    kind: str
-    logical: Logical | None = None
+    name: str
+    logical: LogicalType | None = None
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """So many bytes."""
-
     name: str
     size: int
-    logical: Logical | None = None
+    logical: LogicalType | None = None
 
 
 @dataclass(frozen=True)
 class Enum:
-    """One of some words."""
-
     name: str
     symbols: tuple[str, ...]
 
@@ -116,20 +86,20 @@ class Field:
 class Record:
     name: str
     fields: tuple[Field, ...]
-    fewest_bytes: int = field(compare=False)
-    """Known when the record is read, because to count it later can take for ever."""
+    min_size: int = field(compare=False)
+    """Stored when the record is parsed: computing it later could take exponential time."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A named type that was met before, or that is being read."""
+    """A named type that is defined elsewhere, or that encloses the reference."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class JsonText:
-    """A field that leads back into the record it is in: a column has no end for it, a text has."""
+    """A recursive field, stored as JSON text because a column type cannot be recursive."""
 
     type: Type
 
@@ -138,9 +108,40 @@ Named = Fixed | Enum | Record
 Type = Primitive | Array | Map | Union | Reference | JsonText | Named
 
 
-def fewest_bytes(kind: Type, named: Mapping[str, Named]) -> int:
-    """No value of the type is shorter than this."""
-    match kind:
+def logical_type(
+    type_name: str, definition: Mapping[str, Any], size: int | None = None
+) -> LogicalType | None:
+    """Return the logical type of a definition; None if it is missing, unknown or misplaced.
+
+    Avro's specification asks readers to fall back to the underlying type then.
+    """
+    name = definition.get("logicalType")
+    if not isinstance(name, str) or (type_name, name) not in _LOGICAL_TYPES:
+        return None
+    if name == "decimal":
+        return _decimal(definition.get("precision"), definition.get("scale", 0), size)
+    return LogicalType(name) if size in (None, _FIXED_SIZES.get(name)) else None
+
+
+def _decimal(precision: Any, scale: Any, size: int | None) -> LogicalType | None:
+    if type(precision) is not int or type(scale) is not int:
+        return None
+    if not 1 <= precision <= MAX_PRECISION or not 0 <= scale <= precision:
+        return None
+    if size is not None and not _fits(precision, size):
+        return None
+    return LogicalType("decimal", precision, scale)
+
+
+def _fits(precision: int, size: int) -> bool:
+    """Whether `size` bytes can hold every number of `precision` digits."""
+    always_enough = MAX_PRECISION // 2
+    return size > 0 and (size > always_enough or 10**precision <= 1 << (8 * size - 1))
+
+
+def min_size(avro_type: Type, named: Mapping[str, Named]) -> int:
+    """Return a lower bound for the encoded size of a value, in bytes."""
+    match avro_type:
         case Primitive("null"):
             return 0
         case Primitive("float"):
@@ -149,10 +150,10 @@ def fewest_bytes(kind: Type, named: Mapping[str, Named]) -> int:
             return 8
         case Fixed(size=size):
             return size
-        case Record(fewest_bytes=fewest):
-            return fewest
+        case Record(min_size=size):
+            return size
         case Reference(name) if name in named:
-            return fewest_bytes(named[name], named)
+            return min_size(named[name], named)
         case _:
-            # A record that is still being read has at least what leads back to it.
+            # An enclosing record has at least the byte that ends the recursion.
             return 1

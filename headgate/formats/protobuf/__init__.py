@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.formats.protobuf.decoder import NoSuchMessage, ProtobufDecoder
+from headgate.formats.protobuf.decoder import ProtobufDecoder
+from headgate.formats.protobuf.descriptors import AmbiguousMessage, NoSuchMessage
 
-__all__ = ["NoSuchMessage", "ProtobufDecoder"]
+__all__ = ["AmbiguousMessage", "NoSuchMessage", "ProtobufDecoder"]

@@ -1,7 +1,4 @@
-"""Protobuf: a registry's .proto text compiled in process, payloads decoded by ptars.
-
-What ptars cannot read, or reads otherwise than protobuf says, python-protobuf reads: row by row.
-"""
+"""Protobuf payloads decoded to columns: by ptars where its result is right, else row by row."""
 
 from __future__ import annotations
 
@@ -12,62 +9,144 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headgate.formats.decoder import Decoded, only_length
-from headgate.formats.protobuf.descriptors import PlainClasses, descriptors, for_reading, pool_of
-from headgate.formats.protobuf.message import Message
-from headgate.formats.protobuf.plan import Plan
-from headgate.formats.protobuf.ptars import Judge, PtarsReader, Reading
-from headgate.formats.protobuf.size_limit import Room
+from headgate.formats.decoder import ROOT_MESSAGE, Decoded, MessageChoice, only_length
+from headgate.formats.protobuf.descriptors import (
+    JsonClasses,
+    NoSuchMessage,
+    choose_message,
+    descriptors,
+    find_message,
+    pool_of,
+    without_conflicts,
+)
+from headgate.formats.protobuf.field import MapField, Repeated, Singular, ValueType
+from headgate.formats.protobuf.message import Message, Planner
+from headgate.formats.protobuf.ptars import PtarsDecoder, PtarsResult
+from headgate.formats.protobuf.reference import ReferenceDecoder, UnknownFields
 from headgate.formats.protobuf.wire import lengths_of
 from headgate.registry.registry import RefusedSchema, SchemaText
 from headgate.schema.origin import ORIGIN_COLUMNS
 
+_MAX_CELLS = 1 << 26
+_MIN_ELEMENT_BYTES = 2
 
-class NoSuchMessage(Exception):
-    """The schema has no message at that index."""
+
+class _TooLarge(Exception):
+    pass
+
+
+@dataclass(frozen=True)
+class SizeLimit:
+    """The limit on the cells that a payload of one message takes as columns.
+
+    An element of a list takes two bytes or more in a payload, and a cell in each of its columns,
+    whether it is set or not: a small payload of a wide schema could fill the memory.
+    """
+
+    message: Message
+
+    def too_large(self, payloads: pa.BinaryArray, lengths: np.ndarray) -> dict[int, str]:
+        """Return the payloads beyond the limit; only those long enough to be are looked at."""
+        found: dict[int, str] = {}
+        if lengths.max(initial=0) <= self._always_fits:
+            return found
+        from google.protobuf.message import DecodeError
+
+        for row in np.flatnonzero(lengths > self._always_fits).tolist():
+            try:
+                _count(self.message, payloads[row].as_py(), _MAX_CELLS)
+            except _TooLarge:
+                found[row] = f"its lists take more than {_MAX_CELLS} values as columns"
+            except DecodeError as error:
+                found[row] = str(error)[:500]
+        return found
+
+    @cached_property
+    def _always_fits(self) -> int:
+        return _MAX_CELLS * _MIN_ELEMENT_BYTES // max(1, _widest(self.message))
+
+
+def _element(field: Any) -> tuple[ValueType | None, bool]:
+    """Return the type of a field's values, and whether it may have many."""
+    if isinstance(field, Singular | Repeated):
+        return field.value_type, isinstance(field, Repeated)
+    item = field.item if isinstance(field, MapField) else None
+    return (item.value_type if isinstance(item, Singular) else None), True
+
+
+def _widest(message: Message) -> int:
+    """Return the most columns that an element of any list has."""
+    most = 0
+    for field in message.fields:
+        value_type, is_list = _element(field)
+        if isinstance(value_type, Message):
+            most = max(most, value_type.width if is_list else 0, _widest(value_type))
+    return most
+
+
+def _count(message: Message, payload: Any, left: int) -> int:
+    """Return how many cells are left after the lists in a message."""
+    from google.protobuf.empty_pb2 import Empty
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    # To an empty message every field is unknown, and takes no memory.
+    is_group = isinstance(payload, UnknownFieldSet)
+    fields: Any = payload if is_group else UnknownFieldSet(Empty.FromString(payload))
+    for found in fields:
+        field = message.by_number.get(found.field_number)
+        value_type, is_list = _element(field) if field is not None else (None, False)
+        if not isinstance(value_type, Message) or found.wire_type not in (2, 3):
+            continue
+        if is_list:
+            left -= value_type.width
+            if left < 0:
+                raise _TooLarge
+        nested = Message((field.item,)) if isinstance(field, MapField) else value_type
+        left = _count(nested, found.data, left)
+    return left
 
 
 @dataclass(frozen=True, eq=False)
 class ProtobufDecoder:
-    """Decodes one message type."""
+    """Decodes payloads of one message."""
 
     record_name: str
     columns: Message
     schema: pa.Schema
-    room: Room
-    judge: Judge
-    reader: PtarsReader | None
-    """None where python-protobuf reads every payload."""
+    size_limit: SizeLimit
+    reference: ReferenceDecoder
+    fast: PtarsDecoder | None
+    """None if python-protobuf must decode every payload."""
 
     @classmethod
-    def compile(cls, text: SchemaText, message: tuple[int, ...]) -> ProtobufDecoder:
+    def compile(cls, text: SchemaText, message: MessageChoice = ROOT_MESSAGE) -> ProtobufDecoder:
         files = descriptors(text)
-        return cls.for_message(files, _message_name(files.file[-1], message))
+        return cls.for_message(files, choose_message(files, message))
 
     @classmethod
     def for_message(cls, files: Any, name: str) -> ProtobufDecoder:
-        """A decoder for the named message of a compiled FileDescriptorSet."""
+        """Return a decoder for the named message of a compiled FileDescriptorSet."""
         try:
-            files = for_reading(files)
+            files = without_conflicts(files)
             as_bytes = files.SerializeToString()
-            plan = Plan(PlainClasses(files))
-            columns = plan.message(_find(pool_of(as_bytes), name), ORIGIN_COLUMNS)
-            judge = Judge(as_bytes, name, columns)
-            reader = None if plan.has_groups else PtarsReader.of(columns, judge, plan)
+            planner = Planner(JsonClasses(files))
+            columns = planner.message(find_message(pool_of(as_bytes), name), ORIGIN_COLUMNS)
+            reference = ReferenceDecoder(as_bytes, name, columns)
+            fast = None if planner.has_groups else PtarsDecoder.of(columns, reference, planner)
         except (KeyboardInterrupt, SystemExit, RefusedSchema, NoSuchMessage):
             raise
-        except BaseException as error:  # a panic in Rust is no Exception
+        except BaseException as error:  # a panic in Rust is not an Exception
             raise RefusedSchema(f"message {name} cannot be decoded: {error}"[:500]) from None
-        return cls(name, columns, pa.schema(columns.columns), Room(columns), judge, reader)
+        return cls(name, columns, pa.schema(columns.columns), SizeLimit(columns), reference, fast)
 
     @property
     def message(self) -> Any:
         """The message's class in python-protobuf."""
-        return self.judge.message
+        return self.reference.message
 
     @cached_property
     def handler(self) -> Any:
-        """ptars for the message as it is declared: for those who encode."""
+        """ptars for the message as it is declared, for encoding."""
         from ptars import HandlerPool, PtarsConfig
 
         descriptor = self.message.DESCRIPTOR
@@ -75,7 +154,7 @@ class ProtobufDecoder:
         return HandlerPool([descriptor.file], config).get_for_message(descriptor)
 
     def is_like(self, other: ProtobufDecoder) -> bool:
-        """Whether they differ in nothing but the names of their columns."""
+        """Return whether the decoders differ in nothing but the names of their columns."""
         return self._nameless == other._nameless
 
     @cached_property
@@ -84,64 +163,51 @@ class ProtobufDecoder:
         return replace(self.columns, fields=tuple(replace(one, column="") for one in fields))
 
     def decode_exact(self, payloads: pa.BinaryArray) -> list[pa.Array] | None:
-        """The columns, where every payload is just as its values are declared; None otherwise.
+        """Return the columns if no payload needs a closer look, else None.
 
-        Decoders that are alike give the same for the same payloads.
+        Decoders that are alike return the same for the same payloads.
         """
         lengths = lengths_of(payloads)
-        if self.reader is None or self.room.refusals(payloads, lengths):
+        if self.fast is None or self.size_limit.too_large(payloads, lengths):
             return None
-        return self.reader.read_exact(payloads, lengths)
+        return self.fast.read_exact(payloads, lengths)
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
         rows, lengths = np.arange(len(payloads)), lengths_of(payloads)
-        too_large = self.room.refusals(payloads, lengths)
+        too_large = self.size_limit.too_large(payloads, lengths)
         if too_large:
             rows = np.delete(rows, list(too_large))
-        if self.reader is not None:
-            reading = self.reader.read(payloads, lengths, rows)
+        if self.fast is not None:
+            result = self.fast.read(payloads, lengths, rows)
         else:
-            reading = Reading.of_none(self.columns, rows, self.judge.judged(payloads, rows))
-        read, refused = self.judge.read(payloads, reading.odd)
-        bad = too_large | reading.judged.refused | refused
-        unknown = [row for row in reading.judged.unknown if row not in bad]
+            validation = self.reference.validate(payloads, rows)
+            result = PtarsResult.without_rows(self.columns, rows, validation)
+        by_row, invalid = self.reference.decode(payloads, result.fallback)
+        bad = too_large | result.validation.invalid | invalid
+        unknown = [row for row in result.validation.unknown if row not in bad]
         if not self.columns.fields:
             return Decoded(only_length(len(payloads) - len(bad)), bad, unknown)
-        return Decoded(self._batch(reading, read, bad), bad, unknown)
+        return Decoded(self._batch(result, by_row, bad), bad, unknown)
+
+    def unknown_fields(self, payload: bytes) -> UnknownFields:
+        """Return the wire data of a payload in `Decoded.unknown` that the message lacks."""
+        return self.reference.unknown_fields(payload)
 
     def _batch(
-        self, reading: Reading, read: dict[int, dict[str, Any]], bad: dict[int, str]
+        self, result: PtarsResult, by_row: dict[int, dict[str, Any]], bad: dict[int, str]
     ) -> pa.RecordBatch:
-        """Rows of both ways, in the order of their payloads."""
-        batch = pa.RecordBatch.from_arrays(reading.arrays, schema=self.schema)
-        if not read and not bad:
+        """Merge the rows of both decoders in the order of their payloads."""
+        batch = pa.RecordBatch.from_arrays(result.arrays, schema=self.schema)
+        if not by_row and not bad:
             return batch
-        fast = np.isin(reading.rows, [*read, *bad], invert=True)
+        fast = np.isin(result.rows, [*by_row, *bad], invert=True)
         batch = batch.filter(pa.array(fast))
-        if not read:
+        if not by_row:
             return batch
-        rows = pa.array(read.values(), pa.struct(list(self.schema)))
-        order = np.argsort(np.concatenate([reading.rows[fast], list(read)]))
+        rows = pa.array(by_row.values(), pa.struct(list(self.schema)))
+        order = np.argsort(np.concatenate([result.rows[fast], list(by_row)]))
         arrays = [
             pa.concat_arrays([column, rows.field(place)]).take(pa.array(order))
             for place, column in enumerate(batch.columns)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-
-def _find(pool: Any, name: str) -> Any:
-    try:
-        return pool.FindMessageTypeByName(name)
-    except KeyError:
-        raise NoSuchMessage(f"the schema has no message {name}") from None
-
-
-def _message_name(file: Any, indexes: tuple[int, ...]) -> str:
-    names = [file.package] if file.package else []
-    level = file.message_type
-    for index in indexes:
-        if not 0 <= index < len(level):
-            raise NoSuchMessage(f"the schema has no message at index {list(indexes)}")
-        names.append(level[index].name)
-        level = level[index].nested_type
-    return ".".join(names)

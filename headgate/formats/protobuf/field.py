@@ -1,4 +1,4 @@
-"""A field of a message as a column: one value, or many."""
+"""Fields of a message as columns: singular, repeated and map fields."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from headgate.formats.protobuf.wire import (
     MESSAGE,
+    PtarsSchema,
     Read,
     Unstorable,
-    Wire,
     declare_presence,
     delimited,
     lengths_of,
-    odd_slots,
+    merge_mismatched,
     offsets_of,
     present_in,
     tag_size,
@@ -26,15 +26,15 @@ from headgate.formats.protobuf.wire import (
 OPTIONAL, REPEATED = 1, 3
 
 
-class Shape(Protocol):
-    """What a value of some type becomes, wherever it stands."""
+class ValueType(Protocol):
+    """How values of a protobuf type are converted to a column."""
 
     @property
     def type(self) -> pa.DataType: ...
 
     @property
     def width(self) -> int:
-        """How many columns it takes, with those inside."""
+        """The number of columns, nested ones included."""
         ...
 
     @property
@@ -47,24 +47,24 @@ class Shape(Protocol):
         """The value of a field with presence that is not in the payload."""
         ...
 
-    def declare(self, declared: Any, wire: Wire) -> None:
-        """Give the declared field the type that ptars shall read."""
+    def declare(self, declared: Any, schema: PtarsSchema) -> None:
+        """Set the type by which ptars reads the declared field."""
         ...
 
     def read(self, raw: pa.Array) -> Read:
-        """The values from what ptars read."""
+        """Convert the values that ptars read."""
         ...
 
     def value(self, value: Any) -> Any:
-        """The same value from what python-protobuf read; raises Unstorable."""
+        """Convert a value that python-protobuf read, to the same result; raises Unstorable."""
         ...
 
     def sizes(self, raw: pa.Array) -> np.ndarray:
-        """The bytes that each value takes behind its tag, in an array that may be changed."""
+        """Return the bytes that each value takes after its tag, in a new array."""
         ...
 
     def is_written(self, raw: pa.Array) -> np.ndarray | bool:
-        """Which slots of a field without presence a writer writes."""
+        """Return which values a writer writes for a field without presence."""
         ...
 
 
@@ -83,57 +83,57 @@ class Field(Protocol):
     @property
     def width(self) -> int: ...
 
-    def declare(self, message: Any, wire: Wire) -> None: ...
+    def declare(self, message: Any, schema: PtarsSchema) -> None: ...
 
     def read(self, raw: pa.Array) -> Read: ...
 
     def value(self, value: Any) -> Any:
-        """From what python-protobuf has for the field; None where it is not in the payload."""
+        """Convert what python-protobuf has for the field, None if it is not in the payload."""
         ...
 
     def sizes(self, raw: pa.Array) -> np.ndarray:
-        """The bytes that the field takes in each message, tags and all."""
+        """Return the bytes that the field takes in each message, tags included."""
         ...
 
     def present(self, raw: pa.Array) -> np.ndarray | bool:
-        """Which messages have it."""
+        """Return which messages have the field."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class One:
-    """A field that occurs once; null is absent, where protobuf can tell."""
+class Singular:
+    """A field that occurs once; absent is null if the field has presence."""
 
     number: int
     column: str
-    shape: Shape
+    value_type: ValueType
     has_presence: bool
 
     @property
     def type(self) -> pa.DataType:
-        return self.shape.type
+        return self.value_type.type
 
     @property
     def width(self) -> int:
-        return self.shape.width
+        return self.value_type.width
 
-    def declare(self, message: Any, wire: Wire) -> None:
+    def declare(self, message: Any, schema: PtarsSchema) -> None:
         declared = declare(message, self.number, OPTIONAL)
-        self.shape.declare(declared, wire)
+        self.value_type.declare(declared, schema)
         if self.has_presence:
             declare_presence(message, declared)
 
     def read(self, raw: pa.Array) -> Read:
-        return self.shape.read(raw)
+        return self.value_type.read(raw)
 
     def value(self, value: Any) -> Any:
         if value is None:
-            return self.shape.absent if self.has_presence else self.shape.zero
-        return value_within(self.column, self.shape, value)
+            return self.value_type.absent if self.has_presence else self.value_type.zero
+        return value_within(self.column, self.value_type, value)
 
     def sizes(self, raw: pa.Array) -> np.ndarray:
-        written = present_in(raw) if self.has_presence else self.shape.is_written(raw)
-        sizes = self.shape.sizes(raw)
+        written = present_in(raw) if self.has_presence else self.value_type.is_written(raw)
+        sizes = self.value_type.sizes(raw)
         sizes += tag_size(self.number)
         if written is not True:
             sizes *= written
@@ -144,37 +144,37 @@ class One:
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
+class Repeated:
     """A repeated field; never null."""
 
     number: int
     column: str
-    shape: Shape
+    value_type: ValueType
     is_packed: bool
 
     @property
     def type(self) -> pa.DataType:
-        return pa.list_(self.shape.type)
+        return pa.list_(self.value_type.type)
 
     @property
     def width(self) -> int:
         return 1
 
-    def declare(self, message: Any, wire: Wire) -> None:
-        self.shape.declare(declare(message, self.number, REPEATED), wire)
+    def declare(self, message: Any, schema: PtarsSchema) -> None:
+        self.value_type.declare(declare(message, self.number, REPEATED), schema)
 
     def read(self, raw: pa.Array) -> Read:
-        read = self.shape.read(raw.values)
+        read = self.value_type.read(raw.values)
         array = pa.Array.from_buffers(
             self.type, len(raw), [None, raw.buffers()[1]], children=[read.array]
         )
-        return Read(array, lists_of(raw, read.odd))
+        return Read(array, lists_of(raw, read.mismatched))
 
     def value(self, value: Any) -> Any:
-        return [value_within(self.column, self.shape, one) for one in value or ()]
+        return [value_within(self.column, self.value_type, one) for one in value or ()]
 
     def sizes(self, raw: pa.Array) -> np.ndarray:
-        sizes, tag = self.shape.sizes(raw.values), tag_size(self.number)
+        sizes, tag = self.value_type.sizes(raw.values), tag_size(self.number)
         if not self.is_packed:
             return sums(raw, sizes + tag)
         return np.asarray((delimited(sums(raw, sizes)) + tag) * self.present(raw))
@@ -184,20 +184,20 @@ class Many:
 
 
 def declare(message: Any, number: int, label: int) -> Any:
-    """A new field whose name no other one can have."""
+    """Add a field with a unique name to a generated message."""
     return message.field.add(name=f"f{number}", number=number, label=label)
 
 
-def value_within(column: str, shape: Shape, value: Any) -> Any:
-    """The value; what cannot be stored is told with where it stands."""
+def value_within(column: str, value_type: ValueType, value: Any) -> Any:
+    """Convert a value; an error names the column."""
     try:
-        return shape.value(value)
+        return value_type.value(value)
     except Unstorable as error:
         raise Unstorable(f"{column}: {error}") from None
 
 
 def sums(lists: pa.Array, of: np.ndarray) -> np.ndarray:
-    """For each list the sum over its elements."""
+    """Sum the numbers of the elements of each list."""
     running = np.zeros(len(of) + 1, np.int64)
     np.cumsum(of, out=running[1:])
     totals = running[offsets_of(lists)]
@@ -206,32 +206,32 @@ def sums(lists: pa.Array, of: np.ndarray) -> np.ndarray:
 
 
 def lists_of(lists: pa.Array, elements: np.ndarray | None) -> np.ndarray | None:
-    """The lists that these elements are in."""
+    """Return the positions of the lists that contain these elements."""
     if elements is None:
         return None
     return np.searchsorted(offsets_of(lists), elements, side="right") - 1
 
 
-_MANY = 20
-"""From so many entries in one map on, sorting them all is faster than comparing each to each."""
+_SORT_ABOVE = 20
+"""Entries of one map above which sorting all is faster than comparing each pair."""
 
 
 def is_map(field: Any) -> bool:
-    """Whether a field of a descriptor is one: on the wire it is repeated entries."""
+    """Return whether a field of a descriptor is a map, which is repeated entries on the wire."""
     entry = field.message_type
     return entry is not None and entry.has_options and bool(entry.GetOptions().map_entry)
 
 
 @dataclass(frozen=True)
-class Map:
-    """Entries by key; the last of those with one key counts. Never null."""
+class MapField:
+    """A map field; the last entry of several with one key counts. Never null."""
 
     number: int
     column: str
-    key: One
+    key: Singular
     item: Field
     zero_item: Any
-    """What an entry without a value has; None for messages, whose zero is no constant."""
+    """The value of an entry without one; None for messages, which have no constant default."""
 
     @property
     def type(self) -> pa.DataType:
@@ -241,26 +241,30 @@ class Map:
     def width(self) -> int:
         return 1
 
-    def declare(self, message: Any, wire: Wire) -> None:
+    def declare(self, message: Any, schema: PtarsSchema) -> None:
         declared = declare(message, self.number, REPEATED)
         declared.type = MESSAGE
-        declared.type_name = wire.message([self.key, self.item])
+        declared.type_name = schema.message([self.key, self.item])
 
     def read(self, raw: pa.Array) -> Read:
         raw_keys, raw_items = raw.values.field(0), raw.values.field(1)
         keys, items = self.key.read(raw_keys), self.item.read(raw_items)
         array = pa.MapArray.from_arrays(
             raw.offsets,
-            _filled(keys.array, self.key.shape.zero),
+            _filled(keys.array, self.key.value_type.zero),
             _filled(items.array, self.zero_item),
         )
-        odd = [keys.odd, items.odd, _doubles(lengths_of(raw), array.keys)]
+        mismatched = [
+            keys.mismatched,
+            items.mismatched,
+            _duplicate_keys(lengths_of(raw), array.keys),
+        ]
         if self.zero_item is None:
-            odd.append(np.flatnonzero(np.logical_not(self.item.present(raw_items))))
-        return Read(array, lists_of(raw, odd_slots(*odd)))
+            mismatched.append(np.flatnonzero(np.logical_not(self.item.present(raw_items))))
+        return Read(array, lists_of(raw, merge_mismatched(*mismatched)))
 
     def value(self, value: Any) -> Any:
-        """In the order of the keys: python-protobuf's own order changes from run to run."""
+        """Sort entries by key: python-protobuf's own order changes from run to run."""
         try:
             entries = sorted((value or {}).items(), key=lambda entry: entry[0])
         except UnicodeDecodeError:
@@ -281,15 +285,15 @@ def _filled(array: pa.Array, zero: Any) -> pa.Array:
     return pc.fill_null(array, pa.scalar(zero, array.type))
 
 
-def _doubles(lengths: np.ndarray, keys: pa.Array) -> np.ndarray | None:
-    """Entries of maps that have a key twice."""
+def _duplicate_keys(lengths: np.ndarray, keys: pa.Array) -> np.ndarray | None:
+    """Return the positions of entries whose key occurs again in the same map."""
     most = lengths.max(initial=0)
     if most < 2:
         return None
     codes = keys.dictionary_encode()
     maps = np.repeat(np.arange(len(lengths)), lengths)
     both = maps * len(codes.dictionary) + codes.indices.to_numpy()
-    if most > _MANY:
+    if most > _SORT_ABOVE:
         _, first, times = np.unique(both, return_index=True, return_counts=True)
         return np.asarray(first[times > 1])
-    return odd_slots(*(np.flatnonzero(both[by:] == both[:-by]) for by in range(1, most)))
+    return merge_mismatched(*(np.flatnonzero(both[by:] == both[:-by]) for by in range(1, most)))

@@ -1,4 +1,4 @@
-"""Values that have no columns of their own, as JSON text: what contains itself, or anything."""
+"""Messages as JSON text: those that contain themselves, and Struct, Value and ListValue."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from headgate.formats.protobuf.field import REPEATED, declare, is_map, sums, val
 from headgate.formats.protobuf.wire import (
     BYTES,
     STRING,
+    PtarsSchema,
     Read,
     Unstorable,
-    Wire,
     delimited,
     lengths_of,
     offsets_of,
@@ -23,12 +23,12 @@ from headgate.formats.protobuf.wire import (
     tag_size,
 )
 
-_LONGEST_DETAIL = 400
+_MAX_DETAIL = 400
 
 
 @dataclass(frozen=True)
-class Json:
-    """A message in protobuf's own JSON, with the names of the .proto file and keys in order."""
+class JsonText:
+    """A message in protobuf's own JSON, with the names of the .proto file and sorted keys."""
 
     message: Any
     """The message's class in python-protobuf."""
@@ -37,29 +37,30 @@ class Json:
     zero = None
     absent = None
 
-    def declare(self, declared: Any, wire: Wire) -> None:
+    def declare(self, declared: Any, schema: PtarsSchema) -> None:
         declared.type = BYTES
 
     def read(self, raw: pa.Array) -> Read:
         codes = raw.dictionary_encode()
         texts: list[str | None] = []
-        refused = []
+        unstorable = []
         for code, payload in enumerate(codes.dictionary.to_pylist()):
             try:
                 texts.append(self._text(payload))
             except Unstorable:
                 texts.append(None)
-                refused.append(code)
-        odd = None
-        if refused:
-            odd = np.flatnonzero(np.isin(codes.indices.fill_null(-1).to_numpy(), refused))
-        return Read(pa.array(texts, pa.string()).take(codes.indices), odd)
+                unstorable.append(code)
+        mismatched = None
+        if unstorable:
+            indices = codes.indices.fill_null(-1).to_numpy()
+            mismatched = np.flatnonzero(np.isin(indices, unstorable))
+        return Read(pa.array(texts, pa.string()).take(codes.indices), mismatched)
 
     def value(self, value: Any) -> str:
         return self._text(type(value).SerializePartialToString(value))
 
     def sizes(self, raw: pa.Array) -> np.ndarray:
-        """Without what the schema does not have: there is no JSON of that."""
+        """Leave out unknown fields: they are not in the JSON text."""
         codes = raw.dictionary_encode()
         known = [self._known_size(payload) for payload in codes.dictionary.to_pylist()]
         return delimited(np.array(known, np.int64)[codes.indices.to_numpy()])
@@ -88,41 +89,41 @@ class Json:
                 ensure_ascii=False,
             )
         except Exception as error:  # whatever a hostile message does inside the printer
-            raise Unstorable(str(error)[:_LONGEST_DETAIL]) from None
-        # How the printer writes a string that is not UTF-8, which proto2 lets through.
+            raise Unstorable(str(error)[:_MAX_DETAIL]) from None
+        # This is how the printer writes a string that is not UTF-8, which proto2 accepts.
         if ("\"b'" in text or '"b\\"' in text) and _has_bytes_for_text(message):
             raise Unstorable("a string that is not UTF-8")
         return text
 
 
 @dataclass(frozen=True)
-class OneJson:
-    """A field that occurs once; where it does not, its parts are merged as protobuf merges."""
+class SingularJson:
+    """A singular field of JSON text; parts sent one by one are merged as protobuf does."""
 
     number: int
     column: str
-    shape: Json
+    value_type: JsonText
     type = pa.string()
     width = 1
 
-    def declare(self, message: Any, wire: Wire) -> None:
-        self.shape.declare(declare(message, self.number, REPEATED), wire)
+    def declare(self, message: Any, schema: PtarsSchema) -> None:
+        self.value_type.declare(declare(message, self.number, REPEATED), schema)
 
     def read(self, raw: pa.Array) -> Read:
-        return self.shape.read(_joined(raw))
+        return self.value_type.read(_joined(raw))
 
     def value(self, value: Any) -> Any:
-        return None if value is None else value_within(self.column, self.shape, value)
+        return None if value is None else value_within(self.column, self.value_type, value)
 
     def sizes(self, raw: pa.Array) -> np.ndarray:
-        return sums(raw, self.shape.sizes(raw.values) + tag_size(self.number))
+        return sums(raw, self.value_type.sizes(raw.values) + tag_size(self.number))
 
     def present(self, raw: pa.Array) -> np.ndarray:
         return lengths_of(raw) > 0
 
 
 def _joined(lists: pa.Array) -> pa.Array:
-    """The byte strings of each list as one, null for none: they stand side by side already."""
+    """Join the byte strings of each list without a copy, as they are adjacent; null if empty."""
     if not len(lists.values):
         return pa.nulls(len(lists), pa.binary())
     bounds = offsets_of(lists.values)[offsets_of(lists)]
@@ -144,7 +145,7 @@ def _has_bytes_for_text(message: Any) -> bool:
 
 
 def _values(message: Any) -> Iterator[tuple[Any, Any]]:
-    """Every single value directly inside, with the field that says its type."""
+    """Yield every single value of a message, with the field that has its type."""
     for field, value in message.ListFields():
         if is_map(field):
             entry = field.message_type.fields_by_name

@@ -1,212 +1,139 @@
-"""Payloads read by ptars, in Rust and straight into columns."""
+"""Payloads decoded by ptars: in Rust, straight into columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.formats.protobuf.descriptors import pool_of
-from headgate.formats.protobuf.message import Message
-from headgate.formats.protobuf.plan import Plan
-from headgate.formats.protobuf.wire import Unstorable, Wire, size_without_unknown
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What python-protobuf says of payloads, without reading their values."""
-
-    refused: dict[int, str]
-    """Those that are no such message, and why."""
-    unknown: list[int]
-    """Those with fields in them that the schema does not have."""
-
-    def without(self, rows: Collection[int]) -> Judged:
-        return Judged(
-            {row: why for row, why in self.refused.items() if row not in rows},
-            [row for row in self.unknown if row not in rows],
-        )
-
-    def __or__(self, other: Judged) -> Judged:
-        return Judged(self.refused | other.refused, self.unknown + other.unknown)
-
-
-NOTHING_JUDGED = Judged({}, [])
-
-
-@dataclass(frozen=True)
-class Judge:
-    """Reads payloads of one message one by one."""
-
-    files: bytes
-    """The compiled FileDescriptorSet: most schemas never need the class, which is much larger."""
-    name: str
-    columns: Message
-
-    @cached_property
-    def message(self) -> Any:
-        """The message's class."""
-        from google.protobuf.message_factory import GetMessageClass
-
-        return GetMessageClass(pool_of(self.files).FindMessageTypeByName(self.name))
-
-    def judged(self, payloads: pa.BinaryArray, rows: np.ndarray) -> Judged:
-        if not len(rows):
-            return NOTHING_JUDGED
-        has_unknown, refused = _each(self._has_unknown, payloads, rows)
-        return Judged(refused, [row for row, found in has_unknown.items() if found])
-
-    def read(
-        self, payloads: pa.BinaryArray, rows: np.ndarray
-    ) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-        """Their values by column, and why there are none of the others."""
-        if not len(rows):
-            return {}, {}
-        return _each(self._values, payloads, rows)
-
-    def _has_unknown(self, payload: bytes) -> bool:
-        known = size_without_unknown(self.message.FromString(payload))
-        if known == len(payload):
-            return False
-        whole = self.message.SerializePartialToString(self.message.FromString(payload))
-        return len(whole) != known
-
-    def _values(self, payload: bytes) -> dict[str, Any]:
-        return self.columns.value(self.message.FromString(payload))
-
-
-def _each(
-    read: Callable[[bytes], T], payloads: pa.BinaryArray, rows: np.ndarray
-) -> tuple[dict[int, T], dict[int, str]]:
-    from google.protobuf.message import DecodeError
-
-    made: dict[int, T] = {}
-    refused: dict[int, str] = {}
-    for row in rows.tolist():
-        try:
-            made[row] = read(payloads[row].as_py() or b"")
-        except (DecodeError, Unstorable) as error:
-            refused[row] = str(error)[:500]
-    return made, refused
-
+from headgate.formats.protobuf.message import Message, Planner
+from headgate.formats.protobuf.reference import ReferenceDecoder, Validation
+from headgate.formats.protobuf.wire import PtarsSchema
 
 _SAFE_LENGTH = 16 << 10
-"""A payload nests groups no deeper than it is long, and ptars recurses into them unbounded."""
-_MOST_NUMBERS = 1 << 24
+"""ptars recurses into groups without a limit, but a payload cannot nest deeper than it is long."""
+_MAX_FIELD_NUMBERS = 1 << 24
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What became of payloads."""
+class PtarsResult:
+    """Columns of the payloads that ptars could read, and which of them need python-protobuf."""
 
     arrays: list[pa.Array]
     rows: np.ndarray
     """Positions of the payloads whose values are in the arrays."""
-    odd: np.ndarray
-    """Positions of those, or of others, that python-protobuf must read."""
-    judged: Judged
+    fallback: np.ndarray
+    """Positions that python-protobuf must decode, whether the arrays have them or not."""
+    validation: Validation
 
     @classmethod
-    def of_none(cls, message: Message, rows: np.ndarray, judged: Judged) -> Reading:
-        """All that is to be read, python-protobuf must read."""
-        return cls([pa.array([], one.type) for one in message.fields], rows[:0], rows, judged)
+    def without_rows(
+        cls, message: Message, rows: np.ndarray, validation: Validation
+    ) -> PtarsResult:
+        """Leave all rows to python-protobuf."""
+        return cls([pa.array([], one.type) for one in message.fields], rows[:0], rows, validation)
 
 
 @dataclass(frozen=True)
-class PtarsReader:
-    """Reads payloads of one message.
+class PtarsDecoder:
+    """Decodes payloads of one message.
 
-    ptars lets pass some of what protobuf refuses, and takes no notice of what it does not know.
-    But a payload is exact if it is just as long as its values are as they are declared: there is
-    nothing else in it. Of all others python-protobuf is asked.
+    ptars accepts some payloads that protobuf rejects, and skips unknown fields without notice. But
+    a payload that is exactly as long as the encoding of its values has nothing else in it. All
+    other payloads are validated with python-protobuf.
 
-    Lists of numbers can be sent otherwise than declared, and a byte shorter. Whoever fills that
-    byte with another one makes an exact payload that protobuf refuses: it is decoded.
+    A list of numbers can be sent in another encoding than the declared one, and be a byte shorter.
+    A payload that is padded by that byte looks exact and is decoded, though protobuf rejects it.
     """
 
     message: Message
     handler: Any
-    judge: Judge
+    reference: ReferenceDecoder
     has_maps: bool
     has_lists_of_numbers: bool
 
     @classmethod
-    def of(cls, message: Message, judge: Judge, plan: Plan) -> PtarsReader | None:
-        """None where the field numbers are so high that ptars would take gigabytes for them."""
-        wire = Wire.empty()
-        name = wire.message(message.fields)
-        if sum(wire.highest) > _MOST_NUMBERS:
+    def of(
+        cls, message: Message, reference: ReferenceDecoder, planner: Planner
+    ) -> PtarsDecoder | None:
+        """Return None if field numbers are so high that ptars would need gigabytes for them."""
+        schema = PtarsSchema.empty()
+        name = schema.message(message.fields)
+        if sum(schema.highest) > _MAX_FIELD_NUMBERS:
             return None
-        return cls(message, wire.handler(name), judge, plan.has_maps, plan.has_lists_of_numbers)
+        handler = schema.handler(name)
+        return cls(message, handler, reference, planner.has_maps, planner.has_lists_of_numbers)
 
-    def read(self, payloads: pa.BinaryArray, lengths: np.ndarray, rows: np.ndarray) -> Reading:
-        """Those of the payloads, which are so long, that are in these rows."""
+    def read(self, payloads: pa.BinaryArray, lengths: np.ndarray, rows: np.ndarray) -> PtarsResult:
+        """Decode the payloads of these rows; `lengths` are those of all payloads."""
         long = rows[:0]
         if lengths.max(initial=0) > _SAFE_LENGTH:
             long = rows[lengths[rows] > _SAFE_LENGTH]
-        judged = self.judge.judged(payloads, long)
-        rows = _without(rows, judged)
+        validation = self.reference.validate(payloads, long)
+        rows = _valid(rows, validation)
         failed: list[int] = []
-        batches = self._batches(_taken(payloads, rows)) if len(rows) else []
-        all_are_judged = batches is None
+        batches = self._decode_at_once(_taken(payloads, rows)) if len(rows) else []
+        all_validated = batches is None
         if batches is None:
-            judged |= self._judged(payloads, lengths, _difference(rows, long))
-            rows = _without(rows, judged)
-            batches, failed = self._all_batches(_taken(payloads, rows))
+            validation |= self._validate(payloads, lengths, _difference(rows, long))
+            rows = _valid(rows, validation)
+            batches, failed = self._decode_in_parts(_taken(payloads, rows))
         if not batches:
-            return Reading.of_none(self.message, rows, judged)
+            return PtarsResult.without_rows(self.message, rows, validation)
         read = np.delete(rows, failed) if failed else rows
-        raws = self._raws(batches)
-        arrays, odd = self.message.read_fields(raws)
-        if not all_are_judged:
-            inexact = _difference(self._inexact(raws, lengths, read), long)
-            if len(inexact):
-                judged |= self.judge.judged(payloads, inexact)
-        # Of a map's entry with an unknown field, protobuf takes nothing.
-        suspect = judged.unknown if self.has_maps else []
-        if odd is None and not failed and not suspect:
-            return Reading(arrays, read, rows[:0], judged)
-        strange = [rows[failed], rows[:0] if odd is None else read[odd], suspect]
-        return Reading(arrays, read, np.unique(np.concatenate(strange).astype(np.int64)), judged)
+        raws = self._columns(batches)
+        arrays, mismatched = self.message.read_fields(raws)
+        suspicious = rows[:0] if all_validated else self._inexact(raws, lengths, read)
+        if mismatched is not None:
+            # An unknown value of a closed enum is an unknown field, but has the expected length.
+            suspicious = np.union1d(suspicious, read[mismatched])
+        suspicious = _difference(suspicious, long)
+        if len(suspicious):
+            validation |= self.reference.validate(payloads, suspicious)
+        # Protobuf skips a map entry that has an unknown field; ptars does not.
+        with_unknown = validation.unknown if self.has_maps else []
+        if mismatched is None and not failed and not with_unknown:
+            return PtarsResult(arrays, read, rows[:0], validation)
+        again = [rows[failed], rows[:0] if mismatched is None else read[mismatched], with_unknown]
+        fallback = np.unique(np.concatenate(again).astype(np.int64))
+        return PtarsResult(arrays, read, fallback, validation)
 
     def read_exact(self, payloads: pa.BinaryArray, lengths: np.ndarray) -> list[pa.Array] | None:
-        """The columns of payloads which are so long, if all are exact and none is odd."""
+        """Return the columns if no payload needs python-protobuf, else None."""
         if not self.message.fields or lengths.max(initial=0) > _SAFE_LENGTH:
             return None
-        batches = self._batches(payloads)
+        batches = self._decode_at_once(payloads)
         if batches is None:
             return None
-        raws = self._raws(batches)
-        arrays, odd = self.message.read_fields(raws)
+        raws = self._columns(batches)
+        arrays, mismatched = self.message.read_fields(raws)
         is_exact = np.array_equal(lengths, self.message.sizes_of_fields(raws, len(lengths)))
-        return arrays if odd is None and is_exact else None
+        return arrays if mismatched is None and is_exact else None
 
-    def _judged(self, payloads: pa.BinaryArray, lengths: np.ndarray, rows: np.ndarray) -> Judged:
-        """What is exact is not judged here either: the outcome is that among many others."""
-        judged = self.judge.judged(payloads, rows)
-        suspects = np.array(sorted([*judged.refused, *judged.unknown]), np.int64)
+    def _validate(
+        self, payloads: pa.BinaryArray, lengths: np.ndarray, rows: np.ndarray
+    ) -> Validation:
+        """Validate all but exact payloads, so that the outcome does not depend on the others."""
+        validation = self.reference.validate(payloads, rows)
+        suspects = np.array(sorted([*validation.invalid, *validation.unknown]), np.int64)
         if not len(suspects) or not self.has_lists_of_numbers:
-            return judged
-        batches, failed = self._all_batches(_taken(payloads, suspects))
+            return validation
+        batches, failed = self._decode_in_parts(_taken(payloads, suspects))
         if not batches:
-            return judged
+            return validation
         read = np.delete(suspects, failed)
-        exact = np.setdiff1d(read, self._inexact(self._raws(batches), lengths, read))
-        return judged.without(exact.tolist())
+        exact = np.setdiff1d(read, self._inexact(self._columns(batches), lengths, read))
+        return validation.without(exact.tolist())
 
     def _inexact(self, raws: list[pa.Array], lengths: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The rows whose payloads have another length than their values."""
+        """Return the rows whose payloads have another length than the encoding of their values."""
         if len(rows) < len(lengths):
             lengths = lengths[rows]
         return np.asarray(rows[lengths != self.message.sizes_of_fields(raws, len(rows))])
 
-    def _raws(self, batches: list[pa.RecordBatch]) -> list[pa.Array]:
+    def _columns(self, batches: list[pa.RecordBatch]) -> list[pa.Array]:
         if len(batches) == 1:
             return list(batches[0].columns)
         return [
@@ -214,24 +141,24 @@ class PtarsReader:
             for place in range(len(self.message.fields))
         ]
 
-    def _batches(self, payloads: pa.BinaryArray) -> list[pa.RecordBatch] | None:
-        """All in one, or None: one bad record fails a whole array."""
+    def _decode_at_once(self, payloads: pa.BinaryArray) -> list[pa.RecordBatch] | None:
+        """Return None if any payload is bad: ptars fails for the whole array."""
         try:
             return [self.handler.array_to_record_batch(payloads)]
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException:  # a panic in Rust is no Exception
+        except BaseException:  # a panic in Rust is not an Exception
             return None
 
-    def _all_batches(self, payloads: pa.BinaryArray) -> tuple[list[pa.RecordBatch], list[int]]:
-        """In as few as can be, and the places of those that ptars cannot read."""
+    def _decode_in_parts(self, payloads: pa.BinaryArray) -> tuple[list[pa.RecordBatch], list[int]]:
+        """Return as few batches as possible, and the positions of payloads that ptars rejects."""
         batches: list[pa.RecordBatch] = []
         failed: list[int] = []
 
         def halve(start: int, stop: int) -> None:
-            made = self._batches(payloads[start:stop]) if start < stop else []
-            if made is not None:
-                batches.extend(made)
+            decoded = self._decode_at_once(payloads[start:stop]) if start < stop else []
+            if decoded is not None:
+                batches.extend(decoded)
             elif stop - start == 1:
                 failed.append(start)
             else:
@@ -243,8 +170,8 @@ class PtarsReader:
         return batches, failed
 
 
-def _without(rows: np.ndarray, judged: Judged) -> np.ndarray:
-    return np.setdiff1d(rows, list(judged.refused)) if judged.refused else rows
+def _valid(rows: np.ndarray, validation: Validation) -> np.ndarray:
+    return np.setdiff1d(rows, list(validation.invalid)) if validation.invalid else rows
 
 
 def _difference(rows: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Protobuf's numbers, strings and enums as columns."""
+"""Numbers, strings, enums, timestamps, durations and wrapper values as columns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.formats.protobuf.field import One
+from headgate.formats.protobuf.field import Singular
 from headgate.formats.protobuf.wire import (
     MESSAGE,
+    PtarsSchema,
     Read,
     Unstorable,
-    Wire,
     bits_of,
     delimited,
     lengths_of,
@@ -34,18 +34,18 @@ _SAME_BITS: dict[type[np.generic], type[np.generic]] = {
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number, a truth, a string or bytes."""
+    """A number, a boolean, a string or bytes."""
 
     name: str
-    """As .proto files have it."""
+    """The name in .proto files."""
     number: int
     """Protobuf's own number for the type."""
     type: pa.DataType
     zero: Any
     dtype: type[np.generic] | None = None
-    """Of what ptars gives; None where that are no numbers."""
+    """The type of the numbers that ptars returns; None if it returns none."""
     read_as: int | None = None
-    """The type that ptars reads instead, of which no bits are cut off."""
+    """A wider type to let ptars read, so that no bits are cut off."""
     is_varint: bool = True
     is_zigzag: bool = False
     width = 1
@@ -57,17 +57,17 @@ class Scalar:
 
     @cached_property
     def fixed_width(self) -> int | None:
-        """How many bytes every value takes; None where that depends on the value."""
+        """The bytes that every value takes; None if that depends on the value."""
         if self.dtype is None:
             return None if self.is_text else 1
         return None if self.is_varint else np.dtype(self.dtype).itemsize
 
     @cached_property
     def is_stored_as_read(self) -> bool:
-        """Whether a column is what ptars gives: all but what is wider than it need be."""
+        """Whether the array of ptars is the column; unsigned and widened numbers are converted."""
         return self.read_as is None and self.dtype not in (np.uint32, np.uint64)
 
-    def declare(self, declared: Any, wire: Wire) -> None:
+    def declare(self, declared: Any, schema: PtarsSchema) -> None:
         declared.type = self.read_as or self.number
 
     def read(self, raw: pa.Array) -> Read:
@@ -76,11 +76,11 @@ class Scalar:
         assert self.dtype is not None
         numbers = numbers_of(raw, self.dtype)
         if self.dtype is np.uint64:
-            # A decimal is a number of 16 bytes, the lower half first.
+            # A decimal is an integer of 16 bytes, little-endian.
             halves = np.zeros((len(numbers), 2), np.uint64)
             halves[:, 0] = numbers
             return Read(with_numbers(halves, raw, self.type))
-        # Protobuf takes the lower half, too, of a number that is too large.
+        # Protobuf truncates a number that is too large in the same way.
         stored = np.int64 if self.read_as is None else np.int32
         return Read(with_numbers(numbers.astype(stored), raw, self.type))
 
@@ -90,7 +90,7 @@ class Scalar:
         return value
 
     def is_written(self, raw: pa.Array) -> np.ndarray:
-        """All but zeros; -0.0 is none."""
+        """Return which values are not zero; -0.0 is not zero."""
         return np.asarray((lengths_of(raw) if self.is_text else self.bits(raw)) != 0)
 
     def sizes(self, raw: pa.Array) -> np.ndarray:
@@ -102,7 +102,7 @@ class Scalar:
         return varint_sizes(zigzag(bits.astype(np.int64)) if self.is_zigzag else bits)
 
     def bits(self, raw: pa.Array) -> np.ndarray:
-        """The values as numbers, those with a point as the bits they are made of; not of texts."""
+        """Return numbers and booleans as integers, floating-point numbers as their bits."""
         if self.dtype is None:
             return bits_of(raw.buffers()[1], len(raw))
         return numbers_of(raw, _SAME_BITS.get(self.dtype, self.dtype))
@@ -137,7 +137,7 @@ _INT32 = SCALARS[5]
 
 @dataclass(frozen=True)
 class Enum:
-    """The name of the value; an unknown number of an open enum is kept as the number in text."""
+    """The name of the value; an unknown number of an open enum is that number as text."""
 
     names: dict[int, str]
     is_closed: bool
@@ -149,8 +149,8 @@ class Enum:
     def zero(self) -> str:
         return self.value(0)
 
-    def declare(self, declared: Any, wire: Wire) -> None:
-        _INT32.declare(declared, wire)
+    def declare(self, declared: Any, schema: PtarsSchema) -> None:
+        _INT32.declare(declared, schema)
 
     def read(self, raw: pa.Array) -> Read:
         numbers, names = self._known
@@ -178,7 +178,7 @@ class Enum:
 
     @cached_property
     def _is_dense(self) -> bool:
-        """Whether the numbers count up from 0, as they mostly do: then each is its own place."""
+        """Whether the numbers are 0, 1, 2, … as usual: then each is its own index."""
         return sorted(self.names) == list(range(len(self.names)))
 
     @cached_property
@@ -190,24 +190,24 @@ class Enum:
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _SECONDS_OF_ALL_YEARS = np.uint64(_LAST_SECOND - _FIRST_SECOND)
 _BILLION = 1_000_000_000
-_LONGEST_SECONDS = 9_223_372_036_000
-"""Microseconds of so many seconds, and of any nanos besides, fit into a long."""
+_MAX_SECONDS = 9_223_372_036_000
+"""Durations up to this, with any nanos, fit into a long of microseconds."""
 
-SECONDS = One(1, "seconds", SCALARS[3], has_presence=False)
-NANOS = One(2, "nanos", SCALARS[5], has_presence=False)
+SECONDS = Singular(1, "seconds", SCALARS[3], has_presence=False)
+NANOS = Singular(2, "nanos", SCALARS[5], has_presence=False)
 
 
 @dataclass(frozen=True)
 class SecondsAndNanos:
-    """What moments and durations have in common; ptars would merge their parts wrongly."""
+    """The encoding of timestamps and durations; ptars itself would merge their parts wrongly."""
 
     width = 1
     zero = None
     absent = None
 
-    def declare(self, declared: Any, wire: Wire) -> None:
+    def declare(self, declared: Any, schema: PtarsSchema) -> None:
         declared.type = MESSAGE
-        declared.type_name = wire.message([SECONDS, NANOS])
+        declared.type_name = schema.message([SECONDS, NANOS])
 
     def sizes(self, raw: pa.Array) -> np.ndarray:
         return delimited(SECONDS.sizes(raw.field(0)) + NANOS.sizes(raw.field(1)))
@@ -218,13 +218,13 @@ class SecondsAndNanos:
 
 @dataclass(frozen=True)
 class Timestamp(SecondsAndNanos):
-    """Microseconds; what is smaller is cut off. Only the years 1 to 9999, as protobuf says."""
+    """Microseconds, truncated, of the years 1 to 9999, which are the valid ones in protobuf."""
 
     type = pa.timestamp("us", "UTC")
 
     def read(self, raw: pa.Array) -> Read:
         seconds, nanos = _parts(raw)
-        # What is too small is too large as well, once it is seen as unsigned.
+        # As unsigned numbers, those below the range are above it as well.
         usable = (seconds - _FIRST_SECOND).view(np.uint64) <= _SECONDS_OF_ALL_YEARS
         usable &= nanos.view(np.uint32) < _BILLION
         micros = seconds * 1_000_000
@@ -235,21 +235,21 @@ class Timestamp(SecondsAndNanos):
         seconds, nanos = value.seconds, value.nanos
         if not (_FIRST_SECOND <= seconds <= _LAST_SECOND and 0 <= nanos < _BILLION):
             raise Unstorable(
-                f"a moment of {seconds} s and {nanos} ns is not within the years 1 to 9999"
+                f"a timestamp of {seconds} s and {nanos} ns is not within the years 1 to 9999"
             )
         return int(seconds * 1_000_000 + nanos // 1_000)
 
 
 @dataclass(frozen=True)
 class Duration(SecondsAndNanos):
-    """Microseconds; what is smaller is cut off."""
+    """Microseconds, truncated."""
 
     type = pa.int64()
 
     def read(self, raw: pa.Array) -> Read:
         seconds, nanos = _parts(raw)
         nanos = nanos.astype(np.int64)
-        usable = (seconds >= -_LONGEST_SECONDS) & (seconds <= _LONGEST_SECONDS)
+        usable = (seconds >= -_MAX_SECONDS) & (seconds <= _MAX_SECONDS)
         micros = seconds * 1_000_000 + np.abs(nanos) // 1_000 * np.sign(nanos)
         return Read(with_numbers(micros, raw, self.type), _unusable(usable, raw))
 
@@ -261,8 +261,8 @@ class Duration(SecondsAndNanos):
 
 
 @dataclass(frozen=True)
-class Wrapped:
-    """A scalar that may be null: one in a message of its own."""
+class WrapperValue:
+    """A scalar in a message of its own, which may be null: `google.protobuf.Int32Value` etc."""
 
     scalar: Scalar
     width = 1
@@ -273,9 +273,9 @@ class Wrapped:
     def type(self) -> pa.DataType:
         return self.scalar.type
 
-    def declare(self, declared: Any, wire: Wire) -> None:
+    def declare(self, declared: Any, schema: PtarsSchema) -> None:
         declared.type = MESSAGE
-        declared.type_name = wire.message([self._inside])
+        declared.type_name = schema.message([self._inside])
 
     def read(self, raw: pa.Array) -> Read:
         array = self.scalar.read(raw.field(0)).array
@@ -294,8 +294,8 @@ class Wrapped:
         return present_in(raw)
 
     @property
-    def _inside(self) -> One:
-        return One(1, "value", self.scalar, has_presence=False)
+    def _inside(self) -> Singular:
+        return Singular(1, "value", self.scalar, has_presence=False)
 
 
 def _parts(raw: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -1,3 +1,3 @@
-"""A shop that never was: a database whose rows and tables keep changing, told in change files."""
+"""A simulated shop database whose rows and tables keep changing, and its change files."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The database's log as changes, in its order."""
+"""Read row changes from the database's binary log."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from pymysql.connections import Connection
     from pymysql.cursors import Cursor
 
-    from headgate.lab import Database
+    from headgate.lab.database import Database
 
 SHOP = "shop"
 
 
 def connect(database: Database, name: str | None = None) -> Connection[Cursor]:
-    """As the shop's user, in one of its databases; times are in UTC whatever the server's are."""
+    """Connect as the shop's user, with UTC as the session's time zone."""
     return pymysql.connect(
         **_login(database),
         database=name,
@@ -43,50 +43,50 @@ def connect(database: Database, name: str | None = None) -> Connection[Cursor]:
 
 
 def connect_for_log(database: Database, **settings: Any) -> Connection[Any]:
-    """As the reader of the log wants it, by the names that its settings have now."""
+    """Connect for BinLogStreamReader, which still uses an old name for `database`."""
     name = settings.pop("db", None)
     return pymysql.connect(**_login(database), database=name, **settings)
 
 
 def _login(database: Database) -> dict[str, Any]:
-    # Nothing leaves this machine: the client need not read all the certificates it has.
+    # The server is local; loading all CA certificates would only cost time.
     return {"read_default_file": str(database.login_file), "ssl_disabled": True}
 
 
 @total_ordering
 @dataclass(frozen=True)
-class LogPlace:
-    """After everything that the log has before this position of this file."""
+class LogPosition:
+    """A position in the binary log."""
 
     file: str
-    position: int
+    offset: int
 
-    def __lt__(self, other: LogPlace) -> bool:
+    def __lt__(self, other: LogPosition) -> bool:
         return self._order < other._order
 
     @property
     def _order(self) -> tuple[int, int]:
-        # The number behind the dot has six digits until it needs a seventh.
-        return int(self.file.rpartition(".")[2]), self.position
+        # Numeric, because the suffix grows from six digits to seven.
+        return int(self.file.rpartition(".")[2]), self.offset
 
 
-def log_end(database: Database) -> LogPlace:
-    """Where the log ends now; asked on a connection of its own, others may be in the middle."""
+def log_end(database: Database) -> LogPosition:
+    """Return the end of the log, read on a new connection: others may have a query open."""
     with connect(database) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW MASTER STATUS")
         row = cursor.fetchone()
     assert row is not None
-    return LogPlace(str(row[0]), int(row[1]))
+    return LogPosition(str(row[0]), int(row[1]))
 
 
 _TIMESTAMP2 = 17
-_BYTES_OF_A_CHARACTER = 4
-_BYTES_OF_A_LONGTEXTS_LENGTH = 4
+_BYTES_PER_CHARACTER = 4
+_LONGTEXT_LENGTH_BYTES = 4
 
 
 @dataclass(frozen=True)
 class LoggedTable:
-    """Not the table as it is now: its columns may be others since."""
+    """A table's columns at the time of a log event; they may have changed since."""
 
     database: str
     name: str
@@ -94,10 +94,10 @@ class LoggedTable:
     primary_key: tuple[str, ...]
 
     @classmethod
-    def described(cls, event: TableMapEvent) -> Self:
+    def from_event(cls, event: TableMapEvent) -> Self:
         columns = tuple(_column(column) for column in event.columns)
-        facts = event.optional_metadata
-        in_key = facts.simple_primary_key_list or [*facts.primary_keys_with_prefix]
+        metadata = event.optional_metadata
+        in_key = metadata.simple_primary_key_list or [*metadata.primary_keys_with_prefix]
         key = tuple(columns[index].name for index in in_key)
         return cls(event.schema, event.table, columns, key)
 
@@ -105,7 +105,7 @@ class LoggedTable:
         return tuple(values[name] for name in self.primary_key)
 
     def values(self, logged: Mapping[str, object]) -> dict[str, object]:
-        """A row's values as the kinds of its columns have them."""
+        """Return a row's values as the types of its columns."""
         return {column.name: _value(column, logged[column.name]) for column in self.columns}
 
 
@@ -124,18 +124,18 @@ def _column(logged: Any) -> Column:
         case FIELD_TYPE.NEWDECIMAL:
             return Column(logged.name, "decimal", logged.precision, logged.decimals)
         case FIELD_TYPE.VARCHAR:
-            length = logged.max_length // _BYTES_OF_A_CHARACTER
+            length = logged.max_length // _BYTES_PER_CHARACTER
             return Column(logged.name, "varchar", length=length)
         case FIELD_TYPE.BLOB:
             return Column(logged.name, "json" if _is_json(logged) else "text")
         case code if code == _TIMESTAMP2:
             return Column(logged.name, "timestamp")
-    raise ValueError(f"column {logged.name} has a type that the shop does not use: {logged.type}")
+    raise ValueError(f"column {logged.name} has an unsupported type: {logged.type}")
 
 
 def _is_json(logged: Any) -> bool:
-    # MariaDB keeps JSON as long text, compared byte by byte.
-    is_long: bool = logged.length_size == _BYTES_OF_A_LONGTEXTS_LENGTH
+    # MariaDB stores JSON as LONGTEXT with a binary collation.
+    is_long: bool = logged.length_size == _LONGTEXT_LENGTH_BYTES
     return is_long and logged.collation_name == "utf8mb4_bin"
 
 
@@ -149,16 +149,18 @@ def _value(column: Column, value: object) -> object:
     return value
 
 
-def read_changes(database: Database, name: str, start: LogPlace, end: LogPlace) -> Iterator[Change]:
-    """The changes of one database's rows that the log has between two places."""
+def read_changes(
+    database: Database, name: str, start: LogPosition, end: LogPosition
+) -> Iterator[Change]:
+    """Yield the row changes of one database between two log positions."""
     reader = BinLogStreamReader(
         connection_settings={},
         pymysql_wrapper=partial(connect_for_log, database),
-        # The server ends a reader when another one comes with the same number.
+        # The server disconnects a reader when another one uses the same id.
         server_id=secrets.randbelow(2**31) + 2,
         resume_stream=True,
         log_file=start.file,
-        log_pos=start.position,
+        log_pos=start.offset,
         only_events=[TableMapEvent, WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
         only_schemas=[name],
         enable_logging=False,
@@ -166,22 +168,22 @@ def read_changes(database: Database, name: str, start: LogPlace, end: LogPlace) 
     tables: dict[int, LoggedTable] = {}
     with closing(reader):
         for event in reader:
-            place = LogPlace(reader.log_file, event.packet.log_pos)
-            if place > end:
+            position = LogPosition(reader.log_file, event.packet.log_pos)
+            if position > end:
                 return
             if isinstance(event, TableMapEvent):
-                tables[event.table_id] = LoggedTable.described(event)
+                tables[event.table_id] = LoggedTable.from_event(event)
             else:
                 at = datetime.fromtimestamp(event.timestamp, UTC)
-                yield from _RowEvent(tables[event.table_id], place, at).changes(event)
+                yield from _RowEvent(tables[event.table_id], position, at).changes(event)
 
 
 @dataclass(frozen=True)
 class _RowEvent:
-    """What all rows of one event have in common."""
+    """What the rows of a log event share."""
 
     table: LoggedTable
-    place: LogPlace
+    position: LogPosition
     at: datetime
 
     def changes(self, event: Any) -> Iterator[Change]:
@@ -206,7 +208,7 @@ class _RowEvent:
             self.table.primary_key,
             kind,
             self.table.values(logged),
-            self.place.file,
-            self.place.position,
+            self.position.file,
+            self.position.offset,
             self.at,
         )

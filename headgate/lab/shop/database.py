@@ -1,15 +1,25 @@
-"""One database of the server: statements go in, and the changes that its log tells come out."""
+"""Run the shop on a real database and write the changes of its binary log to files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pymysql
 from pymysql.constants import FIELD_TYPE
 
-from headgate.lab.shop.binary_log import log_end, read_changes
+from headgate.errors import SourceError, UsageError
+from headgate.lab.database import Database
+from headgate.lab.services import DEFAULT_FOLDER, find_database
+from headgate.lab.shop.binary_log import SHOP, connect, log_end, read_changes
+from headgate.lab.shop.datastream import write_changes
+from headgate.lab.shop.simulate import ShopPlan, SimulatedShop
 from headgate.lab.shop.statement import (
     AddColumn,
     AlterTable,
@@ -25,23 +35,23 @@ from headgate.lab.shop.statement import (
     WidenColumn,
 )
 from headgate.lab.shop.tables import columns_after
+from headgate.lab.shop.workload import OPENING, statements
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
     from pymysql.cursors import Cursor
 
-    from headgate.lab import Database
-
 
 @dataclass(frozen=True)
 class Sql:
-    """Text with a mark for each value."""
+    """SQL text with a placeholder for each value."""
 
     text: str
     values: tuple[object, ...] = ()
 
 
 def sql(statement: Statement) -> Sql:
+    """Return the SQL of a statement."""
     match statement:
         case CreateTable(table, columns, primary_key):
             parts = [_definition(column) for column in columns]
@@ -61,8 +71,8 @@ def sql(statement: Statement) -> Sql:
 
 
 def quoted(name: str) -> str:
-    """A name that can be nothing else, whatever stands in it."""
-    # The client reads a percent sign as the mark for a value.
+    """Return a name quoted as an identifier, safe for any content."""
+    # The client reads a percent sign as a placeholder.
     return "`" + name.replace("`", "``").replace("%", "%%") + "`"
 
 
@@ -77,7 +87,7 @@ def _change(change: AddColumn | DropColumn | WidenColumn) -> str:
 
 
 def _definition(column: Column) -> str:
-    # Nullable, unless it is in the key: then the database itself sees to it.
+    # Nullable; the database makes key columns NOT NULL.
     return f"{quoted(column.name)} {_type(column)}"
 
 
@@ -95,8 +105,9 @@ def _type(column: Column) -> str:
 
 def _insert(table: str, rows: tuple[Row, ...]) -> Sql:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    marks = f"({', '.join(['%s'] * len(names))})"
-    text = f"INSERT INTO {quoted(table)} ({_names(names)}) VALUES {', '.join([marks] * len(rows))}"
+    placeholders = f"({', '.join(['%s'] * len(names))})"
+    values = ", ".join([placeholders] * len(rows))
+    text = f"INSERT INTO {quoted(table)} ({_names(names)}) VALUES {values}"
     return Sql(text, _values(row.get(name) for row in rows for name in names))
 
 
@@ -113,12 +124,12 @@ def _values(values: Iterable[object]) -> tuple[object, ...]:
 
 
 def _in_utc(value: datetime) -> datetime:
-    # The client leaves the time zone out; the session's is UTC.
+    # The client drops the time zone; the session uses UTC.
     return value.astimezone(UTC).replace(tzinfo=None)
 
 
-def tables_now(connection: Connection[Cursor]) -> dict[str, list[dict[str, object]]]:
-    """All rows of all tables of the connection's database, as one moment has them."""
+def read_tables(connection: Connection[Cursor]) -> dict[str, list[dict[str, object]]]:
+    """Return all rows of all tables of the connection's database, from one snapshot."""
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         try:
@@ -151,7 +162,7 @@ def _value(code: int, value: object) -> object:
 
 
 class ShopDatabase:
-    """Knows how far it has read the log: no change is told twice, and none is left out."""
+    """The shop's database; remembers its position in the log, so that each change is read once."""
 
     def __init__(self, database: Database, connection: Connection[Cursor], name: str) -> None:
         self._database = database
@@ -161,23 +172,23 @@ class ShopDatabase:
         self._tables: dict[str, CreateTable] = {}
         self._cursor.execute(f"CREATE DATABASE IF NOT EXISTS {quoted(name)}", ())
         connection.select_db(name)
-        self._read_until = log_end(database)
+        self._position = log_end(database)
 
-    def begin_anew(self) -> None:
-        """Away with all tables, as if they had never been: the log tells of no row that goes."""
+    def recreate(self) -> None:
+        """Drop and recreate the database; the log has no deletes for its rows."""
         self._cursor.execute(f"DROP DATABASE {quoted(self.name)}", ())
         self._cursor.execute(f"CREATE DATABASE {quoted(self.name)}", ())
         self._connection.select_db(self.name)
         self.skip_changes()
 
     def empty(self) -> None:
-        """Away with all tables, but first row by row, for those who follow the log."""
+        """Delete all rows, then drop all tables, so that the log has a delete for each row."""
         for table in table_names(self._cursor):
             self._cursor.execute(f"DELETE FROM {quoted(table)}", ())
             self._cursor.execute(f"DROP TABLE {quoted(table)}", ())
 
     def run(self, statement: Statement) -> int:
-        """How many changes it makes, as far as one can tell without the log."""
+        """Run a statement; return the number of changes it makes, estimated without the log."""
         rendered = sql(statement)
         rows = self._cursor.execute(rendered.text, rendered.values)
         match statement:
@@ -195,21 +206,21 @@ class ShopDatabase:
                 return rows
 
     def new_changes(self) -> list[Change]:
-        """Those since the last time."""
+        """Return the changes logged since the last call."""
         end = log_end(self._database)
-        if end == self._read_until:
+        if end == self._position:
             return []
-        changes = list(read_changes(self._database, self.name, self._read_until, end))
-        self._read_until = end
+        changes = list(read_changes(self._database, self.name, self._position, end))
+        self._position = end
         return changes
 
     def skip_changes(self) -> None:
-        """Whoever has read the tables needs no change from before."""
-        self._read_until = log_end(self._database)
+        """Ignore the changes logged so far: a backfill has read their rows."""
+        self._position = log_end(self._database)
 
     def backfill(self, at: datetime) -> list[Change]:
-        """The rows that the tables have now, as one who reads the tables and not the log."""
-        rows = tables_now(self._connection)
+        """Return the current rows of all tables, as a backfill reads them."""
+        rows = read_tables(self._connection)
         return [
             Change(
                 self.name,
@@ -226,3 +237,89 @@ class ShopDatabase:
             for table in self._tables.values()
             for row in rows[table.table]
         ]
+
+
+def run_on_database(
+    plan: ShopPlan,
+    folder: Path = DEFAULT_FOLDER,
+    report: Callable[[str], None] = lambda _: None,
+    sleep: Callable[[float], None] = time.sleep,
+    name: str = SHOP,
+) -> Iterator[SimulatedShop]:
+    """Write changes in portions; yield the totals after each portion.
+
+    A shop of an earlier run is removed first: row by row if its change files exist, so that the
+    log has the deletes; by dropping the database otherwise.
+    """
+    database = find_database(folder)
+    if database is None:
+        raise UsageError(
+            "bad-argument",
+            f"no database is running in {folder}",
+            hint="headgate up --database starts one",
+        )
+    with _connection_errors(database), connect(database) as connection:
+        shop = ShopDatabase(database, connection, name)
+        yield from _run(plan, shop, report, sleep)
+
+
+def _run(
+    plan: ShopPlan,
+    shop: ShopDatabase,
+    report: Callable[[str], None],
+    sleep: Callable[[float], None],
+) -> Iterator[SimulatedShop]:
+    workload = statements(plan.seed)
+    written = SimulatedShop()
+    began = time.perf_counter()
+
+    def write(changes: list[Change]) -> None:
+        written.add(changes, write_changes(changes, plan.landing, plan.file_options))
+        written.seconds = time.perf_counter() - began
+
+    try:
+        is_first = not any(plan.landing.glob(f"{shop.name}_*"))
+        if is_first:
+            shop.recreate()
+        else:
+            report("Removing the shop of the previous run")
+            shop.empty()
+            # These deletes do not count as requested changes.
+            closing = write_changes(shop.new_changes(), plan.landing, plan.file_options)
+            written.files += len(closing)
+        report("Creating the shop's tables")
+        for statement in islice(workload, OPENING):
+            shop.run(statement)
+        if plan.backfill and is_first:
+            shop.skip_changes()
+            write(shop.backfill(datetime.now(UTC)))
+        while plan.changes is None or written.changes < plan.changes:
+            left = plan.portion
+            if plan.changes is not None:
+                left = min(left, plan.changes - written.changes)
+            while left > 0:
+                statement = next(workload)
+                left -= shop.run(statement)
+                written.schema_changes += isinstance(statement, AlterTable | CreateTable)
+            write(shop.new_changes())
+            if plan.rate is not None:
+                ahead = written.changes / plan.rate - (time.perf_counter() - began)
+                if ahead > 0:
+                    sleep(ahead)
+            yield written
+    finally:
+        # An interrupted portion has changed rows too.
+        write(shop.new_changes())
+    yield written
+
+
+@contextmanager
+def _connection_errors(database: Database) -> Iterator[None]:
+    try:
+        yield
+    except pymysql.MySQLError as error:
+        raise SourceError(
+            "source-missing",
+            f"the database at {database.address} does not respond ({error})",
+            hint=f"see its log: {database.folder / 'database.log'}",
+        ) from error

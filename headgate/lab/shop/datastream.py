@@ -1,4 +1,4 @@
-"""Changes as files in a folder, laid out and named as Datastream does it."""
+"""Write change files with the layout and names that Datastream uses."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from random import Random
 from typing import Any, Literal
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-import fastavro
-
+from headgate.lab import require_lab
 from headgate.lab.shop.statement import Change, Column
 
 _MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
@@ -40,7 +39,7 @@ _SOURCE_METADATA = {
 
 @lru_cache(maxsize=1_000)
 def datastream_schema(object_name: str, columns: tuple[Column, ...]) -> dict[str, Any]:
-    """Every column may be null: a database's own rules end at its log."""
+    """Return the Avro schema of an object's change records; every column is nullable."""
     payload = [{"name": each.name, "type": ["null", _type(each)]} for each in columns]
     return {
         "type": "record",
@@ -65,7 +64,7 @@ def datastream_schema(object_name: str, columns: tuple[Column, ...]) -> dict[str
 
 @lru_cache(maxsize=1_000)
 def schema_key(object_name: str, columns: tuple[Column, ...]) -> str:
-    """Names a schema in every record and in the name of every file."""
+    """Return the hash that identifies a schema in records and file names."""
     text = json.dumps(datastream_schema(object_name, columns), sort_keys=True)
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
@@ -100,7 +99,7 @@ _READ_AFTER = timedelta(seconds=5)
 
 
 def datastream_record(change: Change, seed: int) -> dict[str, Any]:
-    """For Avro: moments of the record itself are milliseconds, values are as they are."""
+    """Return the record for Avro: its own timestamps are in milliseconds."""
     millis = _millis(change.at)
     return {
         "uuid": change_uuid(change, seed),
@@ -125,7 +124,7 @@ def datastream_record(change: Change, seed: int) -> dict[str, Any]:
 
 
 def json_record(change: Change, seed: int) -> dict[str, Any]:
-    """The same for JSON: moments and dates are ISO text, decimals are numbers."""
+    """Return the record for JSON: timestamps and dates are ISO 8601 strings, decimals numbers."""
     record = datastream_record(change, seed)
     record["read_timestamp"] = _iso(change.at + _READ_AFTER)
     record["source_timestamp"] = _iso(change.at)
@@ -134,7 +133,7 @@ def json_record(change: Change, seed: int) -> dict[str, Any]:
 
 
 def change_uuid(change: Change, seed: int) -> str:
-    """The same change has the same name in every file it comes in."""
+    """Return the id of a change, the same in every file that contains it."""
     key = change.key if change.primary_key else tuple(change.values.values())
     place = (seed, change.database, change.table, change.log_file, change.log_position)
     return str(uuid5(NAMESPACE_URL, repr((place, _millis(change.at), change.kind, key))))
@@ -163,12 +162,12 @@ def _plain(values: Mapping[str, object]) -> dict[str, object]:
     return plain
 
 
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+def _iso(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _millis(moment: datetime) -> int:
-    return round(moment.timestamp() * 1_000)
+def _millis(time: datetime) -> int:
+    return round(time.timestamp() * 1_000)
 
 
 FileFormat = Literal["avro", "json"]
@@ -176,31 +175,31 @@ FileFormat = Literal["avro", "json"]
 FILE_NAME = re.compile(
     r"[0-9a-f]{40}_mysql-(?:cdc-binlog|backfill-fulldump)_\d+_\d+_\d+\.(?:avro|jsonl)"
 )
-"""What the files that are written here are called."""
+"""Names of the files written here."""
 
 _ENDINGS: dict[FileFormat, str] = {"avro": "avro", "json": "jsonl"}
 
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How changes are spread over files."""
+    """How changes are distributed over files."""
 
     format: FileFormat = "avro"
     changes_per_file: int = 1_000
-    """A minute or a schema with more changes has several files."""
+    """Maximum changes per file; a minute with more has several files per schema."""
     writers: int = 1
-    """Files written side by side: a minute's changes are dealt out to them at random."""
+    """Parallel files per minute; changes are assigned to them at random."""
     shuffled: bool = False
-    """Whether files appear in another order than that of their changes."""
+    """Whether files appear in a random order."""
     duplicates: float = 0.0
-    """The share of files that come twice, under two names."""
+    """Fraction of files written twice, under two names."""
     seed: int = 0
 
 
 def write_changes(
     changes: Iterable[Change], root: Path, options: FileOptions | None = None
 ) -> list[Path]:
-    """Write them all; the files are whole as soon as they have their names."""
+    """Write all changes; each file is renamed to its final name once it is complete."""
     options = options or FileOptions()
     random = Random(options.seed)
     files = []
@@ -215,7 +214,7 @@ def write_changes(
 def _files(
     changes: Iterable[Change], options: FileOptions, random: Random
 ) -> Iterator[list[Change]]:
-    """Changes of one table, schema, minute and way of reading, in the order in which they came."""
+    """Group changes by table, schema, minute and read method, in their order."""
     groups: defaultdict[tuple[object, ...], list[Change]] = defaultdict(list)
     for change in changes:
         writer = random.randrange(options.writers) if options.writers > 1 else 0
@@ -241,7 +240,7 @@ def _write(changes: Sequence[Change], root: Path, options: FileOptions, copy: in
 
 
 def _name(changes: Sequence[Change], seed: int, copy: int) -> str:
-    """The schema, how it was read, and numbers that no other file has."""
+    """Return a unique file name with the schema and the read method."""
     first = changes[0]
     schema = schema_key(object_name(first), first.columns)
     number = UUID(change_uuid(first, seed)).int >> 64
@@ -249,6 +248,9 @@ def _name(changes: Sequence[Change], seed: int, copy: int) -> str:
 
 
 def _avro(changes: Sequence[Change], seed: int) -> bytes:
+    require_lab("fastavro")
+    import fastavro
+
     first = changes[0]
     stream = io.BytesIO()
     records = [datastream_record(change, seed) for change in changes]
@@ -256,7 +258,7 @@ def _avro(changes: Sequence[Change], seed: int) -> bytes:
         stream,
         fastavro.parse_schema(datastream_schema(object_name(first), first.columns)),
         records,
-        # Else it is random, and the same plan would not give the same bytes.
+        # Random by default; the same plan must give the same bytes.
         sync_marker=hashlib.md5(records[0]["uuid"].encode(), usedforsecurity=False).digest(),
     )
     return stream.getvalue()

@@ -1,4 +1,4 @@
-"""What is asked of the shop's database, in any database's language."""
+"""SQL statements and row changes as values, independent of the database."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ ChangeKind = Literal["INSERT", "UPDATE", "UPDATE-INSERT", "UPDATE-DELETE", "DELE
 
 @dataclass(frozen=True)
 class Column:
-    """A column as it is at the time of a change."""
+    """A column at the time of a change."""
 
     name: str
     kind: ColumnKind
     precision: int | None = None
-    """The digits of a decimal."""
+    """Digits of a decimal."""
     scale: int | None = None
     length: int | None = None
-    """The most characters of a varchar."""
+    """Maximum number of characters of a varchar."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A row after it was written, or the last of a row that went."""
+    """A row after an insert or update, or before a delete."""
 
     database: str
     table: str
@@ -51,7 +51,7 @@ class Change:
     at: datetime
     """When the database made the change."""
     backfill: bool = False
-    """Whether it was read from the table and not from the log."""
+    """Whether the row was read from the table instead of the log."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -67,7 +67,7 @@ Row = Mapping[str, object]
 
 @dataclass(frozen=True)
 class CreateTable:
-    """A table without rows; only its key must have values."""
+    """Create an empty table; only key columns are NOT NULL."""
 
     table: str
     columns: tuple[Column, ...]
@@ -76,28 +76,28 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class AddColumn:
-    """Null in the rows that are there."""
+    """Add a column that is null in existing rows."""
 
     column: Column
 
 
 @dataclass(frozen=True)
 class DropColumn:
-    """Its name is never used again in the same table."""
+    """Drop a column; its name is never reused in the same table."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class WidenColumn:
-    """The same column with a kind that holds every value it has."""
+    """Change a column to a type that holds all of its values."""
 
     column: Column
 
 
 @dataclass(frozen=True)
 class AlterTable:
-    """One change of one table's columns; the database logs no change of rows for it."""
+    """Change one column of a table; the database logs no row change for it."""
 
     table: str
     change: AddColumn | DropColumn | WidenColumn
@@ -105,7 +105,7 @@ class AlterTable:
 
 @dataclass(frozen=True)
 class Insert:
-    """New rows; a column that a row does not name is null."""
+    """Insert rows; columns missing from a row are null."""
 
     table: str
     rows: tuple[Row, ...]
@@ -113,7 +113,7 @@ class Insert:
 
 @dataclass(frozen=True)
 class Update:
-    """New values for the rows that have these values in the first columns of the key."""
+    """Update the rows that match a prefix of the primary key."""
 
     table: str
     key: Row
@@ -122,7 +122,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Delete:
-    """Away with the rows that have these values in the first columns of the key."""
+    """Delete the rows that match a prefix of the primary key."""
 
     table: str
     key: Row
@@ -133,11 +133,11 @@ Statement = CreateTable | AlterTable | Insert | Update | Delete
 
 @dataclass(frozen=True)
 class SourceClock:
-    """Whole seconds, as in a database's log: many statements share one."""
+    """Times of statements, in whole seconds as in a binary log: several statements share one."""
 
-    began: datetime = datetime(2026, 1, 1, 8, tzinfo=UTC)
-    statements_a_second: int = 10
+    start: datetime = datetime(2026, 1, 1, 8, tzinfo=UTC)
+    statements_per_second: int = 10
 
     def at(self, statement: int) -> datetime:
-        """When the statement with that number runs."""
-        return self.began + timedelta(seconds=statement // self.statements_a_second)
+        """Return the time at which the statement with this number runs."""
+        return self.start + timedelta(seconds=statement // self.statements_per_second)

@@ -1,4 +1,4 @@
-"""The shop's tables on the first day, and what becomes of them later."""
+"""The shop's first tables, and the schema changes that follow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXTRA_KINDS = (
     Column("", "json"),
     Column("", "text"),
 )
-_MOST_EXTRAS = 8
+_MAX_EXTRAS = 8
 
 FIRST_TABLES = (
     CreateTable(
@@ -107,7 +107,7 @@ _REVIEWS = CreateTable(
 )
 
 WIDER_ORDERS = AlterTable("orders", WidenColumn(Column("id", "bigint")))
-"""From then on, orders have numbers that an int cannot hold."""
+"""After this change, order ids exceed the range of an int."""
 
 _PLANNED: tuple[CreateTable | AlterTable, ...] = (
     AlterTable("customers", AddColumn(Column("phone", "varchar", length=30))),
@@ -130,7 +130,7 @@ _PLANNED: tuple[CreateTable | AlterTable, ...] = (
 
 
 def evolution(random: Random) -> Iterator[CreateTable | AlterTable]:
-    """What is planned, and then columns that come, widen and go, without an end."""
+    """Yield the planned changes, then endless random ones: add, widen and drop columns."""
     yield from _PLANNED
     tables = [each.table for each in (*FIRST_TABLES, _REVIEWS)]
     extras: deque[tuple[str, Column]] = deque()
@@ -144,7 +144,7 @@ def evolution(random: Random) -> Iterator[CreateTable | AlterTable]:
             column = replace(column, kind="bigint")
             extras[len(extras) // 2] = table, column
             yield AlterTable(table, WidenColumn(column))
-        if len(extras) > _MOST_EXTRAS:
+        if len(extras) > _MAX_EXTRAS:
             table, column = extras.popleft()
             yield AlterTable(table, DropColumn(column.name))
 
@@ -152,7 +152,7 @@ def evolution(random: Random) -> Iterator[CreateTable | AlterTable]:
 def columns_after(
     columns: tuple[Column, ...], change: AddColumn | DropColumn | WidenColumn
 ) -> tuple[Column, ...]:
-    """A table's columns once they are changed; a new one stands last."""
+    """Return a table's columns after a change; a new column comes last."""
     match change:
         case AddColumn(column):
             return (*columns, column)

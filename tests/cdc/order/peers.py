@@ -1,18 +1,18 @@
-"""How three systems come from changes to rows, each with its own rule of order."""
+"""How three systems derive rows from changes, each with its own ordering."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from headgate.cdc.order.order_changes import order
+from headgate.cdc.order.orders import order
 from tests.cdc.changes import Case, Change, Rows, tables
 
 Rank = tuple[int | str, ...]
 
 
 def ours(case: Case) -> Rows:
-    """Whole orders, strictly; what is gone is remembered."""
+    """Merge by complete orders, with tombstones for deleted rows."""
     arriving = list(chain.from_iterable(case.batches))
     metadata, _ = tables(arriving)
     newest: dict[int, tuple[str, Change]] = {}
@@ -55,7 +55,7 @@ def _merge_each(
     within: Callable[[Change], Rank],
     between: Callable[[Change], Rank],
 ) -> Rows:
-    """A MERGE per batch of the last change of each key, with rows really deleted."""
+    """Run a MERGE per batch with the last change of each key, deleting rows for good."""
     target: dict[int, Change] = {}
     for batch in batches:
         last: dict[int, Change] = {}

@@ -11,7 +11,7 @@ CASES = 5_000
 
 
 @pytest.mark.parametrize("fail_over", [False, True], ids=["one server", "fail-over"])
-def test_only_whole_orders_give_the_rows_of_the_database(fail_over: bool) -> None:
+def test_only_complete_orders_give_the_rows_of_the_database(fail_over: bool) -> None:
     wrong = dict.fromkeys((ours, badal, google_bigquery), 0)
     for seed in range(CASES):
         made = case(seed, fail_over)

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.cdc.order.order_changes import lineages, order
-from headgate.envelopes.datastream.columns import METADATA
+from headgate.cdc.order.orders import lineages, order
+from headgate.envelopes.datastream.changes import METADATA
 from headgate.errors import UsageError
 from tests.cdc.order.metadata import (
     MYSQL,
     ORACLE,
     POSTGRESQL,
-    Told,
+    Fields,
     backfill,
     metadata,
     mysql,
@@ -26,7 +26,7 @@ LOG = "mysql-bin.000001"
 TOO_BIG = str(10**20)
 HUGE = "9" * 1_000_000
 
-UNKNOWN: list[tuple[Told, str]] = [
+UNKNOWN: list[tuple[Fields, str]] = [
     ({"read_method": None}, "read method"),
     ({"read_method": "cdc"}, "read method (cdc)"),
     ({"read_method": "salesforce-cdc"}, "read method (salesforce-cdc)"),
@@ -64,8 +64,8 @@ UNKNOWN: list[tuple[Told, str]] = [
     (mysql(LOG, 4, gtid=HUGE), "GTID"),
     (mysql(LOG, 4, gtid="7-1-5"), "the lineage gtid:7 is not in the list"),
     (mysql(None, None, gtid="0-1-5"), "log file"),
-    (mysql(LOG, 4, change_type=None), "kind of change"),
-    (mysql(LOG, 4, change_type="TRUNCATE"), "kind of change"),
+    (mysql(LOG, 4, change_type=None), "change type"),
+    (mysql(LOG, 4, change_type="TRUNCATE"), "change type"),
     (mysql(LOG, 4, uuid="a.b"), "uuid"),
     (mysql(LOG, 4, uuid="ü"), "uuid"),
     (mysql(LOG, 4, uuid=HUGE), "uuid"),
@@ -89,10 +89,12 @@ UNKNOWN: list[tuple[Told, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"), UNKNOWN, ids=[f"{row}-{reason}" for row, (_, reason) in enumerate(UNKNOWN)]
+    ("fields", "reason"),
+    UNKNOWN,
+    ids=[f"{row}-{reason}" for row, (_, reason) in enumerate(UNKNOWN)],
 )
-def test_order_is_unknown_and_says_why(told: Told, reason: str) -> None:
-    orders = order(metadata([told, mysql(LOG, 4)]), KNOWN)
+def test_unknown_order_has_a_reason(fields: Fields, reason: str) -> None:
+    orders = order(metadata([fields, mysql(LOG, 4)]), KNOWN)
     assert orders.texts[0].as_py() is None
     assert reason in orders.unknown[0]
     assert len(orders.unknown[0]) < 400
@@ -107,7 +109,7 @@ def test_rows_of_unknown_order_are_counted_over_all_batches() -> None:
 
 
 @pytest.mark.parametrize("known", [["oracle", "oracle"], [str(n) for n in range(10_001)]])
-def test_list_of_lineages_that_cannot_be_counted_is_refused(known: list[str]) -> None:
+def test_invalid_list_of_lineages_is_refused(known: list[str]) -> None:
     with pytest.raises(UsageError, match="lineages"):
         order(metadata([]), known)
 
@@ -123,17 +125,17 @@ columns = {
     if not pa.types.is_boolean(name.type)
 }
 methods = st.sampled_from([MYSQL, ORACLE, POSTGRESQL, "oracle_dump", "mysql-", None]) | texts
-kinds = st.sampled_from(["INSERT", "UPDATE-DELETE"]) | texts
-hostile = st.fixed_dictionaries(columns | {"read_method": methods, "change_type": kinds})
+change_types = st.sampled_from(["INSERT", "UPDATE-DELETE"]) | texts
+hostile = st.fixed_dictionaries(columns | {"read_method": methods, "change_type": change_types})
 
 
 @given(st.lists(hostile, max_size=6))
 @settings(deadline=None)
 @example([mysql(LOG, 4, gtid="0" * 300 + "-1-5")])
-def test_any_metadata_gives_an_order_or_a_reason(changes: list[Told]) -> None:
-    told = metadata(changes)
-    orders = order(told, KNOWN)
-    assert len(lineages(told)) == len(orders.texts) == len(changes)
+def test_any_metadata_gives_an_order_or_a_reason(changes: list[Fields]) -> None:
+    fields = metadata(changes)
+    orders = order(fields, KNOWN)
+    assert len(lineages(fields)) == len(orders.texts) == len(changes)
     for row, text in enumerate(orders.texts.to_pylist()):
         if text is None:
             assert orders.unknown[row]

@@ -5,8 +5,8 @@ import pytest
 from headgate.envelopes.datastream.avro import Portion
 
 
-@pytest.fixture(params=["at once", "by the letter"])
+@pytest.fixture(params=["blocks", "records"])
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks are read in both ways that there are, however few records they have."""
-    small = request.param == "by the letter"
+    """Read blocks both as a whole and record by record, regardless of their size."""
+    small = request.param == "records"
     monkeypatch.setattr(Portion, "is_small", property(lambda _: small))

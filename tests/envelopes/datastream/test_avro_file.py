@@ -6,11 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headgate.envelopes.datastream.columns import METADATA
+from headgate.envelopes.datastream.changes import METADATA, SourceTable
 from headgate.envelopes.datastream.file import open_file
-from headgate.envelopes.datastream.opened import SourceTable
 from headgate.reasons import Reason
-from headgate.schema.field_facts import has_facts, is_required
+from headgate.schema.field_metadata import has_field_metadata, is_required
 from tests.envelopes.datastream.writing import (
     AT,
     COMPRESSED,
@@ -22,6 +21,7 @@ from tests.envelopes.datastream.writing import (
     block,
     change,
     compressed_avro,
+    first_metadata,
     header,
     logical,
     nullable,
@@ -30,19 +30,18 @@ from tests.envelopes.datastream.writing import (
     record,
     rows,
     schema,
-    told,
 )
 
 pytestmark = pytest.mark.usefixtures("either_way")
 
 
-def test_mysql_change_tells_all_of_its_metadata() -> None:
+def test_mysql_change_has_all_metadata() -> None:
     changes = only(avro(schema(), [change()]))
     assert changes.source == SourceTable("shop", None, "users")
     assert changes.metadata.schema == METADATA
     assert changes.payload.to_pylist() == [{"id": 1, "name": "Ada"}]
     assert changes.positions.tolist() == [0]
-    assert told(avro(schema(), [change()])) == {
+    assert first_metadata(avro(schema(), [change()])) == {
         "_uuid": UUID,
         "_change_type": "UPDATE-INSERT",
         "_is_deleted": False,
@@ -64,7 +63,7 @@ def test_mysql_change_tells_all_of_its_metadata() -> None:
 def test_old_mysql_file_has_neither_sort_keys_nor_primary_keys() -> None:
     top = {name: kind for name, kind in TOP.items() if name != "sort_keys"}
     source = {name: kind for name, kind in MYSQL.items() if name != "primary_keys"}
-    found = told(avro(schema(source=source, top=top), [change()]))
+    found = first_metadata(avro(schema(source=source, top=top), [change()]))
     assert not {"_sort_keys", "_primary_keys", "_more"} & found.keys()
     assert found["_log_position"] == 81151
 
@@ -98,7 +97,7 @@ def test_oracle_change() -> None:
     one = change(source=values, read_method="oracle-cdc-logminer", sort_keys=keys)
     content = avro(schema({"LOCATION_ID": nullable("float")}, source), [one])
     changes = only(content)
-    found = told(content)
+    found = first_metadata(content)
     assert changes.source == SourceTable("XE", "HR", "LOCATIONS")
     assert changes.payload.to_pylist() == [{"LOCATION_ID": None}]
     assert (found["_scn"], found["_ssn"], found["_row_id"]) == (2_011_342, 3, values["row_id"])
@@ -125,7 +124,7 @@ def test_postgresql_change_has_its_transaction_as_text() -> None:
         "change_type": "INSERT",
     }
     content = avro(schema(source=source), [change(source=values, read_method="postgresql-cdc")])
-    found = told(content)
+    found = first_metadata(content)
     assert only(content).source == SourceTable(None, "public", "users")
     assert (found["_tx_id"], found["_lsn"]) == ("363552", "16/CB002DB0")
     assert "_primary_keys" not in found
@@ -144,14 +143,14 @@ def test_files_of_fastavro_are_read(codec: str) -> None:
     assert [one["id"] for one in rows(content)] == list(range(500))
 
 
-def test_unknown_codec_is_told() -> None:
+def test_unknown_codec_is_unreadable() -> None:
     opened = open_file(header(schema(), "zlib9"))
     assert opened.unreadable is None
     content = header(schema(), "zlib9") + block(payload_bytes(schema(), change()), 1)
-    assert open_file(content).unreadable == "its codec 'zlib9' is unknown"
+    assert open_file(content).unreadable == "unknown codec 'zlib9'"
 
 
-def test_changes_of_several_tables_are_told_apart_in_order() -> None:
+def test_changes_are_grouped_by_table_in_order() -> None:
     names = ["users", "orders", "users", "users", "orders"]
     changes = [change({"id": at, "name": None}, {"table": name}) for at, name in enumerate(names)]
     users, orders = open_file(avro(schema(), changes)).changes
@@ -162,25 +161,25 @@ def test_changes_of_several_tables_are_told_apart_in_order() -> None:
 
 
 def test_change_without_table_or_row_is_rejected_and_the_others_stay() -> None:
-    said = schema(record("x", id="int"), {**MYSQL, "table": nullable("string")})
-    said["fields"][-1]["type"] = nullable(record("payload", id="int"))
+    writer_schema = schema(record("x", id="int"), {**MYSQL, "table": nullable("string")})
+    writer_schema["fields"][-1]["type"] = nullable(record("payload", id="int"))
     changes = [
         change({"id": 1}),
         change({"id": 2}, {"table": None}),
         change({"id": 3}) | {"payload": None},
         change({"id": 4}),
     ]
-    opened = open_file(avro(said, changes))
+    opened = open_file(avro(writer_schema, changes))
     (kept,) = opened.changes
     assert kept.payload["id"].to_pylist() == [1, 4]
     assert kept.positions.tolist() == [0, 3]
     assert [(one.position, one.reason, one.detail) for one in opened.rejected] == [
-        (1, Reason.CHANGE_UNREADABLE, "it names no table"),
-        (2, Reason.CHANGE_UNREADABLE, "it has no payload"),
+        (1, Reason.CHANGE_UNREADABLE, "the record names no table"),
+        (2, Reason.CHANGE_UNREADABLE, "the record has no payload"),
     ]
     assert [one.source for one in opened.rejected] == [None, SourceTable("shop", None, "users")]
     again = open_file(opened.rejected[1].raw)
-    assert [one.detail for one in again.rejected] == ["it has no payload"]
+    assert [one.detail for one in again.rejected] == ["the record has no payload"]
 
 
 def test_value_that_does_not_fit_its_schema_rejects_its_change_alone() -> None:
@@ -199,18 +198,18 @@ def test_value_that_does_not_fit_its_schema_rejects_its_change_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("writer_schema", "why"),
     [
         (record("x", payload=record("payload", id="int")), "no `source_metadata`"),
         (record("x", source_metadata=record("s", table="string")), "no `payload`"),
-        (schema({"type": "string"}), "no `payload` that is a record"),
+        (schema({"type": "string"}), "no `payload` record"),
         ("string", "no `source_metadata`"),
-        ({"type": "moon"}, "its schema cannot be used"),
-        ({"type": "record", "name": "x", "fields": 3}, "its schema cannot be used"),
+        ({"type": "moon"}, "cannot use the schema"),
+        ({"type": "record", "name": "x", "fields": 3}, "cannot use the schema"),
     ],
 )
-def test_file_that_is_none_of_changes_is_unreadable(said: Any, why: str) -> None:
-    assert why in str(open_file(header(said)).unreadable)
+def test_file_without_changes_in_its_schema_is_unreadable(writer_schema: Any, why: str) -> None:
+    assert why in str(open_file(header(writer_schema)).unreadable)
 
 
 def test_file_without_records_has_no_changes() -> None:
@@ -218,26 +217,31 @@ def test_file_without_records_has_no_changes() -> None:
     assert open_file(header(schema()) + block(b"", 0)).unreadable is None
 
 
-def test_columns_know_whether_their_field_is_always_there() -> None:
-    said = schema({"id": "long", "name": nullable("string")})
-    found = only(avro(said, [change({"id": 1, "name": None})])).payload.schema
-    assert [(has_facts(one), is_required(one)) for one in found] == [(True, True), (True, False)]
+def test_columns_have_metadata_on_required_fields() -> None:
+    writer_schema = schema({"id": "long", "name": nullable("string")})
+    found = only(avro(writer_schema, [change({"id": 1, "name": None})])).payload.schema
+    assert [(has_field_metadata(one), is_required(one)) for one in found] == [
+        (True, True),
+        (True, False),
+    ]
 
 
-def test_columns_of_the_log_keep_their_names() -> None:
-    said = schema({"_uuid": "string", "_FILE": "string", "a-b": "int"})
-    names = only(avro(said, [change({"_uuid": "x", "_FILE": "y", "a-b": 1})])).payload.schema.names
+def test_reserved_columns_keep_their_names() -> None:
+    writer_schema = schema({"_uuid": "string", "_FILE": "string", "a-b": "int"})
+    names = only(
+        avro(writer_schema, [change({"_uuid": "x", "_FILE": "y", "a-b": 1})])
+    ).payload.schema.names
     assert names[0].startswith("_uuid__")
     assert names[1].startswith("_FILE__")
     assert names[2].startswith("a_b__")
 
 
-def test_unknown_fields_stay_in_more_where_they_were() -> None:
+def test_unknown_fields_keep_their_structure_in_more() -> None:
     top = {**TOP, "event": nullable("string"), "share": "double"}
     source = {**MYSQL, "server": record("Server", id="int"), "blank": "null"}
     one = change(source={"server": {"id": 7}, "blank": None}, event="x", share=0.5)
     content = avro(schema(source=source, top=top), [one])
-    assert told(content)["_more"] == (
+    assert first_metadata(content)["_more"] == (
         '{"event":"x","share":0.5,"source_metadata":{"server":{"id":7}}}'
     )
 
@@ -248,7 +252,7 @@ def test_metadata_of_other_types_is_converted() -> None:
     values = {"log_position": "0081151", "is_deleted": 1, "table": 12}
     one = change(source=values, read_timestamp="2024-05-10 07:36:59.578+02:00", uuid=5)
     one["source_timestamp"] = MILLIS
-    found = told(avro(schema(source=source, top=top), [one]))
+    found = first_metadata(avro(schema(source=source, top=top), [one]))
     assert (found["_read_timestamp"], found["_source_timestamp"]) == (AT, AT)
     assert (found["_log_position"], found["_is_deleted"]) == (81151, True)
     assert (found["_table"], found["_uuid"]) == ("12", "5")
@@ -271,18 +275,18 @@ def test_metadata_that_cannot_be_converted_is_not_lost() -> None:
     ]
 
 
-def test_uuid_that_is_missing_is_made_of_the_content() -> None:
-    said = schema(top={**TOP, "uuid": nullable("string")})
+def test_missing_uuid_is_derived_from_the_content() -> None:
+    writer_schema = schema(top={**TOP, "uuid": nullable("string")})
     one, other = change(uuid=None), change({"id": 2, "name": None}, uuid="")
-    first, second = only(avro(said, [one, other])).metadata["_uuid"].to_pylist()
+    first, second = only(avro(writer_schema, [one, other])).metadata["_uuid"].to_pylist()
     assert first != second
-    assert only(avro(said, [one])).metadata["_uuid"].to_pylist() == [first]
-    assert only(avro(said, [other, one])).metadata["_uuid"].to_pylist() == [second, first]
+    assert only(avro(writer_schema, [one])).metadata["_uuid"].to_pylist() == [first]
+    assert only(avro(writer_schema, [other, one])).metadata["_uuid"].to_pylist() == [second, first]
 
 
 def test_database_may_have_a_dash_in_its_name() -> None:
-    said = schema(name="ea-main_users") | {"namespace": "ea-main.my table"}
-    content = header(said) + block(payload_bytes(schema(), change()), 1)
+    writer_schema = schema(name="ea-main_users") | {"namespace": "ea-main.my table"}
+    content = header(writer_schema) + block(payload_bytes(schema(), change()), 1)
     assert rows(content) == [{"id": 1, "name": "Ada"}]
 
 
@@ -298,6 +302,6 @@ def test_many_blocks_are_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fields_of_a_record_may_be_in_any_order() -> None:
-    said = schema()
-    said["fields"].reverse()
-    assert rows(avro(said, [change()])) == [{"id": 1, "name": "Ada"}]
+    writer_schema = schema()
+    writer_schema["fields"].reverse()
+    assert rows(avro(writer_schema, [change()])) == [{"id": 1, "name": "Ada"}]

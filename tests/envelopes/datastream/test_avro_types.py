@@ -1,4 +1,4 @@
-"""The types that real files have, also those that Avro does not know."""
+"""The types in real files, including Datastream's own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.envelopes.datastream.writing import (
     avro,
     block,
     change,
+    first_metadata,
     header,
     logical,
     nullable,
@@ -23,7 +24,6 @@ from tests.envelopes.datastream.writing import (
     record,
     rows,
     schema,
-    told,
 )
 
 pytestmark = pytest.mark.usefixtures("either_way")
@@ -49,8 +49,8 @@ VARCHAR = record("varchar", value="string", length="int")
     ],
 )
 def test_type_becomes_a_column(kind: Any, value: Any, column: Any, expected: Any) -> None:
-    for said in (kind, nullable(kind)):
-        changes = only(avro(schema({"c": said}), [change({"c": value})] * 3))
+    for writer_schema in (kind, nullable(kind)):
+        changes = only(avro(schema({"c": writer_schema}), [change({"c": value})] * 3))
         found = changes.payload["c"]
         assert found.to_pylist() == [value if expected is None else expected] * 3
         assert column is None or found.type == column
@@ -59,7 +59,7 @@ def test_type_becomes_a_column(kind: Any, value: Any, column: Any, expected: Any
 
 
 def test_varchar_that_is_defined_once_and_used_again() -> None:
-    said = schema(
+    writer_schema = schema(
         {
             "street": nullable(VARCHAR),
             "city": nullable("varchar"),
@@ -71,13 +71,13 @@ def test_varchar_that_is_defined_once_and_used_again() -> None:
         "city": {"value": "Roma", "length": 30},
         "code": {"value": "00989", "length": 12},
     }
-    changes = only(avro(said, [change(row)]))
+    changes = only(avro(writer_schema, [change(row)]))
     assert changes.payload.to_pylist() == [{"street": None, "city": "Roma", "code": "00989"}]
 
 
 @pytest.mark.parametrize("kind", [logical("long", "timestamp-micros"), "long"])
-def test_moment_with_a_zone_is_the_moment_and_the_offset(kind: Any) -> None:
-    moment = datetime(2020, 10, 13, 14, 30, 0, 56483, tzinfo=UTC)
+def test_timestamptz_is_a_timestamp_and_an_offset(kind: Any) -> None:
+    timestamp = datetime(2020, 10, 13, 14, 30, 0, 56483, tzinfo=UTC)
     micros = 1_602_599_400_056_483
     zoned = record("timestampTz", timestamp=kind, offset=logical("int", "time-millis"))
     plain = record("timestampTz", timestamp="long", offset="int")
@@ -87,11 +87,11 @@ def test_moment_with_a_zone_is_the_moment_and_the_offset(kind: Any) -> None:
     )
     found = only(header(schema({"at": nullable(zoned)})) + block(content, 3)).payload
     assert found.schema.field("at").type == UTC_MICROS
-    assert found["at"].to_pylist() == [moment, None, moment]
+    assert found["at"].to_pylist() == [timestamp, None, timestamp]
     assert found["at_offset"].to_pylist() == [3_600_000_000, None, 3_600_000_000]
 
 
-def test_moment_with_a_zone_may_be_of_milliseconds() -> None:
+def test_timestamptz_may_have_milliseconds() -> None:
     zoned = record("timestampTz", timestamp=logical("long", "timestamp-millis"), offset="int")
     row = {"at": {"timestamp": AT, "offset": 0}}
     assert rows(avro(schema({"at": zoned}), [change(row)])) == [{"at": AT, "at_offset": 0}]
@@ -107,8 +107,10 @@ def test_logical_type_on_the_field_counts() -> None:
         {"name": "own", "type": logical("int", "date"), "logicalType": "time-millis"},
         {"name": "odd", "type": "long", "logicalType": "time-millis"},
     ]
-    said = schema(payload, top={**TOP, "read_timestamp": "long", "source_timestamp": "long"})
-    for one in said["fields"][1:3]:
+    writer_schema = schema(
+        payload, top={**TOP, "read_timestamp": "long", "source_timestamp": "long"}
+    )
+    for one in writer_schema["fields"][1:3]:
         one["logicalType"] = "timestamp-micros"
     micros = int(AT.timestamp() * 1_000_000)
     row = {
@@ -131,7 +133,7 @@ def test_logical_type_on_the_field_counts() -> None:
         top={**TOP, "read_timestamp": "long", "source_timestamp": "long"},
     )
     one = change(row, read_timestamp=micros, source_timestamp=micros)
-    content = header(said) + block(payload_bytes(plain, one), 1)
+    content = header(writer_schema) + block(payload_bytes(plain, one), 1)
     assert rows(content) == [
         {
             "at": AT,
@@ -142,10 +144,10 @@ def test_logical_type_on_the_field_counts() -> None:
             "odd": 7,
         }
     ]
-    assert told(content)["_source_timestamp"] == AT
+    assert first_metadata(content)["_source_timestamp"] == AT
 
 
-def test_endless_arrays_of_postgresql_are_json() -> None:
+def test_recursive_postgresql_arrays_are_json() -> None:
     name = "multidimensionalArray_tags"
     endless = record(
         name,
@@ -154,8 +156,8 @@ def test_endless_arrays_of_postgresql_are_json() -> None:
     )
     leaf = {"nestedArray": None, "elementValue": "a"}
     row = {"id": 1, "tags": {"nestedArray": [leaf, leaf], "elementValue": None}}
-    said = schema({"id": "int", "tags": nullable(endless)})
-    (found,) = rows(avro(said, [change(row)]))
+    writer_schema = schema({"id": "int", "tags": nullable(endless)})
+    (found,) = rows(avro(writer_schema, [change(row)]))
     assert found["id"] == 1
     assert found["tags"] == {
         "nestedArray": '[{"nestedArray":null,"elementValue":"a"},'
@@ -164,12 +166,14 @@ def test_endless_arrays_of_postgresql_are_json() -> None:
     }
 
 
-def test_row_without_columns_is_a_row() -> None:
+def test_row_without_columns_is_kept() -> None:
     changes = only(avro(schema(record("payload")), [change({}), change({})]))
     assert (changes.payload.num_rows, changes.payload.num_columns) == (2, 0)
 
 
-def test_record_that_is_only_called_alike_stays_a_record() -> None:
-    said = schema({"v": record("varchar", text="string"), "t": record("timestampTz", at="long")})
+def test_other_record_named_varchar_stays_a_record() -> None:
+    writer_schema = schema(
+        {"v": record("varchar", text="string"), "t": record("timestampTz", at="long")}
+    )
     row = {"v": {"text": "x"}, "t": {"at": 1}}
-    assert rows(avro(said, [change(row)])) == [row]
+    assert rows(avro(writer_schema, [change(row)])) == [row]

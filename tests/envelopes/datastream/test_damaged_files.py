@@ -1,4 +1,4 @@
-"""Whatever the bytes are, a file is opened: wholly, not yet, or not at all."""
+"""Any bytes are a readable, an unfinished or an unreadable file; opening never raises."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.envelopes.datastream import container as decompress
-from headgate.envelopes.datastream.file import one_record, open_file
+from headgate.envelopes.datastream import container
+from headgate.envelopes.datastream.file import open_file
 from tests.envelopes.datastream.writing import (
     COMPRESSED,
     SYNC,
@@ -21,6 +21,7 @@ from tests.envelopes.datastream.writing import (
     block,
     change,
     count,
+    extract,
     header,
     json_change,
     lines,
@@ -83,7 +84,7 @@ def test_gzip_file_is_opened_and_one_cut_anywhere_is_unfinished(inside: bytes) -
     assert count(open_file(content)) == count(open_file(inside)) > 0
     for end in range(1, len(content)):
         assert open_file(content[:end]).unfinished
-    assert one_record(content, 1) == one_record(inside, 1)
+    assert extract(content, 1) == extract(inside, 1)
 
 
 def test_gzip_file_may_have_several_parts() -> None:
@@ -92,7 +93,7 @@ def test_gzip_file_may_have_several_parts() -> None:
     assert open_file(first + b"no gzip").unreadable
 
 
-def test_damaged_avro_files_are_opened_somehow() -> None:
+def test_damaged_avro_file_never_raises() -> None:
     chance = random.Random(7)
     outcomes = set()
     for _ in range(1_500):
@@ -102,17 +103,17 @@ def test_damaged_avro_files_are_opened_somehow() -> None:
         opened = open_file(bytes(spoiled))
         outcomes.add((opened.unreadable is not None, opened.unfinished))
         assert not ((opened.unreadable or opened.unfinished) and count(opened))
-        one_record(bytes(spoiled), 1)
+        extract(bytes(spoiled), 1)
     assert outcomes == {(True, False), (False, False), (False, True)}
 
 
 @given(st.binary(max_size=60), st.sampled_from([b"", b"Obj\x01", b"\x1f\x8b", b"[", b"{", SMALL]))
 @settings(deadline=None, max_examples=300)
-def test_no_bytes_break_it(noise: bytes, before: bytes) -> None:
+def test_random_bytes_never_raise(noise: bytes, before: bytes) -> None:
     opened = open_file(before + noise)
     assert opened.unreadable is None or opened.changes == []
-    one_record(before + noise, 0)
-    one_record(before + noise, 5)
+    extract(before + noise, 0)
+    extract(before + noise, 5)
 
 
 def test_damaged_block_makes_the_whole_file_unreadable() -> None:
@@ -134,53 +135,53 @@ def test_damaged_block_makes_the_whole_file_unreadable() -> None:
         assert (opened.changes, opened.rejected) == ([], [])
 
 
-def test_block_of_a_codec_that_does_not_fit_is_unreadable() -> None:
+def test_block_of_another_codec_is_unreadable() -> None:
     content = payload_bytes(schema(), *CHANGES)
     for codec in ("deflate", "snappy", "zstandard", "bzip2", "xz"):
-        for told in (content, b"", b"\x00", zlib.compress(content)):
-            opened = open_file(header(schema(), codec) + block(told, 3))
+        for values in (content, b"", b"\x00", zlib.compress(content)):
+            opened = open_file(header(schema(), codec) + block(values, 3))
             assert opened.unreadable, codec
 
 
-def test_wrong_checksum_of_snappy_is_found() -> None:
+def test_wrong_snappy_checksum_is_unreadable() -> None:
     content = payload_bytes(schema(), *CHANGES)
-    told = pa.Codec("snappy").compress(content, asbytes=True) + b"\x00\x00\x00\x00"
-    opened = open_file(header(schema(), "snappy") + block(told, 3))
+    values = pa.Codec("snappy").compress(content, asbytes=True) + b"\x00\x00\x00\x00"
+    opened = open_file(header(schema(), "snappy") + block(values, 3))
     assert "checksum" in str(opened.unreadable)
 
 
 @pytest.mark.parametrize("codec", ["deflate", "zstandard", "bzip2", "xz", "snappy"])
-def test_bomb_is_not_let_off(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.envelopes.datastream.avro.LARGEST_FILE", 1 << 20)
+def test_decompression_bomb_is_unreadable(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.envelopes.datastream.avro.MAX_FILE_SIZE", 1 << 20)
     content = COMPRESSED[codec][1](bytes(1 << 22))
     opened = open_file(header(schema(), codec) + block(content, 1))
     assert "more than" in str(opened.unreadable)
 
 
-def test_bomb_of_gzip_is_not_let_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decompress, "LARGEST_FILE", 1 << 20)
+def test_gzip_bomb_is_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "MAX_FILE_SIZE", 1 << 20)
     assert "more than 1 MB" in str(open_file(gzip.compress(b" " * (1 << 21))).unreadable)
 
 
-def test_columns_that_take_no_bytes_cannot_fill_the_memory() -> None:
-    said = schema(record("payload", **{f"c{at}": "null" for at in range(9_000)}))
+def test_zero_size_columns_cannot_exhaust_memory() -> None:
+    writer_schema = schema(record("payload", **{f"c{at}": "null" for at in range(9_000)}))
     content = payload_bytes(schema(record("payload")), change({}))
-    opened = open_file(header(said) + block(content * 20_000, 20_000))
+    opened = open_file(header(writer_schema) + block(content * 20_000, 20_000))
     assert "values" in str(opened.unreadable)
 
 
-def test_records_without_bytes_cannot_last_for_ever() -> None:
-    said = record("x", source_metadata=record("s", table="null"), payload=record("p"))
-    assert open_file(header(said) + block(b"", 1 << 28)).unreadable
+def test_number_of_zero_size_records_is_limited() -> None:
+    writer_schema = record("x", source_metadata=record("s", table="null"), payload=record("p"))
+    assert open_file(header(writer_schema) + block(b"", 1 << 28)).unreadable
 
 
-def test_records_that_are_no_changes_are_not_kept_without_end(
+def test_size_of_rejected_records_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headgate.envelopes.datastream.avro._MOST_REJECTED", 100_000)
-    said = schema(source={"table": nullable("string")}, top=TOP)
+    monkeypatch.setattr("headgate.envelopes.datastream.avro._MAX_REJECTED_SIZE", 100_000)
+    writer_schema = schema(source={"table": nullable("string")}, top=TOP)
     changes = [change(source={"table": None})] * 200
-    assert "too many of its records" in str(open_file(avro(said, changes)).unreadable)
+    assert "too many records" in str(open_file(avro(writer_schema, changes)).unreadable)
 
 
 @pytest.mark.parametrize("content", [b"", b" \n\n", b"\xef\xbb\xbf", b"[]", b" [ ] \n"])
@@ -191,11 +192,11 @@ def test_empty_file_has_no_changes(content: bytes) -> None:
 
 def test_content_may_be_a_buffer() -> None:
     assert count(open_file(pa.py_buffer(SMALL))) == 3
-    assert one_record(pa.py_buffer(SMALL), 2) == one_record(SMALL, 2)
+    assert extract(pa.py_buffer(SMALL), 2) == extract(SMALL, 2)
 
 
-def test_header_must_have_a_schema_and_an_end() -> None:
+def test_header_without_schema_or_end_is_unreadable() -> None:
     no_schema = b"Obj\x01" + long_bytes(0) + SYNC
-    assert open_file(no_schema).unreadable == "its header has no schema"
+    assert open_file(no_schema).unreadable == "the header has no schema"
     assert open_file(b"Obj\x01" + long_bytes(1 << 50) + b"\x00" * 64).unreadable
     assert open_file(b"Obj\x01" + long_bytes(1) + long_bytes(1 << 40)).unreadable

@@ -9,36 +9,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.envelopes.datastream.columns import METADATA
+from headgate.envelopes.datastream.changes import METADATA, SourceTable
 from headgate.envelopes.datastream.file import open_file
-from headgate.envelopes.datastream.opened import SourceTable
 from headgate.reasons import Reason
-from headgate.schema.field_facts import has_facts
+from headgate.schema.field_metadata import has_field_metadata
 from tests.envelopes.datastream.writing import (
     AT,
     MILLIS,
     UUID,
     avro,
     change,
+    first_metadata,
     json_change,
     lines,
     only,
     schema,
-    told,
 )
 
 TEXT, WHOLE, FRACTION = pa.string(), pa.int64(), pa.float64()
 
 
 def column(*values: str) -> pa.Array:
-    """The column of values, each as it is written in JSON."""
+    """Return the column for values given as JSON."""
     texts = [json.dumps(json_change({"c": "?"})).replace('"?"', value) for value in values]
     found = only("\n".join(texts).encode()).payload
     return found["c"] if found.num_columns else None
 
 
 @pytest.mark.parametrize("form", ["lines", "array", "pretty array", "mark"])
-def test_change_is_read_in_every_form(form: str) -> None:
+def test_change_is_read_in_every_format(form: str) -> None:
     one, other = json_change(), json_change({"id": 2, "name": "Zoë"})
     content = {
         "lines": lines(one) + b"\r\n  \n" + lines(other).strip(),
@@ -52,8 +51,8 @@ def test_change_is_read_in_every_form(form: str) -> None:
     assert changes.positions.tolist() == [0, 1]
 
 
-def test_json_tells_the_same_metadata_as_avro() -> None:
-    assert told(lines(json_change())) == told(avro(schema(), [change()]))
+def test_json_has_the_same_metadata_as_avro() -> None:
+    assert first_metadata(lines(json_change())) == first_metadata(avro(schema(), [change()]))
     assert only(lines(json_change())).metadata.schema == METADATA
 
 
@@ -94,8 +93,8 @@ def test_column_that_is_always_null_is_left_out() -> None:
     assert (empty.num_rows, empty.num_columns) == (2, 0)
 
 
-def test_type_is_found_over_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.envelopes.datastream.json_file._MANY_RECORDS", 2)
+def test_type_is_inferred_from_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.envelopes.datastream.json_file._CHUNK_RECORDS", 2)
     whole = [{"n": 1, "t": 1}, {"n": 2, "t": True}, {"n": 0.5, "t": "x"}, {"late": True}, {"n": 3}]
     found = only(lines(*map(json_change, whole))).payload
     assert found.to_pylist() == [
@@ -105,10 +104,10 @@ def test_type_is_found_over_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> N
         {"n": None, "t": None, "late": True},
         {"n": 3.0, "t": None, "late": None},
     ]
-    assert all(map(has_facts, found.schema))
+    assert all(map(has_field_metadata, found.schema))
 
 
-def test_tables_are_told_apart_in_order() -> None:
+def test_tables_are_separated_in_order() -> None:
     names = ["users", "orders", "users"]
     changes = [json_change({"id": at}, {"table": name}) for at, name in enumerate(names)]
     users, orders = open_file(lines(*changes)).changes
@@ -119,28 +118,28 @@ def test_tables_are_told_apart_in_order() -> None:
 @pytest.mark.parametrize(
     ("line", "detail"),
     [
-        (b"[1,", "it is no JSON"),
-        (b'{"a":1}}', "it is no JSON"),
-        (b'{"a":\xff}', "it is no JSON"),
-        (b'{"a":"\x01"}', "it is no JSON"),
-        (b"12", "it is no object"),
-        (b'"text"', "it is no object"),
-        (b'{"a":1,"b":{"c":1,"c":2}}', "it has a key twice"),
-        (b'{"a":"\\ud83d"}', "it has half a character"),
-        (b'{"\\uDC00":1}', "it has half a character"),
-        (b'{"a":NaN}', "NaN is no number of JSON"),
+        (b"[1,", "not JSON"),
+        (b'{"a":1}}', "not JSON"),
+        (b'{"a":\xff}', "not JSON"),
+        (b'{"a":"\x01"}', "not JSON"),
+        (b"12", "not a JSON object"),
+        (b'"text"', "not a JSON object"),
+        (b'{"a":1,"b":{"c":1,"c":2}}', "an object has a key twice"),
+        (b'{"a":"\\ud83d"}', "a string has a lone surrogate"),
+        (b'{"\\uDC00":1}', "a string has a lone surrogate"),
+        (b'{"a":NaN}', "NaN is not a JSON number"),
         (b'{"a":' + b"9" * 5_000 + b"}", "4300 digits"),
-        (b'{"a":' + b"[" * 150 + b"]" * 150 + b"}", "it nests deeper than 100"),
+        (b'{"a":' + b"[" * 150 + b"]" * 150 + b"}", "nests deeper than 100"),
         (b'{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}", ""),
-        (b'{"a":1}', "it names no table"),
-        (b'{"source_metadata":{"table":""},"payload":{}}', "it names no table"),
-        (b'{"source_metadata":{"table":[]},"payload":{}}', "it names no table"),
-        (b'{"source_metadata":{"table":"t"}}', "it has no payload"),
-        (b'{"source_metadata":{"table":"t"},"payload":null}', "it has no payload"),
-        (b'{"source_metadata":{"table":"t"},"payload":[1]}', "it has no payload"),
+        (b'{"a":1}', "the record names no table"),
+        (b'{"source_metadata":{"table":""},"payload":{}}', "the record names no table"),
+        (b'{"source_metadata":{"table":[]},"payload":{}}', "the record names no table"),
+        (b'{"source_metadata":{"table":"t"}}', "the record has no payload"),
+        (b'{"source_metadata":{"table":"t"},"payload":null}', "the record has no payload"),
+        (b'{"source_metadata":{"table":"t"},"payload":[1]}', "the record has no payload"),
     ],
 )
-def test_line_that_is_no_change_is_rejected_with_its_bytes(line: bytes, detail: str) -> None:
+def test_line_that_is_not_a_change_is_rejected_with_its_bytes(line: bytes, detail: str) -> None:
     opened = open_file(lines(json_change()) + line + b"\n" + lines(json_change()))
     (changes,) = opened.changes
     assert changes.positions.tolist() == [0, 2]
@@ -150,11 +149,11 @@ def test_line_that_is_no_change_is_rejected_with_its_bytes(line: bytes, detail: 
     assert rejected.raw == line + b"\n"
 
 
-def test_whole_character_in_two_escapes_is_none_of_two_halves() -> None:
+def test_surrogate_pair_is_one_character() -> None:
     assert column('"\\ud83d\\ude00"').to_pylist() == ["😀"]
 
 
-def test_element_of_an_array_that_is_no_change_is_rejected() -> None:
+def test_array_element_that_is_not_a_change_is_rejected() -> None:
     inside = ['{"a":1,"a":2}', "7", '{"a":"\\ud83d"}', '{"a":NaN}']
     content = f"[{json.dumps(json_change())},\n{', '.join(inside)}]".encode()
     opened = open_file(content)
@@ -167,7 +166,7 @@ def test_element_of_an_array_that_is_no_change_is_rejected() -> None:
     "content",
     [b"id,name\n1,Ada\n", b"\x00\x01\x02", b"PAR1....", b"[1 2]", b"[1]]", b"[\xff]", b"[{]"],
 )
-def test_what_is_no_json_is_unreadable(content: bytes) -> None:
+def test_file_that_is_not_json_is_unreadable(content: bytes) -> None:
     opened = open_file(content)
     assert opened.unreadable
     assert (opened.changes, opened.rejected) == ([], [])
@@ -191,16 +190,16 @@ def test_last_line_that_can_never_be_json_is_rejected() -> None:
         float(MILLIS),
     ],
 )
-def test_moment_is_read_in_every_form(told_moment: Any) -> None:
+def test_timestamp_is_read_in_every_form(told_moment: Any) -> None:
     one = json_change(source_timestamp=told_moment)
-    assert told(lines(one))["_source_timestamp"] == AT
+    assert first_metadata(lines(one))["_source_timestamp"] == AT
     mixed = only(lines(one, json_change(source_timestamp="2024-05-10T05:36:59.578")))
     assert mixed.metadata["_source_timestamp"].to_pylist() == [AT, AT]
 
 
 @pytest.mark.parametrize("wrong", ["soon", True, "9999-99-99", "1e30", 10**17, {"a": 1}, [1]])
-def test_moment_that_is_none_stays_in_more(wrong: Any) -> None:
-    found = told(lines(json_change(source_timestamp=wrong)))
+def test_invalid_timestamp_stays_in_more(wrong: Any) -> None:
+    found = first_metadata(lines(json_change(source_timestamp=wrong)))
     assert "_source_timestamp" not in found
     assert json.loads(found["_more"]) == {"source_timestamp": wrong}
 
@@ -209,7 +208,7 @@ def test_metadata_of_other_types_is_converted() -> None:
     source = {"log_position": "17", "scn": 2.0, "ssn": "4.5", "is_deleted": "TRUE", "tx_id": 9}
     keys = [1, "a", 1.5, None, {"b": 1}]
     one = json_change(source=source, sort_keys=keys, object=["x"], event={"n": 1.10})
-    found = told(lines(one))
+    found = first_metadata(lines(one))
     assert (found["_log_position"], found["_scn"], found["_is_deleted"]) == (17, 2, True)
     assert found["_tx_id"] == "9"
     assert found["_sort_keys"] == ["1", "a", "1.5", None, '{"b":1}']
@@ -234,15 +233,15 @@ def test_metadata_of_other_types_is_converted() -> None:
         (None, False, None, (None, False)),
     ],
 )
-def test_kind_of_change_and_deletion_are_told_by_each_other(
+def test_change_type_and_deletion_flag_complete_each_other(
     kind: Any, is_deleted: Any, method: Any, expected: Any
 ) -> None:
     source = {"change_type": kind, "is_deleted": is_deleted}
-    found = told(lines(json_change(source=source, read_method=method)))
+    found = first_metadata(lines(json_change(source=source, read_method=method)))
     assert (found.get("_change_type"), found["_is_deleted"]) == expected
 
 
-def test_uuid_that_is_missing_is_made_of_the_content() -> None:
+def test_missing_uuid_is_derived_from_the_content() -> None:
     one = json_change({"id": 1})
     del one["uuid"]
     other = json_change({"id": 2}, uuid="")
@@ -253,14 +252,14 @@ def test_uuid_that_is_missing_is_made_of_the_content() -> None:
     assert only(array).metadata["_uuid"].to_pylist() == [first, second]
 
 
-def test_all_metadata_may_be_absent_but_the_table() -> None:
+def test_only_the_table_is_required_metadata() -> None:
     content = b'{"source_metadata":{"table":"t"},"payload":{"id":1}}'
-    found = told(content)
+    found = first_metadata(content)
     assert found.keys() == {"_uuid", "_table", "_is_deleted"}
     assert only(content).source == SourceTable(None, None, "t")
 
 
-def test_columns_of_the_log_and_twins_get_names_of_their_own() -> None:
+def test_reserved_columns_and_twins_get_unique_names() -> None:
     names = only(lines(json_change({"_file": 1, "a": 1, "A": 2, "ä ö": 3}))).payload.schema.names
     assert names[0].startswith("_file__")
     assert names[1] == "a"
@@ -296,7 +295,7 @@ def is_text(value: Any) -> bool:
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), VALUES.filter(is_text)), max_size=5))
 @settings(deadline=None, max_examples=150)
-def test_no_value_changes(payloads: list[dict[str, Any]]) -> None:
+def test_values_are_unchanged(payloads: list[dict[str, Any]]) -> None:
     payloads = [json.loads(json.dumps(one, allow_nan=False)) for one in payloads if finite(one)]
     opened = open_file(lines(*map(json_change, payloads)))
     assert (opened.unreadable, opened.rejected) == (None, [])
@@ -310,7 +309,7 @@ def test_no_value_changes(payloads: list[dict[str, Any]]) -> None:
 
 
 def same(now: Any, was: Any) -> bool:
-    """Whether a value in a column of text is the JSON of what it was."""
+    """Whether a value in a string column is the JSON of the original."""
     return isinstance(now, str) and json.loads(now) == was
 
 

@@ -1,4 +1,4 @@
-"""The forms that files of different sources and ages have, with rows of our own."""
+"""The layouts of files from different databases and releases of Datastream."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from headgate.envelopes.datastream.file import open_file
 from headgate.reasons import Reason
 from tests.envelopes.datastream.writing import (
     AT,
-    MOMENT,
     MYSQL,
+    TIMESTAMP_MILLIS,
     TOP,
     avro,
     change,
     fields,
+    first_metadata,
     json_change,
     lines,
     logical,
@@ -27,7 +28,6 @@ from tests.envelopes.datastream.writing import (
     record,
     rows,
     schema,
-    told,
 )
 
 ORACLE = {
@@ -51,14 +51,19 @@ ZONED = record(
 )
 
 
-def source(**told: Any) -> dict[str, Any]:
-    """Metadata of a source that is not MySQL: nothing else is told."""
-    return {**dict.fromkeys(change()["source_metadata"]), **told}
+def source(**values: Any) -> dict[str, Any]:
+    """Return the metadata of a source other than MySQL; all other fields are null."""
+    return {**dict.fromkeys(change()["source_metadata"]), **values}
 
 
-def oracle(**told: Any) -> dict[str, Any]:
-    said: dict[str, Any] = {"schema": "WINE", "table": "CASKS", "database": "CELLAR", **told}
-    return source(**dict.fromkeys(set(ORACLE) - set(said)), **said)
+def oracle(**values: Any) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        "schema": "WINE",
+        "table": "CASKS",
+        "database": "CELLAR",
+        **values,
+    }
+    return source(**dict.fromkeys(set(ORACLE) - set(metadata)), **metadata)
 
 
 def on_field(name: str, kind: Any, meaning: str) -> dict[str, Any]:
@@ -66,7 +71,7 @@ def on_field(name: str, kind: Any, meaning: str) -> dict[str, Any]:
 
 
 def early_oracle(**meanings: str) -> dict[str, Any]:
-    """As files of the first year were: no kind of change, and meanings put on fields."""
+    """Return a schema of early files: without a change type, and with logical types on fields."""
     payload = record("payload", CASK_ID="float", GRAPE=nullable(VARCHAR), FILLED=nullable(ZONED))
     payload["fields"] += [on_field(name, "long", meaning) for name, meaning in meanings.items()]
     whole = record("WINE_CASKS", stream_name="string", read_method="string", object="string")
@@ -115,22 +120,22 @@ def test_early_file_of_oracle() -> None:
             "EMPTIED": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
         }
     ]
-    found = told(content)
+    found = first_metadata(content)
     assert (found["_change_type"], found["_is_deleted"]) == ("INSERT", False)
     assert (found["_source_timestamp"], found["_row_id"]) == (AT, "AAAB1")
 
 
-def test_meaning_on_a_field_that_fits_no_value_counts_for_nothing() -> None:
+def test_logical_type_on_a_field_that_fits_no_value_is_ignored() -> None:
     beyond = 1 << 60
-    said = early_oracle(EMPTIED="timestamp-millis", SOLD="timestamp-micros")
-    content = avro(said, [cask(number, EMPTIED=beyond, SOLD=5) for number in (1, 2)])
+    writer_schema = early_oracle(EMPTIED="timestamp-millis", SOLD="timestamp-micros")
+    content = avro(writer_schema, [cask(number, EMPTIED=beyond, SOLD=5) for number in (1, 2)])
     assert [(row["EMPTIED"], row["SOLD"]) for row in rows(content)] == [(beyond, 5)] * 2
-    assert told(content)["_source_timestamp"] == AT
+    assert first_metadata(content)["_source_timestamp"] == AT
 
 
-def test_meaning_on_a_field_that_fits_some_values_counts() -> None:
-    said = early_oracle(EMPTIED="timestamp-millis")
-    opened = open_file(avro(said, [cask(1, EMPTIED=1 << 60), cask(2, EMPTIED=1_000)]))
+def test_logical_type_on_a_field_that_fits_some_values_counts() -> None:
+    writer_schema = early_oracle(EMPTIED="timestamp-millis")
+    opened = open_file(avro(writer_schema, [cask(1, EMPTIED=1 << 60), cask(2, EMPTIED=1_000)]))
     (changes,) = opened.changes
     (row,) = changes.payload.to_pylist()
     assert row["EMPTIED"] == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
@@ -139,8 +144,8 @@ def test_meaning_on_a_field_that_fits_some_values_counts() -> None:
     ]
 
 
-def mined(**told: Any) -> bytes:
-    """A change that LogMiner found: the sort keys come last, and the key is not told."""
+def mined(**values: Any) -> bytes:
+    """Return a LogMiner change: the sort keys are the last field, and there is no primary key."""
     payload = {
         "CASK_ID": nullable("long"),
         "GRAPE": nullable(logical("string", "varchar", length=20)),
@@ -148,10 +153,10 @@ def mined(**told: Any) -> bytes:
         "CODE": nullable(logical("string", "number")),
     }
     top = {name: kind for name, kind in TOP.items() if name != "sort_keys"}
-    said = schema(payload, ORACLE, top, "WINE_CASKS")
-    said["fields"] += fields(sort_keys=TOP["sort_keys"])
+    writer_schema = schema(payload, ORACLE, top, "WINE_CASKS")
+    writer_schema["fields"] += fields(sort_keys=TOP["sort_keys"])
     row = {"CASK_ID": 7, "GRAPE": "Gamay", "PRICE": Decimal("12.50"), "CODE": "1E2"}
-    return avro(said, [change(row, oracle(**told), read_method="oracle-cdc-logminer")])
+    return avro(writer_schema, [change(row, oracle(**values), read_method="oracle-cdc-logminer")])
 
 
 def test_file_of_oracle_that_was_mined() -> None:
@@ -168,7 +173,7 @@ def test_file_of_oracle_that_was_mined() -> None:
     assert rows(content) == [
         {"CASK_ID": 7, "GRAPE": "Gamay", "PRICE": Decimal("12.50"), "CODE": "1E2"}
     ]
-    found = told(content)
+    found = first_metadata(content)
     assert (found["_scn"], found["_ssn"]) == (7_044_811, 1)
     assert found["_rs_id"] == " 0x0000d4.000091be.0010 "
     assert "_primary_keys" not in found
@@ -176,10 +181,8 @@ def test_file_of_oracle_that_was_mined() -> None:
 
 @pytest.mark.parametrize("is_deleted", [True, False, None])
 @pytest.mark.parametrize("kind", ["DELETE", "UPDATE-DELETE", "update_delete"])
-def test_kind_of_change_tells_a_deletion_whatever_else_does(
-    kind: str, is_deleted: bool | None
-) -> None:
-    found = told(mined(change_type=kind, is_deleted=is_deleted))
+def test_change_type_marks_a_deletion_without_the_flag(kind: str, is_deleted: bool | None) -> None:
+    found = first_metadata(mined(change_type=kind, is_deleted=is_deleted))
     assert found["_is_deleted"] is True
 
 
@@ -227,8 +230,11 @@ def test_file_of_postgresql_has_arrays_of_any_depth() -> None:
     assert (found["id"], found["notes"], found["seal"]) == (3, '{"a": 1}', b"\xde\xad")
     assert found["levels"]["elementValue"] is None
     assert json.loads(found["levels"]["nestedArray"]) == [inner]
-    assert (told(content)["_tx_id"], told(content)["_lsn"]) == ("77", "16/CB002DB0")
-    assert "_database" not in told(content)
+    assert (first_metadata(content)["_tx_id"], first_metadata(content)["_lsn"]) == (
+        "77",
+        "16/CB002DB0",
+    )
+    assert "_database" not in first_metadata(content)
 
 
 BY_GTID = {
@@ -244,21 +250,21 @@ BY_GTID = {
 GTID = "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"
 
 
-def test_file_of_mysql_that_follows_gtids_names_its_log_otherwise() -> None:
+def test_mysql_gtid_file_has_other_names_for_the_log() -> None:
     place = {"binlog_file": "mysql-bin.000003", "binlog_position": 197, "gtid": GTID}
-    found = told(avro(schema(source=BY_GTID), [change(source=place, read_method="cdc")]))
+    found = first_metadata(avro(schema(source=BY_GTID), [change(source=place, read_method="cdc")]))
     assert (found["_log_file"], found["_log_position"]) == ("mysql-bin.000003", 197)
     assert found["_gtid"] == GTID
     assert "_more" not in found
 
 
-def test_of_two_names_for_one_thing_the_first_counts_and_the_other_stays() -> None:
+def test_first_of_two_names_wins_and_the_other_stays_in_more() -> None:
     both = {"log_file": "a.1", "binlog_file": "b.2", "primary_keys": ["id"]}
-    kinds = MYSQL | {"binlog_file": nullable("string")}
+    types = MYSQL | {"binlog_file": nullable("string")}
     one = change(source=both)
     other = change(source={"log_file": None, "binlog_file": "b.3"}, uuid="other")
-    files = [avro(schema(source=kinds), [one, other])]
-    files.append(lines(*(json_change(source=told["source_metadata"]) for told in (one, other))))
+    files = [avro(schema(source=types), [one, other])]
+    files.append(lines(*(json_change(source=values["source_metadata"]) for values in (one, other))))
     for content in files:
         found = only(content).metadata
         assert found["_log_file"].to_pylist() == ["a.1", "b.3"]
@@ -268,8 +274,8 @@ def test_of_two_names_for_one_thing_the_first_counts_and_the_other_stays() -> No
         ]
 
 
-def test_file_of_sql_server_names_its_key_otherwise() -> None:
-    kinds = {
+def test_sql_server_file_has_another_name_for_the_key() -> None:
+    types = {
         "schema": "string",
         "table": "string",
         "database": "string",
@@ -279,7 +285,7 @@ def test_file_of_sql_server_names_its_key_otherwise() -> None:
         "is_deleted": nullable("boolean"),
         "replication_index": nullable({"type": "array", "items": "string"}),
     }
-    said = source(
+    metadata = source(
         schema="dbo",
         table="vats",
         database="winery",
@@ -288,9 +294,9 @@ def test_file_of_sql_server_names_its_key_otherwise() -> None:
         change_type="INSERT",
         replication_index=["id"],
     )
-    content = avro(schema(source=kinds), [change(source=said, read_method="sqlserver-cdc")])
-    assert told(content)["_primary_keys"] == ["id"]
-    assert told(content)["_lsn"] == "00000025:00000728:0003"
+    content = avro(schema(source=types), [change(source=metadata, read_method="sqlserver-cdc")])
+    assert first_metadata(content)["_primary_keys"] == ["id"]
+    assert first_metadata(content)["_lsn"] == "00000025:00000728:0003"
 
 
 @pytest.mark.parametrize(
@@ -303,28 +309,34 @@ def test_file_of_sql_server_names_its_key_otherwise() -> None:
         "2024-05-10T07:36:59.578+02:00",
     ],
 )
-def test_moments_in_json_are_written_in_many_ways(text: str) -> None:
-    found = told(lines(json_change(source_timestamp=text, read_timestamp=text)))
+def test_json_timestamps_have_many_forms(text: str) -> None:
+    found = first_metadata(lines(json_change(source_timestamp=text, read_timestamp=text)))
     assert (found["_source_timestamp"], found["_read_timestamp"]) == (AT, AT)
 
 
 @pytest.mark.parametrize(("scn", "ssn"), [(1_706_664, 0), ("1706664", "0")])
-def test_numbers_in_json_come_as_text_too(scn: Any, ssn: Any) -> None:
+def test_json_numbers_may_be_strings(scn: Any, ssn: Any) -> None:
     place = {"scn": scn, "ssn": ssn, "rs_id": "", "tx_id": None, "log_file": "", "row_id": "AAA"}
-    said = {"schema": "HR", "table": "JOBS", "database": "XE", "primary_keys": None, **place}
-    one = json_change(read_method="oracle-backfill") | {"source_metadata": said}
-    found = told(lines(one))
+    metadata = {
+        "schema": "HR",
+        "table": "JOBS",
+        "database": "XE",
+        "primary_keys": None,
+        **place,
+    }
+    one = json_change(read_method="oracle-backfill") | {"source_metadata": metadata}
+    found = first_metadata(lines(one))
     assert (found["_scn"], found["_ssn"], found["_rs_id"]) == (1_706_664, 0, "")
     assert (found["_change_type"], found["_is_deleted"]) == ("INSERT", False)
 
 
-def test_events_without_a_table_are_none_of_a_database() -> None:
+def test_events_without_a_table_are_rejected() -> None:
     document = {"database": "shop", "collection": "carts", "change_type": "CREATE"}
     one = json_change({"_id": '"5"', "data": "{}"}, read_method="cdc")
     opened = open_file(lines(one | {"source_metadata": document}))
-    assert [rejected.detail for rejected in opened.rejected] == ["it names no table"]
-    kinds = {"object_name": "string", "domain": "string"}
-    said = schema(source=kinds, top={**TOP, "read_timestamp": MOMENT})
+    assert [rejected.detail for rejected in opened.rejected] == ["the record names no table"]
+    types = {"object_name": "string", "domain": "string"}
+    writer_schema = schema(source=types, top={**TOP, "read_timestamp": TIMESTAMP_MILLIS})
     event = change(read_method="salesforce-cdc")
     event["source_metadata"] = {"object_name": "Lead", "domain": "here"}
-    assert "`table`" in str(open_file(avro(said, [event])).unreadable)
+    assert "`table`" in str(open_file(avro(writer_schema, [event])).unreadable)

@@ -1,4 +1,4 @@
-"""Change files as Datastream writes them, made for tests."""
+"""Helpers that write change files as Datastream does."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from headgate.envelopes.datastream.file import open_file
-from headgate.envelopes.datastream.opened import Changes, OpenedFile
+from headgate.envelopes.datastream.changes import Changes, OpenedFile
+from headgate.envelopes.datastream.file import extract_records, open_file
 
 AT = datetime(2024, 5, 10, 5, 36, 59, 578000, tzinfo=UTC)
 MILLIS = 1_715_319_419_578
@@ -27,23 +27,23 @@ def nullable(kind: Any) -> list[Any]:
     return ["null", kind]
 
 
-def fields(**kinds: Any) -> list[dict[str, Any]]:
-    return [{"name": name, "type": kind} for name, kind in kinds.items()]
+def fields(**types: Any) -> list[dict[str, Any]]:
+    return [{"name": name, "type": kind} for name, kind in types.items()]
 
 
-def record(name: str, /, **kinds: Any) -> dict[str, Any]:
-    return {"type": "record", "name": name, "fields": fields(**kinds)}
+def record(name: str, /, **types: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": fields(**types)}
 
 
 def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
     return {"type": kind, "logicalType": name, **more}
 
 
-MOMENT = logical("long", "timestamp-millis")
+TIMESTAMP_MILLIS = logical("long", "timestamp-millis")
 TOP = {
     "uuid": "string",
-    "read_timestamp": MOMENT,
-    "source_timestamp": MOMENT,
+    "read_timestamp": TIMESTAMP_MILLIS,
+    "source_timestamp": TIMESTAMP_MILLIS,
     "object": "string",
     "read_method": "string",
     "stream_name": "string",
@@ -76,8 +76,8 @@ def schema(
 
 
 def change(payload: Any = None, source: Any = None, **top: Any) -> dict[str, Any]:
-    """A change of MySQL, as Avro has it."""
-    told = {
+    """Return a MySQL change for an Avro file."""
+    values = {
         "table": "users",
         "database": "shop",
         "primary_keys": ["id"],
@@ -95,15 +95,17 @@ def change(payload: Any = None, source: Any = None, **top: Any) -> dict[str, Any
         "stream_name": "projects/1/locations/here/streams/shop",
         "schema_key": "fb57c3235f48c2f937c1652c56d3d961cdb20c1a",
         "sort_keys": [MILLIS, "mysql-bin.000014", 81151],
-        "source_metadata": {**told, **(source or {})},
+        "source_metadata": {**values, **(source or {})},
         "payload": {"id": 1, "name": "Ada"} if payload is None else payload,
         **top,
     }
 
 
-def avro(said: Any, changes: Sequence[Any], codec: str = "null", interval: int = 16_000) -> bytes:
+def avro(
+    writer_schema: Any, changes: Sequence[Any], codec: str = "null", interval: int = 16_000
+) -> bytes:
     stream = io.BytesIO()
-    fastavro.writer(stream, fastavro.parse_schema(said), changes, codec, interval)
+    fastavro.writer(stream, fastavro.parse_schema(writer_schema), changes, codec, interval)
     return stream.getvalue()
 
 
@@ -119,8 +121,8 @@ def sized(content: bytes) -> bytes:
     return long_bytes(len(content)) + content
 
 
-def header(said: Any, codec: str = "null") -> bytes:
-    text = json.dumps(said).encode()
+def header(writer_schema: Any, codec: str = "null") -> bytes:
+    text = json.dumps(writer_schema).encode()
     entries = sized(b"avro.codec") + sized(codec.encode()) + sized(b"avro.schema") + sized(text)
     return b"Obj\x01" + long_bytes(2) + entries + long_bytes(0) + SYNC
 
@@ -129,10 +131,10 @@ def block(content: bytes, count: int) -> bytes:
     return long_bytes(count) + sized(content) + SYNC
 
 
-def payload_bytes(said: Any, *changes: Any) -> bytes:
+def payload_bytes(writer_schema: Any, *changes: Any) -> bytes:
     stream = io.BytesIO()
     for one in changes:
-        fastavro.schemaless_writer(stream, fastavro.parse_schema(said), one)
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(writer_schema), one)
     return stream.getvalue()
 
 
@@ -165,16 +167,18 @@ COMPRESSED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 }
 
 
-def compressed_avro(form: str, said: Any, changes: Sequence[Any]) -> bytes:
+def compressed_avro(form: str, writer_schema: Any, changes: Sequence[Any]) -> bytes:
     codec, compress = COMPRESSED[form]
-    return header(said, codec) + block(compress(payload_bytes(said, *changes)), len(changes))
+    return header(writer_schema, codec) + block(
+        compress(payload_bytes(writer_schema, *changes)), len(changes)
+    )
 
 
 def json_change(payload: Any = None, source: Any = None, **top: Any) -> dict[str, Any]:
-    """A change of MySQL, as JSON has it."""
-    told = change(payload, source)
-    moment = "2024-05-10T05:36:59.578Z"
-    return {**told, "read_timestamp": moment, "source_timestamp": moment, **top}
+    """Return a MySQL change for a JSON file."""
+    values = change(payload, source)
+    timestamp = "2024-05-10T05:36:59.578Z"
+    return {**values, "read_timestamp": timestamp, "source_timestamp": timestamp, **top}
 
 
 def lines(*changes: Any) -> bytes:
@@ -182,7 +186,7 @@ def lines(*changes: Any) -> bytes:
 
 
 def only(content: bytes) -> Changes:
-    """The changes of a file that has nothing else, of one table."""
+    """Return the changes of a file with changes of one table and nothing else."""
     opened = open_file(content)
     assert (opened.unreadable, opened.unfinished, opened.rejected) == (None, False, [])
     (changes,) = opened.changes
@@ -195,11 +199,16 @@ def rows(content: bytes) -> list[dict[str, Any]]:
     return list(only(content).payload.to_pylist())
 
 
-def told(content: bytes) -> dict[str, Any]:
-    """The metadata of the first change that is not null."""
+def first_metadata(content: bytes) -> dict[str, Any]:
+    """Return the metadata of the first change, without nulls."""
     first = only(content).metadata.slice(0, 1).to_pylist()[0]
     return {name: value for name, value in first.items() if value is not None}
 
 
 def count(opened: OpenedFile) -> int:
     return sum(len(one.positions) for one in opened.changes)
+
+
+def extract(content: bytes | pa.Buffer, position: int) -> bytes | None:
+    """Return a file with only the record at a position; None if it does not exist."""
+    return dict(extract_records(content, [position])).get(position)

@@ -1,4 +1,4 @@
-"""Any Avro schema, and payloads of it byte for byte, also in forms that no writer here writes."""
+"""Strategies for Avro schemas and their payloads, including unusual valid encodings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.formats.avro.writing import long_bytes, string_bytes
 
 _DECIMALS = [(4, 2), (38, 10), (50, 3)]
-_LEAVES: list[Any] = [
+_PRIMITIVES: list[Any] = [
     *["null", "boolean", "int", "long", "float", "double", "bytes", "string"],
     {"type": "enum", "symbols": ["RED", "GREEN", "BLUE"]},
     *({"type": "fixed", "size": size} for size in (0, 1, 5)),
@@ -35,7 +35,7 @@ def _records(inside: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.lists(inside, max_size=4).map(lambda kinds: {"type": "record", "fields": kinds})
 
 
-def _grown(inside: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _nested(inside: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
         inside.map(lambda items: {"type": "array", "items": items}),
         inside.map(lambda values: {"type": "map", "values": values}),
@@ -45,11 +45,11 @@ def _grown(inside: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-kinds = st.recursive(st.sampled_from(_LEAVES), _grown, max_leaves=8)
+kinds = st.recursive(st.sampled_from(_PRIMITIVES), _nested, max_leaves=8)
 schemas = st.lists(kinds, min_size=1, max_size=4).map(
     lambda made: _named({"type": "record", "fields": made}, count())
 )
-"""Records; some are refused, for a union in a union or an array of nothing."""
+"""Records; some are refused, for nested unions or arrays of zero-size items."""
 
 
 def _named(kind: Any, numbers: count[int]) -> Any:
@@ -72,7 +72,7 @@ def _named(kind: Any, numbers: count[int]) -> Any:
 
 
 def payloads(kind: Any) -> st.SearchStrategy[bytes]:
-    """Bytes of values of the type."""
+    """Return a strategy for encoded values of a type."""
     if isinstance(kind, list):
         return st.one_of([payloads(one).map(long_bytes(at).__add__) for at, one in enumerate(kind)])
     word = kind if isinstance(kind, str) else kind["type"]
@@ -116,15 +116,15 @@ def _decimal(number: int, kind: dict[str, Any]) -> bytes:
 
 
 def _blocks(items: list[bytes], apart: bool) -> bytes:
-    """In one block, or each in its own that says how long it is."""
+    """Encode items in one block, or each in a block of its own with its size."""
     if apart:
         return b"".join(long_bytes(-1) + long_bytes(len(one)) + one for one in items) + b"\0"
     return (long_bytes(len(items)) if items else b"") + b"".join(items) + b"\0"
 
 
 @st.composite
-def spoiled(draw: st.DrawFn, whole: bytes) -> bytes:
-    """A payload after something happened to it."""
+def corrupted(draw: st.DrawFn, whole: bytes) -> bytes:
+    """Corrupt a payload."""
     at = draw(st.integers(0, len(whole)))
     some = draw(st.sampled_from([b"", b"\0", b"\1", b"\2", b"\3", b"\x80", b"\xff"]))
     return whole[:at] + some + whole[at + draw(st.sampled_from([0, 1, 2])) :]

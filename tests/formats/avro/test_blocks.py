@@ -1,4 +1,4 @@
-"""The blocks of a file: read at once, and never of another opinion than the letter."""
+"""Blocks of a file: the block reader agrees with the reference decoder or declines."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from headgate.formats.avro.blocks import BlockReader, RecordEnds, payloads_of
+from headgate.formats.avro.batch_reader import BlockReader
+from headgate.formats.avro.blocks import RecordBoundaries, split_block
 from headgate.formats.avro.columns import root_record
-from headgate.formats.avro.read_bytes import WrongBytes
+from headgate.formats.avro.encoding import MalformedAvro
 from headgate.formats.avro.schema import AvroSchema, parse_schema
 from headgate.registry.registry import RefusedSchema
-from tests.formats.avro.strategies import payloads, schemas, spoiled
-from tests.formats.avro.test_batch import by_the_letter, told
+from tests.formats.avro.strategies import corrupted, payloads, schemas
+from tests.formats.avro.test_batch import comparable, reference_values
 from tests.formats.avro.writing import long_bytes, parsed, record, text_of, written
 
-MOST = 1 << 20
+MAX_CELLS = 1 << 20
 
 
-def some_schema(said: Any) -> AvroSchema:
+def valid_schema(definition: Any) -> AvroSchema:
     try:
-        return parse_schema(text_of(said))
+        return parse_schema(text_of(definition))
     except RefusedSchema:
         assume(False)
         raise
@@ -31,59 +32,59 @@ def some_schema(said: Any) -> AvroSchema:
 
 @given(st.data())
 @settings(deadline=None, max_examples=60)
-def test_records_of_a_block_are_found_again(data: st.DataObject) -> None:
-    said = data.draw(schemas)
-    schema = some_schema(said)
-    whole = data.draw(st.lists(payloads(said), min_size=1, max_size=4))
+def test_record_boundaries_are_found(data: st.DataObject) -> None:
+    definition = data.draw(schemas)
+    schema = valid_schema(definition)
+    whole = data.draw(st.lists(payloads(definition), min_size=1, max_size=4))
     block = b"".join(whole)
-    ends, _ = RecordEnds(schema).find(block, len(whole), MOST)
-    assert payloads_of(block, ends).to_pylist() == whole
+    ends, _ = RecordBoundaries(schema).find(block, len(whole), MAX_CELLS)
+    assert split_block(block, ends).to_pylist() == whole
     reader = BlockReader.of(root_record(schema))
     found = None if reader is None else reader.read([block[:3], block[3:]], len(whole))
     if found is not None:
         found.validate(full=True)
-        assert told(found) == told(by_the_letter(parsed(said), whole))
+        assert comparable(found) == comparable(reference_values(parsed(definition), whole))
 
 
 @given(st.data())
 @settings(deadline=None, max_examples=60)
-def test_block_with_wrong_bytes_is_not_read_otherwise_than_by_the_letter(
+def test_corrupted_block_agrees_with_the_reference_decoder(
     data: st.DataObject,
 ) -> None:
-    said = data.draw(schemas)
-    schema = some_schema(said)
-    whole = [data.draw(payloads(said)), data.draw(spoiled(data.draw(payloads(said))))]
+    definition = data.draw(schemas)
+    schema = valid_schema(definition)
+    whole = [data.draw(payloads(definition)), data.draw(corrupted(data.draw(payloads(definition))))]
     block = b"".join(whole)
     reader = BlockReader.of(root_record(schema))
     found = None if reader is None else reader.read([block], 2)
     try:
-        ends, _ = RecordEnds(schema).find(block, 2, MOST)
-    except WrongBytes:
+        ends, _ = RecordBoundaries(schema).find(block, 2, MAX_CELLS)
+    except MalformedAvro:
         assert found is None
         return
     if found is not None:
-        parts: list[bytes] = payloads_of(block, ends).to_pylist()
-        assert told(found) == told(by_the_letter(parsed(said), parts))
+        parts: list[bytes] = split_block(block, ends).to_pylist()
+        assert comparable(found) == comparable(reference_values(parsed(definition), parts))
 
 
-SAID = record(id="long", tags={"type": "array", "items": "string"})
+DEFINITION = record(id="long", tags={"type": "array", "items": "string"})
 ROWS = [{"id": at, "tags": ["x"] * at} for at in range(3)]
-BLOCK = b"".join(written(SAID, row) for row in ROWS)
+BLOCK = b"".join(written(DEFINITION, row) for row in ROWS)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4, 100])
-def test_block_of_another_count_is_not_read(count: int) -> None:
-    schema = parse_schema(text_of(SAID))
+def test_block_with_a_wrong_count_is_not_read(count: int) -> None:
+    schema = parse_schema(text_of(DEFINITION))
     reader = BlockReader.of(root_record(schema))
     assert reader is not None
     assert reader.read([BLOCK], count) is None
     assert len(reader.read([BLOCK], 3) or []) == 3
-    with pytest.raises(WrongBytes):
-        RecordEnds(schema).find(BLOCK, count, MOST)
+    with pytest.raises(MalformedAvro):
+        RecordBoundaries(schema).find(BLOCK, count, MAX_CELLS)
 
 
-def test_records_are_told_apart_whatever_their_values_mean() -> None:
-    said = record(
+def test_boundaries_do_not_depend_on_valid_values() -> None:
+    definition = record(
         text="string",
         truth="boolean",
         color={"type": "enum", "name": "Color", "symbols": ["RED"]},
@@ -91,24 +92,24 @@ def test_records_are_told_apart_whatever_their_values_mean() -> None:
         price={"type": "bytes", "logicalType": "decimal", "precision": 1},
     )
     odd = b"\x02\xff" + b"\x07" + long_bytes(9) + b"\x04\x02a\x00\x02a\x00\x00" + b"\x00"
-    schema = parse_schema(text_of(said))
-    assert RecordEnds(schema).find(odd * 2, 2, MOST)[0] == [len(odd), 2 * len(odd)]
-    decoded = parsed(said).decode(payloads_of(odd * 2, [len(odd), 2 * len(odd)]))
+    schema = parse_schema(text_of(definition))
+    assert RecordBoundaries(schema).find(odd * 2, 2, MAX_CELLS)[0] == [len(odd), 2 * len(odd)]
+    decoded = parsed(definition).decode(split_block(odd * 2, [len(odd), 2 * len(odd)]))
     assert list(decoded.bad) == [0, 1]
 
 
 def test_values_in_arrays_are_counted() -> None:
-    ends = RecordEnds(parse_schema(text_of(SAID)))
-    assert ends.find(BLOCK, 3, MOST)[1] == 3
-    with pytest.raises(WrongBytes, match="more than 2 values"):
+    ends = RecordBoundaries(parse_schema(text_of(DEFINITION)))
+    assert ends.find(BLOCK, 3, MAX_CELLS)[1] == 3
+    with pytest.raises(MalformedAvro, match="more than 2 values"):
         ends.find(BLOCK, 3, 2)
 
 
-def test_endless_type_has_no_reader_of_blocks_but_ends() -> None:
-    said = record("Node", id="long", below={"type": "array", "items": "Node"})
-    schema = parse_schema(text_of(said))
+def test_recursive_type_has_no_block_reader_but_boundaries() -> None:
+    definition = record("Node", id="long", below={"type": "array", "items": "Node"})
+    schema = parse_schema(text_of(definition))
     assert BlockReader.of(root_record(schema)) is None
     row = {"id": 1, "below": [{"id": 2, "below": []}]}
-    one = written(said, row)
-    assert RecordEnds(schema).find(one * 2, 2, MOST)[0] == [len(one), 2 * len(one)]
-    assert isinstance(payloads_of(one, [len(one)]), pa.BinaryArray)
+    one = written(definition, row)
+    assert RecordBoundaries(schema).find(one * 2, 2, MAX_CELLS)[0] == [len(one), 2 * len(one)]
+    assert isinstance(split_block(one, [len(one)]), pa.BinaryArray)

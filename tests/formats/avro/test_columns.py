@@ -1,32 +1,36 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 
-from headgate.formats.avro.outcomes import AVRO_OUTCOMES, AvroOutcome
-from headgate.schema.field_facts import is_required
+from headgate.schema.field_metadata import is_required
 from headgate.schema.fit import type_name
 from tests.formats.avro.writing import parsed, record
+
+_TYPES = Path(__file__).parents[3] / "docs" / "types" / "avro.yaml"
+DOCUMENTED = yaml.safe_load(_TYPES.read_text())
 
 
 def column(kind: Any) -> str:
     return type_name(parsed(record("a.Outer", a=kind)).schema.field("a").type)
 
 
-@pytest.mark.parametrize("outcome", AVRO_OUTCOMES, ids=lambda one: one.avro)
-def test_every_type_becomes_what_is_stated(outcome: AvroOutcome) -> None:
-    made = parsed(outcome.example)
-    assert made.schema.names == ["value"]
-    assert type_name(made.schema.field("value").type) == outcome.column
+@pytest.mark.parametrize("documented", DOCUMENTED, ids=lambda row: row["type"])
+def test_type_becomes_the_documented_column(documented: dict[str, Any]) -> None:
+    schema = parsed(documented["schema"]).schema
+    assert schema.names == ["value"]
+    assert type_name(schema.field("value").type) == documented["column"]
 
 
-def test_stated_types_are_each_stated_once() -> None:
-    assert len({one.avro for one in AVRO_OUTCOMES}) == len(AVRO_OUTCOMES)
+def test_documented_types_are_distinct() -> None:
+    assert len({row["type"] for row in DOCUMENTED}) == len(DOCUMENTED)
 
 
-def test_column_says_whether_its_field_is_always_there() -> None:
+def test_column_has_metadata_on_required_fields() -> None:
     node = record(
         "Node",
         a="int",
@@ -41,7 +45,7 @@ def test_column_says_whether_its_field_is_always_there() -> None:
     assert there == [True, False, True, False, False, False, True]
 
 
-def test_branch_is_named_after_its_type_wherever_it_stands() -> None:
+def test_branch_is_named_after_its_type_in_any_position() -> None:
     item, color = record("shop.Item", n="int"), {"type": "enum", "name": "Color", "symbols": ["X"]}
     code = {"type": "fixed", "name": "Code", "size": 2}
     many = {"type": "array", "items": "int"}
@@ -52,13 +56,13 @@ def test_branch_is_named_after_its_type_wherever_it_stands() -> None:
     )
 
 
-def test_branch_more_does_not_rename_the_others() -> None:
+def test_additional_branch_does_not_rename_the_others() -> None:
     some = pa.struct(parsed(["null", "int", "string"]).schema.field("value").type)
     more = pa.struct(parsed(["string", "double", "null", "int"]).schema.field("value").type)
     assert set(some) < set(more)
 
 
-def test_branches_that_would_be_called_the_same_have_their_full_names() -> None:
+def test_branches_with_the_same_short_name_have_full_names() -> None:
     first, second = record("a.Item", n="int"), record("b.item", n="int")
     names = [field.name for field in parsed(["null", first, second]).schema.field("value").type]
     assert [name.rpartition("__")[0] for name in names] == ["a_item", "b_item"]
@@ -67,25 +71,25 @@ def test_branches_that_would_be_called_the_same_have_their_full_names() -> None:
     ]
 
 
-def test_plain_branch_keeps_its_word_beside_a_record_called_so() -> None:
+def test_primitive_branch_keeps_its_name_beside_a_record_of_that_name() -> None:
     kind = parsed(["int", record("a.int", n="int")]).schema.field("value").type
     assert kind.field(0).name == "int"
     assert kind.field(1).name.startswith("a_int__")
 
 
-def test_moment_has_the_word_of_its_plain_type() -> None:
+def test_timestamp_branch_has_the_name_of_its_primitive_type() -> None:
     moment = {"type": "long", "logicalType": "timestamp-millis"}
     assert column(["string", moment]) == "struct<string:string,long:timestamp>"
 
 
-def test_field_that_leads_back_is_text_and_those_around_it_are_not() -> None:
+def test_only_the_recursive_field_is_text() -> None:
     children = {"type": "array", "items": "Node"}
     by_name = {"type": "map", "values": ["null", "Node"]}
     node = record("Node", a="int", b=children, c=by_name, d=["int", "Node"], e="int")
     assert parsed(node).schema.types == [pa.int32(), *[pa.string()] * 3, pa.int32()]
 
 
-def test_records_that_lead_back_by_way_of_another_are_text_at_the_end_of_the_way() -> None:
+def test_mutually_recursive_records_are_text_at_the_recursion() -> None:
     inner = record("B", up=["null", "A"], n="int")
     outer = record("A", down=inner, all={"type": "array", "items": "B"})
     assert [type_name(kind) for kind in parsed(outer).schema.types] == [
@@ -94,7 +98,7 @@ def test_records_that_lead_back_by_way_of_another_are_text_at_the_end_of_the_way
     ]
 
 
-def test_record_met_twice_does_not_lead_back() -> None:
+def test_record_used_twice_is_not_recursive() -> None:
     item = record("Item", n="int")
     schema = record(a=item, b="Item", c={"type": "array", "items": "Item"})
     assert [type_name(kind) for kind in parsed(schema).schema.types] == [
@@ -104,7 +108,7 @@ def test_record_met_twice_does_not_lead_back() -> None:
     ]
 
 
-def test_text_begins_at_the_same_place_whatever_the_schema_begins_with() -> None:
+def test_text_starts_at_the_same_field_for_any_root() -> None:
     node = record("Node", id="int", next=["null", "Node"])
     assert column(node) == "struct<id:int,next:string>"
     assert column({"type": "array", "items": node}) == "array<struct<id:int,next:string>>"

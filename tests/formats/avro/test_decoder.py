@@ -25,7 +25,7 @@ from tests.formats.avro.writing import (
 )
 
 
-def test_plain_types_keep_their_values() -> None:
+def test_primitive_types_keep_their_values() -> None:
     schema = record(
         a="int", b="long", c="float", d="double", e="bytes", f="string", g="boolean", h="null"
     )
@@ -33,7 +33,7 @@ def test_plain_types_keep_their_values() -> None:
     assert read(schema, row) == [row]
 
 
-def test_record_is_named_in_full() -> None:
+def test_record_name_is_the_full_name() -> None:
     assert parsed(record(a="int")).record_name == "shop.Order"
 
 
@@ -94,7 +94,7 @@ def bytes_of(number: int) -> bytes:
     return long_bytes(len(raw)) + raw
 
 
-def test_moments_beyond_pythons_calendar_are_kept() -> None:
+def test_timestamps_beyond_pythons_range_are_kept() -> None:
     schema = record(
         a={"type": "long", "logicalType": "timestamp-micros"},
         b={"type": "long", "logicalType": "local-timestamp-micros"},
@@ -128,7 +128,7 @@ def test_nested_types_keep_their_values() -> None:
     ]
 
 
-def test_union_with_null_is_a_column_that_may_be_null() -> None:
+def test_union_with_null_is_nullable() -> None:
     schema = record(a=["null", "string"], b=["int", "null"])
     assert read(schema, {"a": "x", "b": None}, {"a": None, "b": 3}) == [
         {"a": "x", "b": None},
@@ -136,7 +136,7 @@ def test_union_with_null_is_a_column_that_may_be_null() -> None:
     ]
 
 
-def test_union_of_several_types_says_which_one_it_was() -> None:
+def test_union_of_several_types_has_a_field_per_branch() -> None:
     schema = record(a=["null", "int", "long", "string"])
     payloads = [b"\x00", b"\x02\x0a", b"\x04\x0a", b"\x06\x02x"]
     nothing = {"int": None, "long": None, "string": None}
@@ -157,7 +157,7 @@ def test_union_of_several_types_says_which_one_it_was() -> None:
         ({"type": "enum", "name": "a.E", "symbols": ["X"]}, "a.E", "X", "X"),
     ],
 )
-def test_schema_that_is_no_record_has_one_column(
+def test_schema_that_is_not_a_record_has_one_column(
     schema: Any, name: str, value: Any, stored: Any
 ) -> None:
     assert parsed(schema).record_name == name
@@ -170,7 +170,7 @@ def test_record_without_fields_has_rows_and_no_columns() -> None:
     assert list(result.bad) == [1]
 
 
-def test_record_that_leads_back_into_itself_is_text_from_there_on() -> None:
+def test_recursive_record_is_text_from_the_recursion_on() -> None:
     schema = record("Node", id="int", next=["null", "Node"], last="string")
     row = {"id": 1, "next": {"id": 2, "next": None, "last": "é"}, "last": "x"}
     assert read(schema, row, {**row, "next": None}) == [
@@ -237,7 +237,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("copies", [1, 1_000], ids=["few", "many"])
-def test_records_that_do_not_fit_are_found_and_only_those(copies: int) -> None:
+def test_only_malformed_records_are_bad(copies: int) -> None:
     payloads = [GOOD] * copies
     for wrong in WRONG.values():
         payloads += [wrong, *[GOOD] * copies]
@@ -289,19 +289,19 @@ def test_hostile_values_are_bad_records(
     assert result.columns.num_rows == 2 * copies
 
 
-def test_block_with_its_length_is_read() -> None:
+def test_block_with_its_size_is_read() -> None:
     schema = record(a={"type": "array", "items": "int"})
     payload = long_bytes(-2) + long_bytes(2) + b"\2\4" + b"\2\6" + b"\0"
     assert decoded(schema, payload).columns.to_pylist() == [{"a": [1, 2, 3]}]
 
 
-def test_decimal_that_is_padded_is_the_same_number() -> None:
+def test_padded_decimal_is_the_same_number() -> None:
     schema = record(a={"type": "bytes", "logicalType": "decimal", "precision": 2})
     payloads = [long_bytes(size) + b"\xff" * size for size in (1, 16, 17, 30)]
     assert decoded(schema, *payloads * 500).columns.to_pylist() == [{"a": Decimal(-1)}] * 2_000
 
 
-def test_array_of_nulls_that_would_fill_the_memory_is_a_bad_record() -> None:
+def test_huge_array_of_nulls_is_a_bad_record() -> None:
     wide = record("Wide", **{f"f{at}": "int" for at in range(2_000)})
     schema = record(a={"type": "array", "items": ["null", wide]})
     payloads = [long_bytes(size) + b"\0" * size + b"\0" for size in (5, 100_000)]
@@ -310,7 +310,7 @@ def test_array_of_nulls_that_would_fill_the_memory_is_a_bad_record() -> None:
     assert "values in arrays" in result.bad[1]
 
 
-def test_value_that_nests_without_an_end_is_a_bad_record() -> None:
+def test_too_deep_value_is_a_bad_record() -> None:
     chain = record("Node", next=["null", "Node"])
     tree = record("Node", all={"type": "array", "items": "Node"})
     endless = record("Node", me="Node")

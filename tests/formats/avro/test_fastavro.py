@@ -1,4 +1,4 @@
-"""Every type, against what fastavro reads from the same bytes."""
+"""Every type, compared with what fastavro reads from the same bytes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import fastavro
 import pyarrow as pa
 
 from headgate.formats.avro import AvroDecoder
-from tests.formats.avro.chance import EVERYTHING, NAMED, TREE, Chance
+from tests.formats.avro.random_values import EVERYTHING, NAMED, TREE, RandomValues
 from tests.formats.avro.writing import parsed
 
 MESSAGES = 10_000
 
 
 def stored(kind: Any, value: Any) -> Any:
-    """What fastavro read, as it is in a column."""
+    """Convert what fastavro read to the value in a column."""
     if isinstance(kind, str) and kind in NAMED:
         return stored(NAMED[kind], value)
     if isinstance(kind, list):
@@ -82,8 +82,8 @@ def branch(kind: list[Any], value: Any) -> Any:
 
 
 def both(schema: Any, seed: int, messages: int) -> tuple[AvroDecoder, pa.Array, list[Any]]:
-    """A decoder, payloads of fastavro's writer, and what fastavro's reader says of them."""
-    chance, writer = Chance(seed), fastavro.parse_schema(schema)
+    """Return a decoder, payloads written by fastavro, and their values read by fastavro."""
+    chance, writer = RandomValues(seed), fastavro.parse_schema(schema)
     payloads, expected = [], []
     for _ in range(messages):
         stream = io.BytesIO()
@@ -95,7 +95,7 @@ def both(schema: Any, seed: int, messages: int) -> tuple[AvroDecoder, pa.Array, 
     return parsed(schema), pa.array(payloads, pa.binary()), expected
 
 
-def test_everything_is_as_fastavro_reads_it() -> None:
+def test_every_type_agrees_with_fastavro() -> None:
     decoder, payloads, expected = both(EVERYTHING, 1, MESSAGES)
     assert decoder.batches is not None
     assert decoder.batches.read(payloads) is not None
@@ -106,7 +106,7 @@ def test_everything_is_as_fastavro_reads_it() -> None:
         assert found == stored(EVERYTHING, wanted)
 
 
-def test_trees_are_as_fastavro_reads_them() -> None:
+def test_recursive_records_agree_with_fastavro() -> None:
     decoder, payloads, expected = both(TREE, 2, 1_000)
     result = decoder.decode(payloads)
     assert result.bad == {}
@@ -122,7 +122,7 @@ def test_trees_are_as_fastavro_reads_them() -> None:
 
 
 def in_text(value: Any) -> Any:
-    """What fastavro read of a tree, as it is in JSON."""
+    """Convert a tree that fastavro read to its JSON value."""
     match value:
         case dict():
             return {

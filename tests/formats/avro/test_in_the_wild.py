@@ -1,4 +1,4 @@
-"""Schemas as they are met: a change of a database, an event for everyone, records of a registry."""
+"""Schemas from practice: a Debezium change, a cloud event, records with registry references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Avro as writers write it, by fastavro and byte for byte."""
+"""Helpers that write Avro with fastavro and byte by byte."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from headgate.formats.decoder import Decoded
 from headgate.registry.registry import RefusedSchema, SchemaText
 
 LONGEST = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"
-"""The largest long there is."""
+"""The largest long."""
 LEAST = b"\xff" * 9 + b"\x01"
-"""The smallest one: it has no counterpart."""
+"""The smallest long, which has no positive counterpart."""
 
 
 def record(name: str = "shop.Order", /, **fields: Any) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def decoded(schema: Any, *payloads: bytes) -> Decoded:
 
 
 def read(schema: Any, *rows: Any) -> list[dict[str, Any]]:
-    """The rows after fastavro wrote them and Headgate decoded them."""
+    """Return the rows after fastavro wrote them and Headgate decoded them."""
     result = decoded(schema, *(written(schema, row) for row in rows))
     assert result.bad == {}
     result.columns.validate(full=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
 from headgate.registry.registry import RefusedSchema, SchemaText
-from headgate.schema.field_facts import is_required, number_of
+from headgate.schema.field_metadata import field_number, is_required
 
 HEAD = 'syntax = "proto3";\n'
 
@@ -148,14 +148,14 @@ def test_columns_come_in_the_order_of_their_numbers_and_say_them() -> None:
     ).schema
     nested = [schema.field("n").type, schema.field("many").type.value_type]
     nested.append(schema.field("by").type.item_type)
-    assert [(one.name, number_of(one)) for one in schema] == [
+    assert [(one.name, field_number(one)) for one in schema] == [
         ("b", 2),
         ("many", 5),
         ("by", 6),
         ("n", 7),
     ]
     for kind in nested:
-        assert [(one.name, number_of(one)) for one in kind] == [("c", 8), ("d", 9)]
+        assert [(one.name, field_number(one)) for one in kind] == [("c", 8), ("d", 9)]
 
 
 def test_only_required_fields_are_said_to_be() -> None:
@@ -271,7 +271,7 @@ def test_schemas_that_differ_in_names_alone_share_what_reads_them() -> None:
     one = decoder("message One { int64 score = 1; string who = 3; }")
     other = decoder("message Other { int64 level = 1; string where = 3; }")
     wider = decoder("message Wider { int64 score = 1; string who = 3; bool won = 4; }")
-    handlers = [each.reader.handler for each in (one, other, wider) if each.reader is not None]
+    handlers = [each.fast.handler for each in (one, other, wider) if each.fast is not None]
     assert handlers[0] is handlers[1]
     assert handlers[0] is not handlers[2]
     payloads = pa.array([one.message(score=7, who="ann").SerializeToString()], pa.binary())
@@ -282,9 +282,9 @@ def test_schemas_that_differ_in_names_alone_share_what_reads_them() -> None:
 def test_class_of_python_protobuf_is_made_only_for_a_doubtful_payload() -> None:
     fresh = decoder("message Fresh { int32 x = 1; string label = 2; }")
     assert not fresh.decode(pa.array([point(1), point(2)], pa.binary())).bad
-    assert "message" not in vars(fresh.judge)
+    assert "message" not in vars(fresh.reference)
     assert list(fresh.decode(pa.array([point(1), b"\xff"], pa.binary())).bad) == [1]
-    assert "message" in vars(fresh.judge)
+    assert "message" in vars(fresh.reference)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
 from headgate.formats.protobuf.descriptors import compile_proto, descriptors
-from headgate.registry.registry import MOST_REFERENCES, RefusedSchema, SchemaText
+from headgate.registry.registry import MAX_REFERENCES, RefusedSchema, SchemaText
 from headgate.schema.fit import type_name
 
 HEAD = 'syntax = "proto3"; '
@@ -85,13 +85,12 @@ def test_compiled_references_in_a_circle_are_refused() -> None:
 def test_as_many_references_as_a_registry_gives_are_compiled() -> None:
     chain = tuple(
         (f"f{at}.proto", HEAD + f'import "f{at + 1}.proto"; message F{at} {{ F{at + 1} f = 1; }}')
-        for at in range(MOST_REFERENCES - 1)
+        for at in range(MAX_REFERENCES - 1)
     )
-    last = f"f{MOST_REFERENCES - 1}.proto"
-    chain += ((last, HEAD + f"message F{MOST_REFERENCES - 1} {{ int32 x = 1; }}"),)
+    last = f"f{MAX_REFERENCES - 1}.proto"
+    chain += ((last, HEAD + f"message F{MAX_REFERENCES - 1} {{ int32 x = 1; }}"),)
     text = (
-        HEAD
-        + f'import "f{MOST_REFERENCES - 2}.proto"; message A {{ F{MOST_REFERENCES - 2} f = 1; }}'
+        HEAD + f'import "f{MAX_REFERENCES - 2}.proto"; message A {{ F{MAX_REFERENCES - 2} f = 1; }}'
     )
     made = ProtobufDecoder.compile(SchemaText("PROTOBUF", text, chain), (0,))
     assert type_name(made.schema.field("f").type) == "struct<f:struct<x:int>>"

@@ -168,7 +168,7 @@ def test_schema_without_measure_is_refused(text: str, why: str) -> None:
 def test_highest_field_numbers_take_no_room() -> None:
     text = "".join(f"message M{n} {{ M{n + 1} m = 536870911; int32 x = 1; }}" for n in range(20))
     high = decoder(text + "message M20 {}")
-    assert high.reader is None
+    assert high.fast is None
     row = high.message(x=1, m={"x": 2})
     [decoded] = high.decode(pa.array([row.SerializeToString()], pa.binary())).columns.to_pylist()
     assert (decoded["x"], decoded["m"]["x"], decoded["m"]["m"]) == (1, 2, None)

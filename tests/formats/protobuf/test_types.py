@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import yaml
 
 from headgate.formats.protobuf import ProtobufDecoder
-from headgate.formats.protobuf.column_types import COLUMN_TYPES, ColumnType
 from headgate.formats.protobuf.scalar import SCALARS
 from headgate.registry.registry import SchemaText
 from headgate.schema.fit import type_name
 
+_FILE = Path(__file__).parents[3] / "docs" / "types" / "protobuf.yaml"
+COLUMN_TYPES: list[dict[str, str]] = yaml.safe_load(_FILE.read_text())
 OWN = ["any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers"]
 IMPORTS = "".join(f'import "google/protobuf/{name}.proto";' for name in OWN)
 DECLARATIONS = {
@@ -26,13 +29,13 @@ DECLARATIONS = {
 OTHERS = "message Hollow {} message Point { int32 x = 1; } enum Color { RED = 0; }"
 
 
-@pytest.mark.parametrize("line", COLUMN_TYPES, ids=lambda line: line.protobuf)
-def test_column_has_the_type_that_the_table_says(line: ColumnType) -> None:
-    kind = re.sub(r"\bK\b", "string", re.sub(r"\bT\b", "int32", line.protobuf))
-    wanted = re.sub(r"\bK\b", "string", re.sub(r"\bT\b", "int", line.column))
-    declared = DECLARATIONS.get(line.protobuf, f"{kind} it = 1;")
-    syntax = "proto2" if line.protobuf == "group" else "proto3"
-    others = "" if line.protobuf == "group" else OTHERS
+@pytest.mark.parametrize("line", COLUMN_TYPES, ids=lambda line: line["protobuf"])
+def test_column_has_the_type_that_the_table_says(line: dict[str, str]) -> None:
+    kind = re.sub(r"\bK\b", "string", re.sub(r"\bT\b", "int32", line["protobuf"]))
+    wanted = re.sub(r"\bK\b", "string", re.sub(r"\bT\b", "int", line["column"]))
+    declared = DECLARATIONS.get(line["protobuf"], f"{kind} it = 1;")
+    syntax = "proto2" if line["protobuf"] == "group" else "proto3"
+    others = "" if line["protobuf"] == "group" else OTHERS
     text = f'syntax = "{syntax}"; {IMPORTS} message Outer {{ {declared} }} {others}'
     [column] = ProtobufDecoder.compile(SchemaText("PROTOBUF", text), (0,)).schema
     assert type_name(column.type) == wanted.replace("fields", "x:int")
@@ -41,7 +44,7 @@ def test_column_has_the_type_that_the_table_says(line: ColumnType) -> None:
 def test_table_has_every_scalar_and_every_message_of_protobufs_own() -> None:
     from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
 
-    listed = [line.protobuf for line in COLUMN_TYPES]
+    listed = [line["protobuf"] for line in COLUMN_TYPES]
     assert len(set(listed)) == len(listed)
     assert {scalar.name for scalar in SCALARS.values()} <= set(listed)
     for module in (duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2):

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.formats.protobuf import ProtobufDecoder
 from headgate.formats.protobuf.descriptors import compile_proto
-from headgate.formats.protobuf.ptars import Judge, Judged
+from headgate.formats.protobuf.reference import ReferenceDecoder, Validation
 from headgate.formats.protobuf.wire import lengths_of
 from tests.formats.protobuf.messages import MessageMaker
 from tests.formats.protobuf.oracle import Unstorable, decoded, differences, expected
@@ -81,23 +81,23 @@ def test_ten_thousand_messages_are_what_python_protobuf_says(
         assert differences(decoded(decoder, payloads), rows) == []
 
 
-class NeverAsked(Judge):
+class NeverAsked(ReferenceDecoder):
     """Where ptars reads all exactly, python-protobuf has nothing to do."""
 
-    def judged(self, payloads: pa.BinaryArray, rows: np.ndarray) -> Judged:
+    def validate(self, payloads: pa.BinaryArray, rows: np.ndarray) -> Validation:
         assert rows.tolist() == []
-        return super().judged(payloads, rows)
+        return super().validate(payloads, rows)
 
 
 @pytest.mark.parametrize("decoder", [THREE, TWO], ids=["proto3", "proto2"])
 def test_payloads_of_ordinary_writers_are_read_by_ptars_alone(decoder: ProtobufDecoder) -> None:
-    assert decoder.reader is not None
+    assert decoder.fast is not None
     payloads = pa.array(payloads_of(decoder, 500, 5), pa.binary())
-    never_asked = NeverAsked(decoder.judge.files, decoder.judge.name, decoder.columns)
-    reading = replace(decoder.reader, judge=never_asked).read(
+    never_asked = NeverAsked(decoder.reference.files, decoder.reference.name, decoder.columns)
+    reading = replace(decoder.fast, reference=never_asked).read(
         payloads, lengths_of(payloads), np.arange(500)
     )
-    assert reading.odd.tolist() == []
+    assert reading.fallback.tolist() == []
     assert len(reading.rows) == 500
 
 

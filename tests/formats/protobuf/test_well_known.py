@@ -58,7 +58,7 @@ def test_moments_are_cut_to_microseconds(times: int) -> None:
         (0, -(2**31)),
     ],
 )
-def test_moment_that_is_none_makes_the_record_bad(seconds: int, nanos: int, times: int) -> None:
+def test_invalid_timestamp_makes_the_record_bad(seconds: int, nanos: int, times: int) -> None:
     never = {"seconds": seconds, "nanos": nanos}
     rows = [
         MOMENT.message(name="before"),
@@ -69,7 +69,7 @@ def test_moment_that_is_none_makes_the_record_bad(seconds: int, nanos: int, time
     result = decode(MOMENT, *rows, times=times)
     assert [row % 4 for row in sorted(result.bad)] == [1, 2] * times
     assert result.bad[1] == (
-        f"at: a moment of {seconds} s and {nanos} ns is not within the years 1 to 9999"
+        f"at: a timestamp of {seconds} s and {nanos} ns is not within the years 1 to 9999"
     )
     assert result.columns.column("name").to_pylist() == ["before", "after"] * times
 

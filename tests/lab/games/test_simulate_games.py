@@ -58,11 +58,11 @@ def test_simulation_without_an_end_goes_on(tmp_path: Path) -> None:
     assert [next(steps).records for _ in range(3)] == [500, 1_000, 1_500]
 
 
-def test_what_is_done_is_said(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_progress_is_reported(tmp_path: Path) -> None:
+    reported: list[str] = []
     plan = GamesPlan(tables=3, versions=2, records=1)
-    list(simulate_games(plan, FolderRegistry(tmp_path), Memory(), say=said.append))
-    assert said == ["Registering 6 schemas"]
+    list(simulate_games(plan, FolderRegistry(tmp_path), Memory(), report=reported.append))
+    assert reported == ["Registering 6 schemas"]
 
 
 def test_delta_table_has_the_columns_of_kafka_and_offsets_that_go_on(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import fastavro
 
-from headgate.lab.shop.model import DatabaseModel
+from headgate.lab.shop.simulate import DatabaseModel
 
 Tables = dict[str, list[dict[str, Any]]]
 Record = dict[str, Any]

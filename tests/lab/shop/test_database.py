@@ -13,12 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import UsageError
-from headgate.lab import Database, down, up_database
-from headgate.lab.shop.binary_log import LogPlace, connect
-from headgate.lab.shop.database import ShopDatabase, sql, tables_now
-from headgate.lab.shop.model import DatabaseModel
-from headgate.lab.shop.on_database import run_on_database
-from headgate.lab.shop.simulate import ShopPlan
+from headgate.lab.database import Database
+from headgate.lab.services import down, up_database
+from headgate.lab.shop.binary_log import LogPosition, connect
+from headgate.lab.shop.database import ShopDatabase, read_tables, run_on_database, sql
+from headgate.lab.shop.simulate import DatabaseModel, ShopPlan
 from headgate.lab.shop.statement import (
     AddColumn,
     AlterTable,
@@ -61,7 +60,7 @@ def run(shop: ShopDatabase, *todo: Statement) -> list[Change]:
 
 def rows_now(database: Database, name: str) -> Rows:
     with connect(database, name) as connection:
-        return tables_now(connection)
+        return read_tables(connection)
 
 
 def folded(changes: Iterable[Change]) -> Folded:
@@ -97,9 +96,9 @@ def test_log_tells_what_the_model_tells(shop: ShopDatabase, seed: int) -> None:
     model = DatabaseModel()
     expected, logged = [], []
     for number, statement in enumerate(islice(statements(seed), 400)):
-        told = model.apply(statement, NOW)
-        assert shop.run(statement) == len(told)
-        expected += told
+        changes = model.apply(statement, NOW)
+        assert shop.run(statement) == len(changes)
+        expected += changes
         if number % 150 == 0:
             logged += shop.new_changes()
     logged += shop.new_changes()
@@ -115,7 +114,7 @@ def test_log_tells_what_the_model_tells(shop: ShopDatabase, seed: int) -> None:
 
 def test_changes_add_up_to_the_tables(shop: ShopDatabase, database: Database, name: str) -> None:
     changes = run(shop, *islice(statements(7), 600))
-    places = [LogPlace(change.log_file, change.log_position) for change in changes]
+    places = [LogPosition(change.log_file, change.log_position) for change in changes]
     assert places == sorted(places)
     now = rows_now(database, name)
     assert sum(map(len, now.values())) > 200
@@ -268,17 +267,17 @@ def test_log_goes_on_in_the_next_file(tmp_path: Path) -> None:
 
 def test_places_are_compared_by_number() -> None:
     files = ["mysql-bin.000002", "mysql-bin.999999", "mysql-bin.1000000"]
-    places = [LogPlace(file, position) for file in files for position in (4, 100)]
+    places = [LogPosition(file, position) for file in files for position in (4, 100)]
     assert all(earlier < later for earlier, later in pairwise(places))
 
 
 def test_files_tell_the_tables_however_often_the_shop_opens(
     database: Database, name: str, tmp_path: Path
 ) -> None:
-    said: list[str] = []
+    reported: list[str] = []
     plan = ShopPlan(tmp_path / "landing", changes=400, seed=3)
-    *_, written = run_on_database(plan, database.folder, said.append, name=name)
-    assert said == ["Opening the shop"]
+    *_, written = run_on_database(plan, database.folder, reported.append, name=name)
+    assert reported == ["Creating the shop's tables"]
     assert written.changes == written.kinds.total() >= 400
     assert written.backfilled == 50
     assert written.schema_changes > 0
@@ -286,8 +285,11 @@ def test_files_tell_the_tables_however_often_the_shop_opens(
     assert_files_add_up(plan.landing, rows_now(database, name))
 
     again = replace(plan, changes=300, seed=4)
-    *_, written = run_on_database(again, database.folder, said.append, name=name)
-    assert said[1:] == ["Closing the shop of the last time", "Opening the shop"]
+    *_, written = run_on_database(again, database.folder, reported.append, name=name)
+    assert reported[1:] == [
+        "Removing the shop of the previous run",
+        "Creating the shop's tables",
+    ]
     assert (written.backfilled, 300 <= written.changes < 360) == (0, True)
     assert_files_add_up(plan.landing, rows_now(database, name))
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headgate.lab.shop.model import BinaryLog, DatabaseModel
+from headgate.lab.shop.simulate import BinaryLog, DatabaseModel
 from headgate.lab.shop.statement import (
     AddColumn,
     AlterTable,
@@ -82,8 +82,8 @@ def test_delete_tells_the_last_of_a_row() -> None:
     assert model.tables["lines"].rows == [{"order": 2, "line": 1, "n": 5}]
 
 
-def test_row_that_is_there_cannot_be_inserted() -> None:
-    with pytest.raises(ValueError, match="has a row"):
+def test_existing_row_cannot_be_inserted() -> None:
+    with pytest.raises(ValueError, match="duplicate key"):
         _model(_THREE)
 
 

@@ -8,8 +8,13 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.lab.shop.model import BinaryLog, DatabaseModel
-from headgate.lab.shop.simulate import ShopPlan, SimulatedShop, simulate_shop
+from headgate.lab.shop.simulate import (
+    BinaryLog,
+    DatabaseModel,
+    ShopPlan,
+    SimulatedShop,
+    simulate_shop,
+)
 from tests.lab.shop.fold import Tables, folded_like, read_records, rows_of
 
 
@@ -106,10 +111,10 @@ def test_simulation_without_an_end_goes_on(tmp_path: Path) -> None:
     assert 30 <= found[-1] < 60
 
 
-def test_what_is_done_is_said(tmp_path: Path) -> None:
-    said: list[str] = []
-    list(simulate_shop(ShopPlan(tmp_path, 1), say=said.append))
-    assert said == ["Opening the shop"]
+def test_progress_is_reported(tmp_path: Path) -> None:
+    reported: list[str] = []
+    list(simulate_shop(ShopPlan(tmp_path, 1), report=reported.append))
+    assert reported == ["Creating the shop's tables"]
 
 
 def _as_json(tables: Tables) -> Tables:

@@ -7,7 +7,7 @@ from itertools import islice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.lab.shop.model import DatabaseModel
+from headgate.lab.shop.simulate import DatabaseModel
 from headgate.lab.shop.statement import (
     AddColumn,
     AlterTable,
@@ -83,7 +83,7 @@ def test_orders_outgrow_an_int_only_when_their_columns_are_wide() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 30))
 def test_statements_can_be_run(seed: int, evolve_every: int) -> None:
-    """Keys that are inserted are new, and rows that are named are there."""
+    """Inserted keys are new; updated and deleted rows exist."""
     model = DatabaseModel()
     for number, each in enumerate(_some(600, seed, evolve_every)):
         if isinstance(each, Update | Delete):
@@ -126,6 +126,6 @@ def _amount(line: Row) -> Decimal:
 
 
 def test_many_statements_share_a_second() -> None:
-    clock = SourceClock(statements_a_second=3)
+    clock = SourceClock(statements_per_second=3)
     assert len({clock.at(number) for number in range(9)}) == 3
-    assert clock.at(0) == clock.began
+    assert clock.at(0) == clock.start
