@@ -1,4 +1,4 @@
-"""Writes docs/reference anew from the code, so that it cannot differ from it."""
+"""Generates docs/reference from the code, so that it cannot drift."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def _leaves(group: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], An
 def _errors() -> str:
     from headgate.errors import CODES
 
-    text = "# Error codes\n\nCodes are stable; texts may become better.\n\n"
+    text = "# Error codes\n\nCodes are stable; messages may change.\n\n"
     text += "| code | meaning |\n|---|---|\n"
     return text + "".join(f"| `{code}` | {meaning} |\n" for code, meaning in CODES.items())
 

@@ -1,14 +1,14 @@
-"""What can go wrong, as data: a stable code, what happened, where, and what to do about it.
+"""Errors that a user can act on: a stable code, what happened, where, and a hint.
 
 HeadgateError
-├── PipelineFileError    the pipeline file says something that cannot be run
-├── UsageError           the command was called in a way that cannot work
-├── SetupError           Java, jars, ports or local services are not as needed
+├── PipelineFileError    the pipeline file is invalid
+├── UsageError           the command was called incorrectly
+├── SetupError           Java, jars, a port or a local service is missing or unusable
 ├── SourceError          the source cannot be read
-├── RegistryError        the registry cannot be asked
-│   └── RegistryUnavailable    (transient) it is down, slow or answers nonsense
-├── CheckpointError      checkpoint and ledger do not belong together, or are in use
-└── LandingError         a batch or a table could not be landed
+├── RegistryError        the registry cannot answer a request
+│   └── RegistryUnavailable    (transient) it is down, slow or responds with garbage
+├── CheckpointError      checkpoint and ledger do not match, or are in use
+└── LandingError         a batch or a table could not be committed, or cannot be read
 """
 
 from __future__ import annotations
@@ -24,57 +24,57 @@ CODES: dict[str, str] = {
     # the pipeline file
     "file-not-found": "The pipeline file does not exist or cannot be read.",
     "not-yaml": "The pipeline file is not valid YAML.",
-    "unknown-key": "The pipeline file has a key that Headgate does not know.",
-    "missing-key": "A key that is needed is missing.",
-    "duplicate-key": "The same key stands twice in one mapping.",
+    "unknown-key": "The pipeline file has an unknown key.",
+    "missing-key": "A required key is missing.",
+    "duplicate-key": "A mapping has the same key twice.",
     "wrong-type": "A value has the wrong type.",
-    "bad-value": "A value is of the right type but not one that can be used.",
-    "bad-choice": "A value is not one of the words allowed there.",
+    "bad-value": "A value has the right type but is not valid.",
+    "bad-choice": "A value is not one of the allowed words.",
     "choose-one": "Exactly one of several keys must be given.",
-    "bad-template": "A table name template lacks its placeholder or has one that is unknown.",
-    "bad-sql": "SQL in the pipeline file cannot be read, or asks for what it cannot have.",
-    "bad-proto": "The wrapper's .proto file cannot be compiled or lacks the message or a field.",
-    "secret-in-file": "A secret stands in the pipeline file instead of a reference to it.",
-    "secret-missing": "A secret is referred to that is not there.",
-    "insecure-option": "A Kafka option is not let through because it can run code or read files.",
+    "bad-template": "A table name template has a missing or unknown placeholder.",
+    "bad-sql": "SQL in the pipeline file cannot be parsed, or uses something unsupported.",
+    "bad-proto": "The wrapper's .proto file cannot be compiled, or has no such message or field.",
+    "secret-in-file": "The pipeline file contains a secret instead of a reference to it.",
+    "secret-missing": "A secret that the pipeline file refers to is missing.",
+    "insecure-option": "A Kafka option is not allowed because it can run code or read files.",
     # the command
-    "bad-argument": "A command was given an argument it cannot use.",
-    "already-exists": "A file or folder that would be written exists already.",
+    "bad-argument": "A command got a missing or invalid argument.",
+    "already-exists": "A file, folder or table to be created already exists.",
     # set-up
-    "java-missing": "Java 17 or newer is not installed.",
-    "jars-missing": "Jars are missing and could not be downloaded.",
-    "jar-changed": "A downloaded jar has the wrong checksum.",
-    "database-missing": "The MariaDB server is not installed.",
+    "java-missing": "Java 17 or newer was not found.",
+    "jars-missing": "Jars could not be fetched.",
+    "jar-changed": "A fetched jar does not have its recorded checksum.",
     "extra-missing": "A command needs packages of an extra, such as `headgate[lab]`.",
-    "port-in-use": "A port is in use by another program.",
+    "database-missing": "The MariaDB server is not installed.",
+    "port-in-use": "A port is used by another program.",
     "service-failed": "A local service did not start or did not respond in time.",
-    "services-stale": "Local services are running but do not respond.",
+    "services-stale": "Local services are recorded as running but do not respond.",
     # the source
-    "source-missing": "The topic or the table does not exist or cannot be reached.",
-    "data-lost": "The source no longer has records that were not yet read.",
+    "source-missing": "The topic, table or folder does not exist or cannot be reached.",
+    "data-lost": "The source dropped records before they were read.",
     # the registry
-    "registry-unavailable": "The registry is down, slow or answers nonsense.",
+    "registry-unavailable": "The registry is down, slow or responds with garbage.",
     "registry-refused": "The registry refused the request.",
-    "schema-unknown": "The registry does not know a schema id.",
+    "schema-unknown": "The registry has no schema with this id.",
     "schema-refused": "A schema cannot be compiled or is too large.",
-    "schema-withheld": "A newest schema would not land as it is (`headgate plan --strict`).",
+    "schema-withheld": "A new schema would not be applied as it is (`headgate plan --strict`).",
     # checkpoint and ledger
-    "checkpoint-reset": "The ledger knows batches that the checkpoint does not know.",
-    "checkpoint-foreign": "The checkpoint has progress that the lake's ledger knows nothing of.",
-    "lineages-changed": "Changes have landed in another order of lineages than is declared now.",
-    "checkpoint-in-use": "Another run works on the same pipeline.",
+    "checkpoint-reset": "The ledger has batches that the checkpoint does not have.",
+    "checkpoint-foreign": "The checkpoint has progress that the lake's ledger does not have.",
+    "lineages-changed": "Changes have landed in a different order of lineages than is declared.",
+    "checkpoint-in-use": "The pipeline is already running.",
     "lake-without-ledger": "The lake has tables of this pipeline but no ledger.",
-    "table-ahead": "A table has a batch that checkpoint and ledger do not know yet.",
-    "replay-impossible": "The ledger does not say where in the source to go on.",
+    "table-ahead": "A table has a batch that checkpoint and ledger do not have.",
+    "replay-impossible": "The ledger does not have a position in the source to continue from.",
     # landing
-    "batch-failed": "A batch could not be landed; it is run again from the same place.",
-    "expectation-failed": "Rows break a rule of `expect` that is to stop the batch.",
-    "table-pending": "A table could not be committed; its files wait for the next batch.",
-    "table-unknown": "There is no such table in the lake.",
-    "name-unknown": "There is neither a table nor a subject of that name.",
+    "batch-failed": "A batch could not be landed; the next run retries it.",
+    "expectation-failed": "Rows break a rule of `expect` that has `on_fail: fail`.",
+    "table-pending": "A table could not be committed; the next batch retries it.",
+    "table-unknown": "The lake has no such table.",
+    "name-unknown": "No table or subject has that name.",
     "lake-unreadable": "The lake or its ledger cannot be read.",
-    "record-unknown": "There is no such record in quarantine.",
-    "quarantine-in-use": "Another replay or drop works on the same quarantine.",
+    "record-unknown": "The quarantine has no such record.",
+    "quarantine-in-use": "Another replay or drop of the same quarantine is running.",
     "quarantine-unwritable": "Records could not be marked in the quarantine.",
 }
 
@@ -102,7 +102,7 @@ class HeadgateError(Exception):
 
     @property
     def parts(self) -> tuple[str, str, str | None, str | None]:
-        """What makes the error again somewhere else."""
+        """The arguments that recreate the error in another process."""
         return self.code, self.message, self.hint, self.where
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -110,17 +110,17 @@ class HeadgateError(Exception):
 
 
 class PipelineFileError(HeadgateError):
-    """The pipeline file says something that cannot be run."""
+    """The pipeline file is invalid."""
 
 
 class UsageError(HeadgateError):
-    """The command was called in a way that cannot work."""
+    """The command was called incorrectly."""
 
     exit_code = 2
 
 
 class SetupError(HeadgateError):
-    """Java, jars, ports or local services are not as needed."""
+    """Java, jars, a port or a local service is missing or unusable."""
 
 
 class SourceError(HeadgateError):
@@ -128,24 +128,24 @@ class SourceError(HeadgateError):
 
 
 class RegistryError(HeadgateError):
-    """The registry cannot be asked."""
+    """The registry cannot answer a request."""
 
 
 class RegistryUnavailable(RegistryError):
-    """The registry is down, slow or answers nonsense: the same request may work later."""
+    """The registry is down, slow or responds with garbage; a retry may succeed."""
 
 
 class CheckpointError(HeadgateError):
-    """Checkpoint and ledger do not belong together, or are in use."""
+    """Checkpoint and ledger do not match, or are in use."""
 
 
 class LandingError(HeadgateError):
-    """A batch or a table could not be landed."""
+    """A batch or a table could not be committed, or cannot be read."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong in a pipeline.
+    """One problem in a pipeline.
 
     A pipeline built in Python has no file: there `file`, `line` and `column` are None.
     """
@@ -159,16 +159,16 @@ class Finding:
 
     @property
     def where(self) -> str | None:
-        """The place as editors and terminals link it: `games.yaml:3:5`."""
+        """The location in the form that editors and terminals link: `games.yaml:3:5`."""
         parts = (self.file, self.line, self.column)
         return ":".join(str(part) for part in parts if part is not None) or None
 
 
 class InvalidPipeline(PipelineFileError, ValueError):
-    """A pipeline, or a value in one, that cannot be run.
+    """An invalid pipeline, or an invalid value in one.
 
-    It speaks of the first finding; `findings` holds all of them, in the order of the file.
-    It is a ValueError so that a validator may raise it and the others still have their say.
+    Its message is that of the first finding; `findings` has all of them, in the order of the
+    file. It is a ValueError so that pydantic collects it and runs the remaining validators.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class InvalidPipeline(PipelineFileError, ValueError):
         super().__init__(code, message, hint, where)
         self.findings = tuple(findings)
         self.inside = inside
-        """The line and the column inside of a value that is a longer text, such as SQL."""
+        """Line and column within a multi-line value, such as SQL."""
 
     @classmethod
     def because_of(cls, findings: Iterable[Finding]) -> Self:
@@ -196,11 +196,11 @@ class InvalidPipeline(PipelineFileError, ValueError):
 
 
 _CREDENTIALS = re.compile(r"[^\s/@]*:\S*@")
-_LONGEST = 60
+_MAX_QUOTED = 60
 
 
 def shown(value: object) -> str:
-    """A value as a message may repeat it."""
+    """Return a value as a message may quote it: short, printable, without credentials."""
     match value:
         case None:
             return "nothing"
@@ -219,7 +219,7 @@ def shown(value: object) -> str:
             text = "".join(
                 letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
             )
-            return f"`{text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}`"
+            return f"`{text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + '…'}`"
         case _:
             return f"a {type(value).__name__}"
 
@@ -229,7 +229,7 @@ def listed(words: Iterable[object]) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that a mistyped one was meant to be, if it is near enough."""
+    """Return the known word closest to a mistyped one, if any is close enough."""
     by_lower_case = {each.lower(): each for each in known}
     near = get_close_matches(word.lower(), by_lower_case, n=1, cutoff=0.7)
     return by_lower_case[near[0]] if near else None

@@ -46,7 +46,7 @@ def _records(
         pipeline,
         stop,
         once=options.once,
-        from_ledger=options.replay,
+        from_ledger=options.from_ledger,
         trigger_milliseconds=options.trigger_milliseconds or pipeline.trigger.milliseconds,
     )
 

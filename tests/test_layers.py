@@ -12,7 +12,7 @@ import headgate
 PACKAGE = Path(headgate.__file__).parent
 
 LAYERS = [
-    {"errors", "reasons"},
+    {"amounts", "errors", "reasons"},
     {"jars", "sql"},
     {"config"},
     {"schema"},

@@ -53,7 +53,7 @@ class Until:
         try:
             return cls(order=position_order(text, lineages))
         except UsageError as error:
-            hint = f"{error.hint} Moments look like 2026-11-01 12:00."
+            hint = f"{error.hint} Times look like 2026-11-01 12:00."
             raise UsageError(error.code, error.message, hint) from None
 
     def of(self, changes: pa.Table) -> pa.Table:

@@ -157,8 +157,8 @@ class ChangePlan(BatchPlan):
                 raise CheckpointError(
                     "lineages-changed",
                     f"{table} was ordered by {', '.join(known.lineages)}",
-                    hint="put these first under `envelope.datastream.lineages`, in that order; if "
-                    "that is wrong, land the files into an empty lake",
+                    hint="put these first in `envelope.datastream.lineages`, in that order; if "
+                    "that order is wrong, land the files into an empty lake",
                     where=table,
                 )
 

@@ -76,7 +76,7 @@ def rewind(
     log = ChangeLog.open(pipeline.lake, source.log)
     if log is None:
         raise LandingError(
-            "table-unknown", f"the change log {source.log} is no longer there", where=pipeline.lake
+            "table-unknown", f"the change log {source.log} no longer exists", where=pipeline.lake
         )
     key = key_of_log(log, source.key, then)
     columns = merged_columns(log.schema, key, pipeline.merge.metadata)
@@ -124,8 +124,8 @@ def _require_new(pipeline: Pipeline, sources: Sequence[SourceTables], name: str)
     if not _NAME.fullmatch(name):
         raise UsageError(
             "bad-argument",
-            f"a table cannot be named {shown(name)}",
-            hint="letters, digits and _ can be in a name: --into NAME",
+            f"{shown(name)} is not a valid table name",
+            hint="use letters, digits and `_`: --into NAME",
         )
     taken = {one for source in sources for one in source.in_lake} | {*pipeline.own_tables.values()}
     if name in taken or Snapshot.open(pipeline.lake, name) is not None:
@@ -135,7 +135,7 @@ def _require_new(pipeline: Pipeline, sources: Sequence[SourceTables], name: str)
 def _already_exists(pipeline: Pipeline, name: str) -> UsageError:
     return UsageError(
         "already-exists",
-        f"there is a table {name} already, and a rewind only makes new ones",
+        f"table {name} already exists, and rewind only creates new tables",
         hint="choose another name: --into NAME",
         where=table_url(pipeline.lake, name),
     )

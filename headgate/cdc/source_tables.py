@@ -81,12 +81,12 @@ def find_source(sources: Sequence[SourceTables], name: str) -> SourceTables:
             if found:
                 raise UsageError(
                     "bad-argument",
-                    f"there are {len(found)} source tables that {shown(name)} may be",
-                    hint=f"name one by its change log: {listed(one.log for one in found)}",
+                    f"{shown(name)} matches {len(found)} source tables",
+                    hint=f"name its change log: {listed(one.log for one in found)}",
                 )
     known = [one for each in sources for one in each.names]
     raise LandingError(
         "table-unknown",
-        f"no change of a table {shown(name)} has landed",
-        hint=did_you_mean(name, known) or "headgate tables lists what is there",
+        f"unknown table {shown(name)}: none of its changes has landed",
+        hint=did_you_mean(name, known) or "headgate tables lists all tables",
     )

@@ -245,7 +245,7 @@ def _verify(
     app = f"{app_id(pipeline.name)}:merge"
     marked = table.mark(app)
     if marked is None or marked < 0:
-        return replace(one, trouble="it has no mark that says how much of its log it has")
+        return replace(one, trouble="no mark records how much of its log is merged")
     try:
         log = ChangeLog.open(pipeline.lake, source.log, marked)
     except TableError:
@@ -254,7 +254,7 @@ def _verify(
         return replace(
             one,
             log_version=marked,
-            trouble=f"version {marked} of {source.log}, which it has everything of, is gone",
+            trouble=f"version {marked} of {source.log}, up to which it is merged, no longer exists",
         )
     key = key_of(table)
     one = replace(one, log_version=marked, behind=newest.version - marked, key=key.columns)
@@ -271,7 +271,7 @@ def _compared(
         columns = history_columns(log.schema, key_of(table))
         one = replace(one, absent_columns=_absent(columns, table))
         if is_large:
-            return replace(one, left_out="its log is too large for the memory of one process")
+            return replace(one, left_out="its log is too large to verify in memory")
         return replace(one, differences=verify_history(log, table))
     key = key_of_log(log, source.key, Until())
     one = replace(

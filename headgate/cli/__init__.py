@@ -1,3 +1,3 @@
-"""The command line: views of what the other layers give as values."""
+"""The command line: commands that print what the layers below return as values."""
 
 from __future__ import annotations

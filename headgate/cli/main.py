@@ -6,10 +6,9 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from headgate import __version__
 from headgate.cli.commands import (
@@ -32,56 +31,15 @@ from headgate.cli.commands import (
     tables,
     verify,
 )
-from headgate.cli.errors import ShownError, show_errors, shown_errors
+from headgate.cli.help import CommandsByPurpose, DefaultCommandGroup, GroupedOptions, HelpfulGroup
+from headgate.cli.output import ShownError, show_errors, shown_errors
 from headgate.errors import HeadgateError
 
-_GROUPS = {
-    "Start": ("init", "demo", "up", "down"),
-    "Land": ("simulate", "run", "refresh"),
-    "Look": ("status", "tables", "graph", "schema", "plan", "quarantine", "rewind", "verify"),
-    "Share": ("export",),
-    "Mend": ("check", "doctor", "jars"),
-}
-
-
-class HelpfulGroup(TyperGroup):
-    """Shows its help when it is called with nothing."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args:
-            print(ctx.get_help())
-            ctx.exit()
-        return super().parse_args(ctx, args)
-
-
-class GroupedHelp(HelpfulGroup):
-    """The help of `headgate` itself."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        width = max(len(name) for name in self.commands)
-        for group, names in _GROUPS.items():
-            with formatter.section(group):
-                formatter.write_dl(
-                    [
-                        (name.ljust(width), self.commands[name].get_short_help_str(100))
-                        for name in names
-                    ]
-                )
-
-
-class DefaultCommandGroup(HelpfulGroup):
-    """`headgate schema chess` is short for `headgate schema show chess`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (*self.commands, *ctx.help_option_names):
-            args = [next(iter(self.commands)), *args]
-        return super().parse_args(ctx, args)
-
-
+_RENAMED_OPTIONS = {("headgate run", "--replay"): "--from-ledger"}
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 app = typer.Typer(
-    cls=GroupedHelp,
+    cls=CommandsByPurpose,
     rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -97,20 +55,18 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def headgate(
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error as well.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Show the version and end."
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:
-    """Lands streams whose schemas keep changing in Delta Lake, one table per kind of
-    record, without a restart.
+    """Land streams whose schemas keep changing in Delta Lake: one table per kind of
+    record, no restart when a schema changes.
 
-    Try it without any server: headgate demo
+    To see it work, without any server: headgate demo
     """
 
 
@@ -131,7 +87,7 @@ for command in (
     doctor.doctor,
     jars.jars,
 ):
-    app.command()(command)
+    app.command(cls=GroupedOptions)(command)
 app.add_typer(simulate.app, name="simulate", cls=HelpfulGroup, context_settings=_SETTINGS)
 app.add_typer(schema.app, name="schema", cls=DefaultCommandGroup, context_settings=_SETTINGS)
 app.add_typer(quarantine.app, name="quarantine", cls=HelpfulGroup, context_settings=_SETTINGS)
@@ -146,14 +102,14 @@ def main() -> NoReturn:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run a command; the exit code is 0 ok, 1 the data or the pipeline failed, 2 usage."""
-    # Wherever it stands: who needs it has just seen an error and presses the up key.
+    """Run a command and return its exit code: 0 success, 1 failure, 2 usage error."""
+    # Accepted anywhere: it is usually appended to a command that has just failed.
     debug = "--debug" in arguments
     words = [word for word in arguments if word != "--debug"]
     try:
         return int(app(words, prog_name="headgate", standalone_mode=False) or 0)
     except BrokenPipeError:
-        # Whoever read has seen enough, as in `headgate tables | head`.
+        # The reader closed the pipe, as in `headgate tables | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -171,13 +127,15 @@ def _show(error: Exception, as_json: bool) -> int:
             context = getattr(error, "ctx", None)
             command = context.command_path if context else "headgate"
             message = error.format_message().rstrip(".")
-            shown = ShownError("bad-argument", message, f"{command} --help")
+            renamed = _RENAMED_OPTIONS.get((command, getattr(error, "option_name", "")))
+            hint = f"it is now called {renamed}" if renamed else f"{command} --help"
+            shown = ShownError("bad-argument", message, hint)
             show_errors([shown], as_json)
             return error.exit_code
         case typer.Abort():
             return 130
         case _:
             message = f"{type(error).__name__}: {error}"
-            hint = "this should not happen; --debug shows where it did"
+            hint = "this is a bug in Headgate; run with --debug and report the traceback"
             show_errors([ShownError("unexpected", message, hint)], as_json)
             return 1

@@ -1,4 +1,4 @@
-"""How much, how long and how long ago, in words."""
+"""Printing: text and tables for people, JSON for programs, errors, and the next commands to run."""
 
 from __future__ import annotations
 
@@ -9,60 +9,13 @@ import re
 import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
-_SIZES = ("kB", "MB", "GB", "TB")
-
-
-def number(amount: float) -> str:
-    return f"{amount:,.0f}"
-
-
-def counted(amount: int, thing: str, things: str | None = None) -> str:
-    """`1 table`, `2 tables`."""
-    return f"{number(amount)} {thing if amount == 1 else things or f'{thing}s'}"
-
-
-def lasted(seconds: float) -> str:
-    """`0.42 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
-    if seconds < 10:
-        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
-def now() -> datetime:
-    return datetime.now(UTC)
-
-
-def ago(moment: datetime) -> str:
-    """`just now`, `40 seconds ago`, `2 hours ago`."""
-    seconds = (now() - moment).total_seconds()
-    for unit, length in _UNITS:
-        if seconds >= length:
-            return f"{counted(int(seconds // length), unit)} ago"
-    return "just now"
-
-
-def rate(records: int, seconds: float) -> str:
-    return f"{number(records / seconds)} records/s" if seconds > 0 else "-"
-
-
-def size(amount: int) -> str:
-    """`512 bytes`, `4.2 MB`."""
-    if amount < 1000:
-        return counted(amount, "byte")
-    power = min((len(str(amount)) - 1) // 3, len(_SIZES))
-    return f"{amount / 1000**power:.1f} {_SIZES[power - 1]}"
-
+from headgate.amounts import counted
+from headgate.errors import HeadgateError
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 
@@ -74,10 +27,12 @@ _CODES: dict[Style, int] = {
     "yellow": 33,
     "cyan": 36,
 }
+_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+_COLUMN_GAP = "  "
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Whether the stream is a terminal whose user has nothing against colour."""
+    """Return whether the stream is a terminal and colour is not disabled."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -87,43 +42,54 @@ def styled(text: str, style: Style, stream: TextIO | None = None) -> str:
 
 
 def printable(text: str) -> str:
-    """Text from a message, without anything that a terminal would obey."""
+    """Escape control characters, so that text from a message cannot drive the terminal."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
 
 
-_BETWEEN = "  "
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def ago(time: datetime) -> str:
+    """`just now`, `40 seconds ago`, `2 hours ago`."""
+    seconds = (now() - time).total_seconds()
+    for unit, length in _UNITS:
+        if seconds >= length:
+            return f"{counted(int(seconds // length), unit)} ago"
+    return "just now"
 
 
 def print_columns(
     headers: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()
 ) -> None:
-    """A heading and the rows below it; columns named in `right` hold numbers."""
+    """Print a table; columns named in `right` are aligned to the right."""
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-    rightward = [header in right for header in headers]
-    print(styled(_fit(_line(headers, widths, rightward)), "dim"))
+    align_right = [header in right for header in headers]
+    print(styled(_fit(_line(headers, widths, align_right)), "dim"))
     for row in rows:
-        print(_fit(_line(row, widths, rightward)))
+        print(_fit(_line(row, widths, align_right)))
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """A name and what it is, one below the other."""
+    """Print names and values, one pair per line."""
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         print(f"  {styled(name.ljust(width), 'dim')}  {value}".rstrip())
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], rightward: Sequence[bool]) -> str:
+def _line(cells: Sequence[str], widths: Sequence[int], align_right: Sequence[bool]) -> str:
     padded = (
         cell.rjust(width) if right else cell.ljust(width)
-        for cell, width, right in zip(cells, widths, rightward, strict=True)
+        for cell, width, right in zip(cells, widths, align_right, strict=True)
     )
-    return _BETWEEN.join(padded).rstrip()
+    return _COLUMN_GAP.join(padded).rstrip()
 
 
 def _fit(line: str) -> str:
+    """Cut a line at the edge of the terminal; leave it whole in a file or pipe."""
     if not sys.stdout.isatty():
         return line
     room = shutil.get_terminal_size().columns
@@ -131,7 +97,7 @@ def _fit(line: str) -> str:
 
 
 def print_json(data: object, errors: Sequence[object] = ()) -> None:
-    """What was found and, if that is not well, what is wrong with it."""
+    """Print the result and, if something is wrong with it, the errors."""
     envelope: dict[str, object] = {"ok": not errors}
     if errors:
         envelope["errors"] = plain(errors)
@@ -144,7 +110,7 @@ def print_json_line(record: Mapping[str, object]) -> None:
 
 
 def plain(value: object) -> Any:
-    """A value as JSON can hold it: times in ISO format, bytes in base64."""
+    """Convert a value to what JSON can hold: times in ISO format, bytes in base64."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -168,8 +134,44 @@ def plain(value: object) -> Any:
             return str(value)
 
 
+@dataclass(frozen=True)
+class ShownError:
+    """The parts of an error that are shown."""
+
+    code: str
+    message: str
+    hint: str | None = None
+    where: str | None = None
+
+
+def shown_errors(error: HeadgateError) -> list[ShownError]:
+    """Return every finding of an invalid pipeline file, or the error itself."""
+    findings = getattr(error, "findings", ())
+    if findings:
+        return [ShownError(each.code, each.message, each.hint, each.where) for each in findings]
+    return [ShownError(error.code, error.message, error.hint, error.where)]
+
+
+def show_errors(errors: Sequence[ShownError], as_json: bool) -> None:
+    """Print errors to standard error, or as JSON to standard output."""
+    if as_json:
+        listed = [
+            {"code": each.code, "message": each.message, "hint": each.hint, "where": each.where}
+            for each in errors
+        ]
+        print(json.dumps({"ok": False, "errors": listed}, ensure_ascii=False))
+        return
+    for each in errors:
+        error, hint = styled("error:", "red", sys.stderr), styled("hint:", "cyan", sys.stderr)
+        print(f"{error} {each.message} [{each.code}]", file=sys.stderr)
+        if each.where:
+            print(f"  at {each.where}", file=sys.stderr)
+        if each.hint:
+            print(f"{hint} {each.hint}", file=sys.stderr)
+
+
 def print_next_steps(steps: Sequence[tuple[str, str]]) -> None:
-    """Commands, each with what it does, as they can be typed here."""
+    """Print commands to run next, as they can be typed here, and what each does."""
     me = command_here(sys.argv[0], shutil.which("headgate"))
     typed = [(re.sub("^headgate ", f"{me} ", command), purpose) for command, purpose in steps]
     width = max(len(command) for command, _ in typed)
@@ -179,7 +181,7 @@ def print_next_steps(steps: Sequence[tuple[str, str]]) -> None:
 
 
 def command_here(called: str, on_path: str | None) -> str:
-    """`headgate`, unless that is not on the PATH: then the way it was called."""
+    """Return `headgate`, or the path it was called by if it is not on the PATH."""
     if on_path is not None or os.path.basename(called) != "headgate":
         return "headgate"
     shorter = os.path.relpath(called)

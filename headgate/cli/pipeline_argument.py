@@ -1,4 +1,4 @@
-"""The pipeline file that a command means: the one named, or the only one in this folder."""
+"""The pipeline that a command works on, and a quiet Spark to work with."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ PipelineArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="PIPELINE",
-        help="The pipeline file; may be left out where a folder has only one.",
+        help="Pipeline file; optional if the folder has only one.",
         show_default=False,
     ),
 ]
 
 _TOP_KEYS = re.compile(r"^(name|source|registry|envelope|lake)\s*:", re.MULTILINE)
-_ENOUGH_KEYS = 3
+_MIN_KEYS = 3
 
 
 def find_pipeline(named: str | None) -> str:
-    """The path of the file, as it was named."""
+    """Return the pipeline file named on the command line, or the only one in this folder."""
     if named is not None:
         return named
     found = sorted(
@@ -46,32 +46,23 @@ def find_pipeline(named: str | None) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        message = f"there are {len(found)} pipeline files here: {', '.join(found)}"
-        raise UsageError("bad-argument", message, hint="name the one that you mean")
+        message = f"this folder has {len(found)} pipeline files: {', '.join(found)}"
+        raise UsageError("bad-argument", message, hint="name the one to use")
     raise UsageError(
         "bad-argument",
-        "there is no pipeline file in this folder",
-        hint="name one, or make one: headgate init",
+        "no pipeline file in this folder",
+        hint="name one, or create one with headgate init",
     )
 
 
 def load_named(named: str | None) -> Pipeline:
-    """Load the pipeline of a command that only streams of records have."""
     from headgate.config import load_pipeline
 
-    file = find_pipeline(named)
-    pipeline = load_pipeline(file)
-    if pipeline.lands_changes:
-        raise UsageError(
-            "bad-argument",
-            f"{file} declares change files, and this is for streams of records only",
-            hint="headgate check, status, tables and doctor take both kinds of pipelines",
-        )
-    return pipeline
+    return load_pipeline(find_pipeline(named))
 
 
 def split_arguments(first: str | None, second: str | None) -> tuple[str | None, str | None]:
-    """Of two arguments the first may be left out, unless it looks like a pipeline file."""
+    """Return pipeline and second argument; a lone argument is a pipeline only if it is YAML."""
     if second is None and first is not None and not first.endswith((".yaml", ".yml")):
         return None, first
     return first, second
@@ -82,11 +73,11 @@ def _is_pipeline(path: Path) -> bool:
         keys = set(_TOP_KEYS.findall(path.read_text("utf-8", "replace")))
     except OSError:
         return False
-    return len(keys) >= _ENOUGH_KEYS
+    return len(keys) >= _MIN_KEYS
 
 
 def load_change_pipeline(file: str) -> Pipeline:
-    """The pipeline that a file declares, which has to be one of change files."""
+    """Load a pipeline that must be one of change files."""
     from headgate.config import load_pipeline
 
     pipeline = load_pipeline(file)
@@ -94,14 +85,14 @@ def load_change_pipeline(file: str) -> Pipeline:
         return pipeline
     raise UsageError(
         "bad-argument",
-        f"{file} declares a stream of records, and this is for change files only",
-        hint="streams have no change logs: the tables that their records land in are all there is",
+        f"{file} declares a stream of records; this command is for change files only",
+        hint="only pipelines with `source: {files: …}` have change logs",
     )
 
 
 @contextmanager
 def spark_when_needed(pipeline: Pipeline) -> Iterator[Callable[[], SparkSession]]:
-    """A way to start Spark, quietly; most tables are small enough to do without."""
+    """Yield a function that starts Spark quietly; most tables are small enough not to need it."""
 
     with ExitStack() as stack:
 
@@ -114,7 +105,7 @@ def spark_when_needed(pipeline: Pipeline) -> Iterator[Callable[[], SparkSession]
         yield start
 
 
-_CHATTER = (
+_STARTUP_NOISE = (
     b"WARNING: Using incubator modules",
     b"Setting default log level to",
     b"To adjust logging level use",
@@ -130,7 +121,7 @@ _CHATTER = (
 
 @contextmanager
 def quiet_spark() -> Iterator[None]:
-    """A JVM that is started inside writes to a pipe that is read here."""
+    """Filter the noise that a JVM prints on standard error when it starts."""
     sys.stderr.flush()
     reading, writing = os.pipe()
     terminal = os.dup(2)
@@ -138,8 +129,8 @@ def quiet_spark() -> Iterator[None]:
     os.close(writing)
     before = sys.stderr
     sys.stderr = os.fdopen(terminal, "w", buffering=1, errors="replace")
-    # A daemon: the JVM keeps its end open until this process has ended.
-    threading.Thread(target=_pass_on, args=(reading,), name="spark's stderr", daemon=True).start()
+    # A daemon thread: the JVM keeps its end open until this process exits.
+    threading.Thread(target=_forward, args=(reading,), name="spark's stderr", daemon=True).start()
     try:
         yield
     finally:
@@ -148,9 +139,9 @@ def quiet_spark() -> Iterator[None]:
         sys.stderr = before
 
 
-def _pass_on(reading: int) -> None:
+def _forward(reading: int) -> None:
     with os.fdopen(reading, "rb") as lines:
         for line in lines:
-            if not line.startswith(_CHATTER):
-                # Looked up each time: a live view puts itself in its place.
+            if not line.startswith(_STARTUP_NOISE):
+                # Looked up each time: a live view replaces sys.stderr.
                 sys.stderr.write(line.decode("utf-8", "replace"))

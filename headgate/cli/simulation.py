@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from headgate.cli.output import counted, lasted, number, print_next_steps, rate
+from headgate.amounts import counted, duration, number, rate
+from headgate.cli.output import print_next_steps
 from headgate.errors import SourceError, UsageError
 from headgate.lab.games import GamesPlan, Simulated, games, simulate_games
 from headgate.lab.shop.datastream import FILE_NAME
@@ -124,7 +125,7 @@ def summary(sent: Simulated, target: Target, removed: list[str]) -> dict[str, ob
 
 def print_summary(sent: Simulated, target: Target) -> None:
     print(
-        f"Sent {counted(sent.records, 'record')} to {target} in {lasted(sent.seconds)} "
+        f"Sent {counted(sent.records, 'record')} to {target} in {duration(sent.seconds)} "
         f"({rate(sent.records, sent.seconds)})"
     )
     if sent.bad:
@@ -157,7 +158,7 @@ def shop_summary(written: SimulatedShop, plan: ShopPlan, removed: list[str]) -> 
 def print_shop_summary(written: SimulatedShop, plan: ShopPlan) -> None:
     print(
         f"Wrote {counted(written.changes, 'change')} of {counted(len(written.tables), 'table')} "
-        f"to {plan.landing} in {lasted(written.seconds)} ({number(written.rate)} changes/s)"
+        f"to {plan.landing} in {duration(written.seconds)} ({number(written.rate)} changes/s)"
     )
     for kind, count in written.kinds.most_common():
         print(f"  {number(count):>8}  {kind}")

@@ -42,9 +42,9 @@ class UnknownFields(StrEnum):
 WORDS_OF_OTHERS = {
     "merge": "`merge` is called `evolve` here",
     "none": "`none` is called `freeze` here",
-    "overwrite": "tables lose nothing here: `evolve` keeps columns that are gone, as null",
+    "overwrite": "tables never lose columns here: `evolve` keeps dropped columns, null in new rows",
 }
-"""What other tools call their strategies, and what comes nearest."""
+"""What other tools call their strategies, and the nearest equivalent."""
 
 
 def _refuse_words_of_others(written: object) -> object:
@@ -64,7 +64,7 @@ def _expand(written: object) -> object:
     _refuse_words_of_others(written)
     modes = [mode.value for mode in Mode]
     if written not in modes:
-        hint = did_you_mean(written, modes) or f"it can be {listed(modes)}"
+        hint = did_you_mean(written, modes) or f"use one of {listed(modes)}"
         raise InvalidPipeline("bad-choice", f"cannot be {shown(written)}", hint)
     return dict.fromkeys(("tables", "columns", "types"), written)
 

@@ -40,7 +40,7 @@ def _check_columns(columns: Sequence[str]) -> None:
             "bad-value", "needs the names of columns", "for example `shop.orders: [order_id]`"
         )
     if twice := _twice(columns):
-        raise InvalidPipeline("bad-value", f"has {listed(twice)} twice")
+        raise InvalidPipeline("bad-value", f"has duplicates: {listed(twice)}")
 
 
 def _check_lineages(lineages: Sequence[str]) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def _check_lineages(lineages: Sequence[str]) -> tuple[str, ...]:
     if refused:
         raise refused_at(refused)
     if twice := _twice(read):
-        raise InvalidPipeline("bad-value", f"has {listed(twice)} twice")
+        raise InvalidPipeline("bad-value", f"has duplicates: {listed(twice)}")
     return tuple(read)
 
 
@@ -126,7 +126,7 @@ def _check_proto(path: str) -> str:
     if not os.path.isfile(path):
         raise InvalidPipeline(
             "bad-proto",
-            f"is `{path}`, and there is no such file",
+            f"is `{path}`, which does not exist",
             "a relative path is relative to the pipeline file's folder",
         )
     return path
@@ -216,7 +216,7 @@ class Wrapper(Declared):
     def _a_field_of_its_own(cls, name: str, info: ValidationInfo) -> str:
         for other in ("route", "schema_id"):
             if info.data.get(other) == name:
-                raise InvalidPipeline("bad-value", f"is {shown(name)}, which `{other}` is already")
+                raise InvalidPipeline("bad-value", f"is {shown(name)}, the same as `{other}`")
         return name
 
 

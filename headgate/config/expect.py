@@ -51,8 +51,8 @@ def _check_names(
     for pattern, expectations in expect.items():
         for name in expectations:
             if not _NAME.fullmatch(name):
-                hint = "it has letters, digits and `_`, and starts with a letter"
-                message = f"cannot name an expectation: {shown(name)}"
+                hint = "use letters, digits and `_`, and start with a letter"
+                message = f"is not a valid name for an expectation: {shown(name)}"
                 refused[pattern, name] = InvalidPipeline("bad-value", message, hint)
     if refused:
         raise refused_below(refused)

@@ -121,8 +121,8 @@ def _refuse_shared(name: str, earlier: Iterable[str]) -> None:
         if may_share_a_name(name, other):
             raise InvalidPipeline(
                 "bad-template",
-                f"may give a table the name that {shown(other)} gives to another",
-                "let them begin or end with different words",
+                f"may produce the same table name as {shown(other)}",
+                "use a different prefix or suffix",
             )
 
 
@@ -161,10 +161,8 @@ def _without_tables(
     if pattern == source or any(may_share_a_name(pattern, name) for name in queries):
         return None
     known = [source, *(name.replace(ROUTE, "*") for name in queries)]
-    hint = did_you_mean(pattern, known) or f"it can be {listed(known)}"
-    return InvalidPipeline(
-        "bad-value", f"cannot be {shown(pattern)}: there are no such tables", hint
-    )
+    hint = did_you_mean(pattern, known) or f"use one of {listed(known)}"
+    return InvalidPipeline("bad-value", f"cannot be {shown(pattern)}: it matches no tables", hint)
 
 
 def check_apart(gold: Iterable[str], others: Mapping[str, str]) -> None:
@@ -175,8 +173,8 @@ def check_apart(gold: Iterable[str], others: Mapping[str, str]) -> None:
             if may_share_a_name(name, other):
                 refused["gold", name] = InvalidPipeline(
                     "bad-template",
-                    f"may give a table the name of one of `{key}`: {shown(other)}",
-                    "let them begin or end with different words: `gold_{route}_daily`",
+                    f"may produce the same table name as `{key}`: {shown(other)}",
+                    "use a different prefix or suffix: `gold_{route}_daily`",
                 )
     if refused:
         raise refused_below(refused)

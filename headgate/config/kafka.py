@@ -70,7 +70,7 @@ def check_kafka_option(key: str) -> None:
     if _INSECURE.fullmatch(lower):
         raise InvalidPipeline(
             "insecure-option",
-            "is not let through: it can run code, read files or call other servers",
+            "is not allowed: it can run code, read files or call other servers",
             _LOGIN if ".sasl." in lower else None,
         )
     if not lower.startswith("kafka.") and key not in _SPARK_OPTIONS:
@@ -121,11 +121,11 @@ class Security(Declared):
         if protocol is None:
             return value
         if protocol.startswith("SASL_") and value is None:
-            raise InvalidPipeline("missing-key", f"is missing: `{protocol}` logs in with it")
+            raise InvalidPipeline("missing-key", f"is missing, but `{protocol}` needs it")
         if not protocol.startswith("SASL_") and value is not None:
             raise InvalidPipeline(
                 "bad-value",
-                f"has no use with `{protocol}`",
+                f"has no effect with `{protocol}`",
                 f"to log in, write `protocol: SASL_{protocol}`",
             )
         return value
@@ -136,7 +136,7 @@ class Security(Declared):
         protocol = info.data.get("protocol")
         if value is not None and protocol is not None and not protocol.endswith("SSL"):
             raise InvalidPipeline(
-                "bad-value", f"has no use with `{protocol}`", "it needs `SSL` or `SASL_SSL`"
+                "bad-value", f"has no effect with `{protocol}`", "it needs `SSL` or `SASL_SSL`"
             )
         return value
 
@@ -144,11 +144,11 @@ class Security(Declared):
     @classmethod
     def _with_certificate(cls, key: str | None, info: ValidationInfo) -> str | None:
         if "certificate" in info.data and (key is None) != (info.data["certificate"] is None):
-            raise InvalidPipeline("missing-key", "and `certificate` go together: give both")
+            raise InvalidPipeline("missing-key", "must be given together with `certificate`")
         return key
 
 
-_HINT = 'it can be `earliest`, `latest`, a time such as "2026-11-01 12:00:00", or offsets'
+_HINT = 'use `earliest`, `latest`, a time such as "2026-11-01 12:00:00", or offsets'
 _OFFSETS_HINT = "write offsets by topic and partition: `{games: {0: 12, 1: -2}}`"
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -188,7 +188,7 @@ def _read_partitions(written: object) -> Mapping[int, int]:
         if partition < 0 or offset < -2:
             raise InvalidPipeline(
                 "bad-value",
-                f"cannot begin in partition {partition} at {offset}",
+                f"cannot start partition {partition} at {offset}",
                 "offsets count from 0; -2 means the earliest and -1 the latest",
             )
     return dict(written)
@@ -213,7 +213,7 @@ def _check_servers(servers: str) -> str:
             raise InvalidPipeline(
                 "bad-value",
                 f"cannot be {shown(servers)}",
-                "write `host:port`, with commas between several",
+                "write `host:port`, separated by commas",
             )
     return servers
 
@@ -224,11 +224,11 @@ def _check_topics(topics: Sequence[str]) -> tuple[str, ...]:
             raise InvalidPipeline(
                 "bad-value",
                 f"cannot have {shown(topic)}",
-                "a topic's name has letters, digits, `.`, `_` and `-`; for more, use `pattern`",
+                "topic names have letters, digits, `.`, `_` and `-`; `pattern` matches several",
             )
     twice = sorted({topic for topic in topics if topics.count(topic) > 1})
     if twice:
-        raise InvalidPipeline("bad-value", f"has {listed(twice)} twice")
+        raise InvalidPipeline("bad-value", f"has duplicates: {listed(twice)}")
     return tuple(topics)
 
 
@@ -272,7 +272,7 @@ class Kafka(Declared):
         if not isinstance(start, Mapping) or not topics:
             return start
         if unknown := sorted(start.keys() - topics):
-            raise InvalidPipeline("bad-value", f"names {listed(unknown)}, not among `topics`")
+            raise InvalidPipeline("bad-value", f"names {listed(unknown)}, not in `topics`")
         if left_out := sorted(topics - start.keys()):
             raise InvalidPipeline("bad-value", f"leaves out {listed(left_out)}")
         return start

@@ -52,14 +52,14 @@ def _read_text(file: str) -> str | Finding:
         with open(file, "rb") as opened:
             content = opened.read(_LARGEST_FILE + 1)
     except OSError as error:
-        return Finding("file-not-found", f"it cannot be read: {error.strerror}", file)
+        return Finding("file-not-found", f"cannot read the file: {error.strerror}", file)
     if len(content) > _LARGEST_FILE:
-        return Finding("not-yaml", "it is larger than 1 MB; is it a pipeline file?", file)
+        return Finding("not-yaml", "the file is larger than 1 MB; is it a pipeline file?", file)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-    return Finding("not-yaml", "it is not text in UTF-8", file, line, 1)
+    return Finding("not-yaml", "the file is not UTF-8 text", file, line, 1)
 
 
 def _validate(marked: MarkedYaml) -> Pipeline | None:

@@ -45,8 +45,8 @@ def refuse_credentials(address: str) -> str:
     if _CREDENTIALS.search(address):
         raise InvalidPipeline(
             "secret-in-file",
-            "has a user and a password inside the address",
-            "leave them out of the address and give `username` and `password` as references,"
+            "has a user and password in the URL",
+            "remove them from the URL and give `username` and `password` as references,"
             " such as `env:NAME`",
         )
     return address
@@ -63,8 +63,8 @@ def _local(path: str) -> str:
     if is_remote(path):
         raise InvalidPipeline(
             "bad-value",
-            f"must be a local folder for now, not {shown(path)}",
-            "give a path, or a URL that starts with `file:///`",
+            f"must be a local folder, not {shown(path)}",
+            "use a path, or a URL that starts with `file:///`",
         )
     return path
 

@@ -181,7 +181,7 @@ def _unknown_key(path: Path, model: type[BaseModel]) -> Finding:
     known = known_keys(parent, model)
     elsewhere = list(paths_of_key(key, model))
     if len(elsewhere) == 1:
-        place = f"under {_subject(elsewhere[0], model)}" if elsewhere[0] else "at the top"
+        place = f"under {_subject(elsewhere[0], model)}" if elsewhere[0] else "at the top level"
         return Finding("unknown-key", message, hint=f"it belongs {place}")
     hint = did_you_mean(key, known) or f"known keys: {listed(known)}"
     return Finding("unknown-key", message, hint=hint)
@@ -197,7 +197,7 @@ def _bad_choice(details: ErrorDetails, model: type[BaseModel]) -> Finding:
     choices = re.findall(r"'([^']*)'", details["ctx"]["expected"])
     message = f"{_subject(path, model)} cannot be {shown(given)}"
     question = did_you_mean(given, choices) if isinstance(given, str) else None
-    return Finding("bad-choice", message, hint=question or f"it can be {listed(choices)}")
+    return Finding("bad-choice", message, hint=question or f"use one of {listed(choices)}")
 
 
 def _wrong_type(details: ErrorDetails, model: type[BaseModel]) -> Finding:

@@ -33,12 +33,12 @@ def _check_template(template: str) -> str:
         raise InvalidPipeline(
             "bad-template",
             f"needs `{{route}}` exactly once, but is {shown(template)}",
-            "every route lands in a table of its own: `silver_{route}`",
+            "every route lands in its own table: `silver_{route}`",
         )
     if len(placeholders) > 1:
         unknown = [each for each in placeholders if each != "{route}"]
         raise InvalidPipeline(
-            "bad-template", f"has {listed(unknown)}, but only `{{route}}` is known"
+            "bad-template", f"has {listed(unknown)}, but only `{{route}}` is allowed"
         )
     if not _AROUND_ROUTE.fullmatch(template):
         raise InvalidPipeline(
@@ -80,19 +80,19 @@ def _check(template: str) -> str:
         raise InvalidPipeline(
             "bad-template",
             f"needs `{{table}}`, but is {shown(template)}",
-            "every table of the source gets one of its own: `{database}_{table}`",
+            "every source table gets its own table: `{database}_{table}`",
         )
     if unknown := [each for each in placeholders if each not in PLACEHOLDERS]:
         raise InvalidPipeline(
-            "bad-template", f"has {listed(unknown)}, but only {listed(PLACEHOLDERS)} are known"
+            "bad-template", f"has {listed(unknown)}, but only {listed(PLACEHOLDERS)} are allowed"
         )
     if twice := sorted({each for each in placeholders if placeholders.count(each) > 1}):
-        raise InvalidPipeline("bad-template", f"has {listed(twice)} twice")
+        raise InvalidPipeline("bad-template", f"has duplicates: {listed(twice)}")
     if not all(literals[1:-1]):
         raise InvalidPipeline(
             "bad-template",
             f"needs something between the placeholders, but is {shown(template)}",
-            "without it nobody could tell them apart: `{database}_{table}`",
+            "otherwise names are ambiguous; write `{database}_{table}`",
         )
     too_long = sum(map(len, literals)) > _LONGEST
     if too_long or template.startswith("_") or not all(map(_LITERAL.fullmatch, literals)):
@@ -120,7 +120,7 @@ def check_pattern(pattern: str) -> None:
         raise InvalidPipeline(
             "bad-value",
             f"cannot be {shown(pattern)}",
-            "write `database.table`; `*` stands for anything: `shop.*`, `*.orders`",
+            "write `database.table`; `*` matches anything: `shop.*`, `*.orders`",
         )
 
 

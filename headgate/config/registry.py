@@ -23,7 +23,7 @@ def _check_url(url: str) -> str:
         raise InvalidPipeline(
             "bad-value",
             f"cannot be {shown(url)}",
-            "write a URL that starts with `http://` or `https://`, or give a `folder`",
+            "use a URL that starts with `http://` or `https://`, or a `folder`",
         )
     return url
 
@@ -72,7 +72,7 @@ class Registry(Declared):
     @classmethod
     def _only_with_url(cls, value: object, info: ValidationInfo) -> object:
         if value is not None and info.data.get("folder") is not None:
-            raise InvalidPipeline("bad-value", "has no use with a `folder`")
+            raise InvalidPipeline("bad-value", "has no effect with a `folder`")
         return value
 
     @field_validator("password", "key", mode="after")
@@ -80,7 +80,7 @@ class Registry(Declared):
     def _in_pairs(cls, value: object, info: ValidationInfo) -> object:
         other = {"password": "username", "key": "certificate"}[str(info.field_name)]
         if other in info.data and (value is None) != (info.data[other] is None):
-            raise InvalidPipeline("missing-key", f"and `{other}` go together: give both")
+            raise InvalidPipeline("missing-key", f"must be given together with `{other}`")
         return value
 
     @field_validator("token", mode="after")

@@ -17,7 +17,7 @@ from headgate.config.units import schema_of_value
 from headgate.errors import InvalidPipeline, PipelineFileError, shown
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_HINT = "refer to it: `env:NAME` for an environment variable, `file:/path` for a file"
+_HINT = "write `env:NAME` for an environment variable, `file:/path` for a file"
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,8 +45,8 @@ class Secret:
             looked = "the environment variable" if self.kind == "env" else "the file"
             raise PipelineFileError(
                 "secret-missing",
-                f"the secret `{self}` is not there: looked in {looked} `{self.name}`",
-                f"put the secret into {looked}; without it the pipeline cannot connect",
+                f"the secret `{self}` is missing: looked in {looked} `{self.name}`",
+                f"set {looked}; the pipeline needs it to connect",
             )
         return value
 
@@ -116,8 +116,8 @@ def read_setting(key: str, value: object, folder: str) -> str | Secret:
         case str() if _SECRET_VALUE.search(value):
             raise InvalidPipeline(
                 "secret-in-file",
-                "has a secret inside its value",
-                "use a setting that takes the secret alone, as a reference such as `env:NAME`",
+                "contains a secret",
+                "use a setting whose whole value is the secret, as a reference such as `env:NAME`",
             )
         case str():
             return refuse_credentials(value)

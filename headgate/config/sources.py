@@ -58,7 +58,7 @@ def _read_version(value: object) -> int | str:
             raise InvalidPipeline(
                 "bad-value",
                 f"cannot be {shown(value)}",
-                question or "it can be `earliest`, `latest`, or a version of the table such as `0`",
+                question or "use `earliest`, `latest`, or a version of the table such as `0`",
             )
 
 

@@ -139,7 +139,7 @@ class Size(int):
         return schema_of_value(cls._read, also_number=True)
 
 
-_TIME_HINT = 'it can be a date such as 2026-11-01 or a time such as "2026-11-01 12:00:00"'
+_TIME_HINT = 'use a date such as 2026-11-01 or a time such as "2026-11-01 12:00:00"'
 
 
 def moment_of(value: date | str) -> datetime | None:

@@ -74,9 +74,9 @@ def read_marked_yaml(text: str, file: str) -> MarkedYaml:
         mark, message = _mark(place), _NAMES.sub(r" \1", problem)
     except yaml.reader.ReaderError as error:
         mark = Mark(text.count("\n", 0, error.position) + 1)
-        message = "a character that YAML does not allow stands here"
+        message = "YAML does not allow this character"
     except RecursionError:
-        mark, message = Mark(), "values are nested too deep"
+        mark, message = Mark(), "values are nested too deeply"
     else:
         return marked
     unreadable = MarkedYaml(file, readable=False)
@@ -96,7 +96,7 @@ class _NodeReader:
     def read(self, node: yaml.Node, path: Path) -> object:
         self._values_left -= 1
         if self._values_left < 0:
-            raise _unreadable("there are too many values", node)
+            raise _unreadable("the file has too many values", node)
         self._marked.values.setdefault(path, _mark(node.start_mark))
         match node:
             case yaml.MappingNode(tag="tag:yaml.org,2002:map"):
@@ -121,7 +121,7 @@ class _NodeReader:
             if key in mapping:
                 hint = f"the first is on line {self._marked.keys[here].line}"
                 mark = _mark(key_node.start_mark)
-                self._marked.found("duplicate-key", f"`{key}` stands twice", mark, hint)
+                self._marked.found("duplicate-key", f"`{key}` is given twice", mark, hint)
                 continue
             self._marked.keys[here] = _mark(key_node.start_mark)
             if not isinstance(value_node, yaml.ScalarNode):

@@ -230,9 +230,9 @@ class BatchLander:
         if noted.end != extent.end:
             raise CheckpointError(
                 "checkpoint-foreign",
-                f"batch {extent.batch} was staged to {noted.end}, the checkpoint has it end at "
+                f"batch {extent.batch} was staged up to {noted.end}, but the checkpoint ends it at "
                 f"{extent.end}",
-                hint="restore the checkpoint that this lake was filled with",
+                hint="restore the checkpoint that belongs to this lake",
             )
         return list(noted.files)
 

@@ -1,23 +1,44 @@
-"""What happens while a pipeline runs, as values: the terminal, logs and tests see the same."""
+"""What happens while a pipeline runs, as values, each with its own text for a person."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from headgate.amounts import counted, duration, number, rate
 from headgate.lake.staged import Checked
 from headgate.schema.changes import SchemaChange
 
+_MAX_NAMES = 3
+
+
+class Event:
+    """One thing that happened in a run.
+
+    Each kind defines its own text here; views print `text` or `notice` and only match the kinds
+    that they count.
+    """
+
+    @property
+    def text(self) -> str:
+        """One line for a log."""
+        raise NotImplementedError
+
+    @property
+    def notice(self) -> tuple[str, str] | None:
+        """What it is about and what happened; None for routine events that are only counted."""
+        return None
+
 
 @dataclass(frozen=True)
-class BatchLanded:
+class BatchLanded(Event):
     """All tables of a batch are committed, and so is the ledger."""
 
     batch: int
     rows: int
     """Rows in silver tables."""
     quarantined: Mapping[str, int]
-    """How many for which reason."""
+    """Number of records by reason."""
     tables: int
     new_tables: int
     changes: int
@@ -26,7 +47,7 @@ class BatchLanded:
     staging_seconds: float
     commit_seconds: float
     lag: int | None = None
-    """Records that the source had beyond this batch when it ended, where it can tell."""
+    """Records that the source had beyond this batch when it ended, where that is known."""
 
     @property
     def records(self) -> int:
@@ -38,48 +59,87 @@ class BatchLanded:
         """Time to stage and commit the records, without deriving or merging."""
         return self.staging_seconds + self.commit_seconds
 
+    @property
+    def text(self) -> str:
+        quarantined = sum(self.quarantined.values())
+        return (
+            f"batch {self.batch}: {counted(self.rows, 'record')} into "
+            f"{counted(self.tables, 'table')} in {duration(self.landing_seconds)} "
+            f"({rate(self.records, self.landing_seconds)})"
+            + (f", {number(quarantined)} quarantined" if quarantined else "")
+            + (f", {number(self.lag)} behind" if self.lag else "")
+        )
+
 
 @dataclass(frozen=True)
-class BatchSkipped:
-    """Spark gave a batch again that the ledger has complete."""
+class BatchSkipped(Event):
+    """Spark repeated a batch that the ledger has as complete."""
 
     batch: int
 
+    @property
+    def text(self) -> str:
+        return f"batch {self.batch}: already landed, skipped"
+
 
 @dataclass(frozen=True)
-class SchemaChanged:
-    """A table's columns changed; the stream went on."""
+class SchemaChanged(Event):
+    """A table's columns changed while the stream kept running."""
 
     batch: int
     table: str
     change: SchemaChange
     schema_ids: tuple[int, ...] = ()
 
+    @property
+    def text(self) -> str:
+        ids = f" (schema {', '.join(map(str, self.schema_ids))})" if self.schema_ids else ""
+        return f"batch {self.batch}: {self.table}: {self.change.summary}{ids}"
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        return self.table, self.change.summary
+
 
 @dataclass(frozen=True)
-class ExpectationsBroken:
-    """Rows broke rules of `expect`; those that are for the quarantine are there."""
+class ExpectationsBroken(Event):
+    """Rows broke rules of `expect`; what happened to them is each rule's `on_fail`."""
 
     batch: int
     rules: tuple[Checked, ...]
 
+    @property
+    def text(self) -> str:
+        """The rules that most rows broke, by name."""
+        worst = sorted(self.rules, key=lambda one: -one.failed)
+        rules = ", ".join(
+            f"{one.table} {one.rule} {number(one.failed)} of {number(one.checked)} ({one.on_fail})"
+            for one in worst[:_MAX_NAMES]
+        )
+        return f"batch {self.batch}: rules broken: {rules}{_more(len(worst))}"
+
 
 @dataclass(frozen=True)
-class TableWaits:
-    """A table could not be committed; its files go in with the next batch."""
+class TableWaits(Event):
+    """A table could not be committed; its files are committed with the next batch."""
 
     batch: int
     table: str
     rows: int
     error: str
 
+    @property
+    def text(self) -> str:
+        rows = counted(self.rows, "record")
+        return f"batch {self.batch}: {self.table} is pending with {rows}: {self.error}"
+
 
 @dataclass(frozen=True)
-class TablesMerged:
-    """Merged and history tables followed their change logs."""
+class TablesMerged(Event):
+    """Merged and history tables caught up with their change logs."""
 
     batch: int | None
-    """None where it was not part of a batch."""
+    """None if the merge was not part of a batch."""
     tables: int
     inserted: int
     updated: int
@@ -88,95 +148,141 @@ class TablesMerged:
     by_spark: int = 0
     """How many of the tables were too large for a task."""
 
+    @property
+    def text(self) -> str:
+        spark = f", {self.by_spark} of them by Spark" if self.by_spark else ""
+        return (
+            f"merged {counted(self.tables, 'table')} in {duration(self.seconds)}: "
+            f"{number(self.inserted)} inserted, {number(self.updated)} updated, "
+            f"{number(self.deleted)} deleted{spark}"
+        )
+
 
 @dataclass(frozen=True)
-class MergeFailed:
-    """A table is behind its change log; the next merge tries again."""
+class MergeFailed(Event):
+    """A table is behind its change log; the next merge retries."""
 
     table: str
     error: str
 
+    @property
+    def text(self) -> str:
+        return ": ".join(self.notice)
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        return self.table, f"merge failed, will be retried: {self.error}"
+
 
 @dataclass(frozen=True)
-class GoldDerived:
-    """Derived tables followed the tables that they are derived from."""
+class GoldDerived(Event):
+    """Derived tables caught up with the tables they are derived from."""
 
     tables: int
     rows: int
     """Groups and rows that were computed."""
     seconds: float
 
-
-@dataclass(frozen=True)
-class GoldFailed:
-    """A derived table could not be brought up to its sources; the next batch tries again."""
-
-    table: str
-    error: str
-
-
-@dataclass(frozen=True)
-class WithoutKey:
-    """Nothing tells the rows of a source table apart: all of its changes are kept as rows."""
-
-    table: str
-
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         return (
-            "has no key: every change is appended; name one under `envelope.datastream.keys` "
-            "to have its current rows"
+            f"derived {counted(self.rows, 'row')} in {counted(self.tables, 'table')} "
+            f"in {duration(self.seconds)}"
         )
 
 
 @dataclass(frozen=True)
-class FilesWait:
-    """Files that end in the middle of a record: somebody still writes them."""
+class GoldFailed(Event):
+    """A derived table could not catch up with its sources; the next batch retries."""
 
-    paths: tuple[str, ...]
+    table: str
+    error: str
+
+    @property
+    def text(self) -> str:
+        return ": ".join(self.notice)
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        return self.table, f"derivation failed, will be retried: {self.error}"
 
 
 @dataclass(frozen=True)
-class Started:
-    """The stream runs."""
+class WithoutKey(Event):
+    """A source table has no key, so its merged table keeps every change as a row."""
+
+    table: str
+
+    @property
+    def text(self) -> str:
+        return ": ".join(self.notice)
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        return self.table, (
+            "has no key, so every change is appended; declare a key in "
+            "`envelope.datastream.keys` to get current rows"
+        )
+
+
+@dataclass(frozen=True)
+class FilesWait(Event):
+    """Files that end within a record, which means that they are still being written."""
+
+    paths: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return ": ".join(self.notice)
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        more = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
+        return "still being written", f"{self.paths[0]}{more}"
+
+
+@dataclass(frozen=True)
+class Started(Event):
+    """The stream is running."""
 
     pipeline: str
     lake: str
     resumed_at: int | None
-    """The next batch, where there were some before."""
+    """The next batch, if earlier runs landed some."""
+
+    @property
+    def text(self) -> str:
+        resumed = f", resuming at batch {self.resumed_at}" if self.resumed_at else ""
+        return f"running {self.pipeline} into {self.lake}{resumed}"
 
 
 @dataclass(frozen=True)
-class Idle:
+class Idle(Event):
     """Caught up with the source."""
 
+    @property
+    def text(self) -> str:
+        return "idle: caught up with the source"
+
 
 @dataclass(frozen=True)
-class Ended:
-    """The run is over, and how."""
+class Ended(Event):
+    """The run has ended."""
 
     batches: int
     rows: int
     quarantined: int
     stopped: bool
-    """By a person or the system, rather than by itself."""
+    """By a signal, rather than by itself."""
     tables: frozenset[str] = field(default_factory=frozenset)
 
+    @property
+    def text(self) -> str:
+        return "stopped" if self.stopped else "done"
 
-Event = (
-    BatchLanded
-    | BatchSkipped
-    | SchemaChanged
-    | ExpectationsBroken
-    | TableWaits
-    | TablesMerged
-    | MergeFailed
-    | GoldDerived
-    | GoldFailed
-    | WithoutKey
-    | FilesWait
-    | Started
-    | Idle
-    | Ended
-)
+
+def _more(names: int) -> str:
+    return f" and {names - _MAX_NAMES} more" if names > _MAX_NAMES else ""
+
+
 Listener = Callable[[Event], None]

@@ -15,26 +15,24 @@ def explain_failure(error: BaseException) -> HeadgateError:
         return error
     text = str(error)
     if "UnknownTopicOrPartition" in text or "DELTA_MISSING_DELTA_TABLE" in text:
-        return SourceError(
-            "source-missing", "the source is not there any more", hint="check `source`"
-        )
+        return SourceError("source-missing", "the source no longer exists", hint="check `source`")
     if "failOnDataLoss" in text or "KAFKA_DATA_LOSS" in text or "DELTA_VERSIONS_NOT" in text:
         return SourceError(
             "data-lost",
-            "the source has dropped records that were not yet read",
-            hint="raise the source's retention; to go on without them, begin with a new "
-            "checkpoint and lake, or restore the records",
+            "the source dropped records before they were read",
+            hint="raise the source's retention; restore the records, or continue without them with "
+            "a new checkpoint and lake",
         )
     if "No space left on device" in text:
         return LandingError(
             "batch-failed",
             "the disk is full",
-            hint="make room and run again: the batch goes on where it was",
+            hint="free disk space and run again to retry the batch",
         )
     found = _PYTHON_ERROR.findall(text)
     what = f"{found[-1][0]}: {found[-1][1]}" if found else (text.strip() or repr(error))
     return LandingError(
         "batch-failed",
         what.splitlines()[0][:500],
-        hint="run again to go on where it was; --debug shows all that Spark says",
+        hint="run again to retry the batch; --debug shows Spark's full error",
     )

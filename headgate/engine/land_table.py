@@ -178,7 +178,7 @@ def land_table(
     before: Before | None = None,
 ) -> TableLanded | TablePending:
     """Exactly once, whatever happened before: the table itself says which batches it has."""
-    error = "no try was made"
+    error = "not attempted"
 
     def fitted(candidates: Sequence[StagedFile], columns: pa.Schema | None) -> Fitted:
         first, rules = shape.first_columns, contract.for_table(table)
@@ -279,8 +279,8 @@ def _refuse_table_ahead(table: str, marked: int, files: Sequence[StagedFile], ma
     if files and marked > mark.version:
         raise CheckpointError(
             "table-ahead",
-            f"table {table} has batch version {marked}, this run is at {mark.version}",
-            hint="the checkpoint or the ledger was set back: restore both, or use another lake",
+            f"table {table} already has batch {marked}, but this run is at {mark.version}",
+            hint="the checkpoint or the ledger was rolled back: restore both, or use another lake",
             where=table,
         )
 

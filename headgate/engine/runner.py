@@ -35,8 +35,8 @@ class RunOptions:
 
     once: bool = False
     """Land what the source has now, then end."""
-    replay: bool = False
-    """Go on where the ledger ends, with a new checkpoint."""
+    from_ledger: bool = False
+    """Start a new checkpoint and continue where the ledger ends."""
     trigger_milliseconds: int | None = None
     """How often to look for new records, instead of what the pipeline says."""
 

@@ -52,7 +52,7 @@ def _read_zigzag(data: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * shift)
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), position
-    raise BadIndex("a message index takes more than five bytes")
+    raise BadIndex("a message index has more than five bytes")
 
 
 _HEADER = "__value_schema_id"

@@ -80,7 +80,7 @@ class WrapperEnvelope:
                 raise PipelineFileError(
                     "bad-proto",
                     f"the wrapper message {self.message} has no field {name}",
-                    hint=f"it has: {', '.join(decoder.schema.names)}",
+                    hint=f"its fields: {', '.join(decoder.schema.names)}",
                 )
             kind = decoder.schema.field(name).type
             if not role.accepts(kind):

@@ -10,15 +10,11 @@ from typing import Literal
 
 from headgate.config import GoldQuery, GoldUnion, Pipeline
 from headgate.config.gold import ROUTE
+from headgate.sql.expressions import columns_in, distinct_names, root_name
 from headgate.sql.gold_select import GoldSelect, OutputColumn, UnionSelect, parse_gold
 from headgate.sql.incremental import Incremental, incremental
 from headgate.sql.mergeable import NotMergeable
-from headgate.sql.parse import (
-    columns_in,
-    distinct_names,
-    root_name,
-    sql_of,
-)
+from headgate.sql.parse import sql_of
 from headgate.sql.rules import parse_condition
 from headgate.sql.select import (
     analyze_columns,
@@ -158,7 +154,7 @@ def how_it_follows(declared: GoldQuery | GoldUnion, rows_change: bool = False) -
     if isinstance(declared, GoldUnion):
         return f"union of {declared.from_} by {declared.mode}"
     if rows_change:
-        return "recomputed for touched tables: rows of merged tables change and go"
+        return "recomputed for touched tables: rows of merged tables are updated and deleted"
     select = parse_gold(declared.sql)
     if select.row_by_row:
         return "row by row"

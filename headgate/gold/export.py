@@ -70,7 +70,7 @@ def _alone(sql: str) -> str:
 
 
 _SPEC = "spark-pipeline.yml"
-_MARK = "# Written by `headgate export sdp`, which writes it anew.\n"
+_MARK = "# Written by `headgate export sdp`, which overwrites it.\n"
 _AS_THEY_ARE = (
     "README.md",
     "conf/log4j2.properties",
@@ -96,7 +96,7 @@ def export_sdp(pipeline: Pipeline, folder: str | os.PathLike[str]) -> Exported:
         raise UsageError(
             "bad-argument",
             f"the pipeline {pipeline.name} declares no gold tables",
-            hint="declare some under `gold` in the pipeline file",
+            hint="declare some in `gold` in the pipeline file",
             where=pipeline.file,
         )
     _refuse_others(place, pipeline)
@@ -150,7 +150,7 @@ def _refuse_others(place: Path, pipeline: Pipeline) -> None:
     what = "the project of another pipeline" if text.startswith(_MARK) else "something else"
     raise UsageError(
         "already-exists",
-        f"{place} exists already, and is {what}",
+        f"{place} already exists and is {what}",
         hint="name a folder that does not exist yet",
     )
 

@@ -110,5 +110,5 @@ def _unknown(patterns: Sequence[str], known: Sequence[str]) -> LandingError:
     asked = ", ".join(map(shown, patterns))
     hint = "nothing has landed yet that a table could be derived from"
     if known:
-        hint = did_you_mean(patterns[0], known) or "headgate tables lists what is there"
-    return LandingError("table-unknown", f"no derived table is called {asked}", hint=hint)
+        hint = did_you_mean(patterns[0], known) or "headgate tables lists all tables"
+    return LandingError("table-unknown", f"no derived table matches {asked}", hint=hint)

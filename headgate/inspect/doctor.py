@@ -98,9 +98,9 @@ def check_disk(folder: Path) -> Check:
     free = shutil.disk_usage(folder).free
     detail = f"{free / _GIGABYTE:.1f} GB free at {folder}"
     if free < _NO_SPACE:
-        return fail("disk", detail, "make room: a run needs at least 1 GB")
+        return fail("disk", detail, "free disk space: a run needs at least 1 GB")
     if free < _LOW_SPACE:
-        return warn("disk", detail, "make room, or put `lake` on a larger disk")
+        return warn("disk", detail, "free disk space, or put `lake` on a larger disk")
     return ok("disk", detail)
 
 
@@ -153,9 +153,9 @@ def _services(folder: Path, services: Services | None) -> Check:
         recorded = read_services(folder.absolute())
         if recorded is not None and recorded.pids:
             what = ", ".join(f"{each} (pid {pid})" for each, pid in recorded.pids.items())
-            return warn(name, f"recorded as running, but not all do: {what}", "headgate up")
-        return ok(name, "none run here; headgate up starts a broker and a registry")
-    silent = [
+            return warn(name, f"recorded as running, but not all are: {what}", "headgate up")
+        return ok(name, "not running; headgate up starts a broker and a registry")
+    mute = [
         each
         for each, answers in (
             ("broker", broker_answers(services.kafka_port)),
@@ -163,10 +163,10 @@ def _services(folder: Path, services: Services | None) -> Check:
         )
         if not answers
     ]
-    if silent:
+    if mute:
         return fail(
             name,
-            f"the {' and the '.join(silent)} gives no answer",
+            f"no response from the {' and the '.join(mute)}",
             "headgate down, then headgate up",
         )
     return ok(name, f"broker at {services.servers}, registry at {services.registry}")
@@ -179,20 +179,20 @@ def _database(folder: Path, database: Database | None) -> Check:
         if process is not None:
             detail = f"recorded as running, but process {process.pid} is gone"
             return warn(name, detail, "headgate up --database")
-        return ok(name, "none runs here; headgate up --database starts one")
+        return ok(name, "not running; headgate up --database starts one")
     if not database_answers(database.folder, database.port):
         fix = "headgate down, then headgate up --database"
-        return fail(name, f"process {database.pid} gives no answer at {database.address}", fix)
+        return fail(name, f"no response from process {database.pid} at {database.address}", fix)
     return ok(name, f"at {database.address}, log in with {database.login_file}")
 
 
 def _port(port: int, name: str, taken: Collection[int]) -> Check:
     if port in taken:
-        return ok(f"port {port}", f"the local {name} listens here")
+        return ok(f"port {port}", f"used by the local {name}")
     if is_free(port):
         return ok(f"port {port}", f"free for a local {name}")
     # Nothing is broken: `headgate up` takes another port then.
-    return ok(f"port {port}", f"another program has it; a local {name} takes another port")
+    return ok(f"port {port}", f"used by another program; a local {name} would use another port")
 
 
 def check_all(pipeline_file: str | None, services_folder: Path) -> list[Check]:
@@ -235,14 +235,14 @@ def _writable(pipeline: Pipeline) -> Check:
             pass
     except OSError as error:
         return fail("lake", f"{folder} cannot be written: {error.strerror}", "change `lake`")
-    return ok("lake", f"{lake} can be {'written' if folder == lake else 'made'}")
+    return ok("lake", f"{lake} can be {'written' if folder == lake else 'created'}")
 
 
 def _ledger(pipeline: Pipeline) -> Check:
     """Check the ledger alone: change files have no checkpoint to compare it with."""
     run = find_current_run(pipeline)
     if run is not None:
-        return ok("ledger", f"in use by the run of process {run.pid}")
+        return ok("ledger", f"in use by process {run.pid}")
     progress = Ledger(pipeline.lake, pipeline.ledger, pipeline.name).progress()
     there = landed_tables(pipeline)
     if progress is None and there:
@@ -259,41 +259,41 @@ def _ledger(pipeline: Pipeline) -> Check:
 def _behind(pipeline: Pipeline) -> Check:
     behind = tables_behind(pipeline, open_ledger(pipeline))
     if not behind:
-        return ok("merged tables", "have all of their change logs")
+        return ok("merged tables", "up to date with their change logs")
     return warn(
         "merged tables",
-        f"{len(behind)} behind their change logs, the first is {behind[0]}",
-        "headgate run merges what is new",
+        f"{len(behind)} behind their change logs, such as {behind[0]}",
+        "headgate run merges them",
     )
 
 
 def _checkpoint(pipeline: Pipeline) -> Check:
     run = find_current_run(pipeline)
     if run is not None:
-        return ok("checkpoint", f"in use by the run of process {run.pid}")
+        return ok("checkpoint", f"in use by process {run.pid}")
     progress = Ledger(pipeline.lake, pipeline.ledger, pipeline.name).progress()
     staged = batch_in_progress(pipeline, progress.landed) if progress else None
     checkpoint = Checkpoint(pipeline.checkpoint)
     state = CheckpointState(checkpoint.query_id, checkpoint.last_begun, checkpoint.last_committed)
     try:
-        found = resume(progress, staged, state, landed_tables(pipeline), replay=False)
+        found = resume(progress, staged, state, landed_tables(pipeline), from_ledger=False)
     except CheckpointError as error:
         return fail("checkpoint", f"{error.message} ({pipeline.checkpoint})", error.hint)
     if progress is None or progress.landed is None:
         return ok("checkpoint", "nothing has landed yet")
     last = progress.landed - found.first_version
-    return ok("checkpoint", f"fits the ledger; batch {last + 1} is next")
+    return ok("checkpoint", f"matches the ledger; batch {last + 1} is next")
 
 
 def _pending(pipeline: Pipeline) -> Check:
-    pending = pending_tables(open_ledger(pipeline).stream)
-    if not pending:
+    waiting = pending_tables(open_ledger(pipeline).stream)
+    if not waiting:
         return ok("pending tables", "none")
-    first = pending[0]
+    first = waiting[0]
     return warn(
         "pending tables",
-        f"{len(pending)}, the first is {first.table}: {first.error}",
-        "fix the table; the next run commits the pending files",
+        f"{len(waiting)}, such as {first.table}: {first.error}",
+        "fix the table; the next run commits its files",
     )
 
 
@@ -321,14 +321,14 @@ def _broker(source: Kafka) -> Check:
     if missing:
         return fail(
             "broker",
-            f"{source.servers} answers, but has no topic {', '.join(missing)}",
-            "check `topics`; headgate simulate makes a topic and fills it",
+            f"{source.servers} is up, but has no topic {', '.join(missing)}",
+            "check `topics`; headgate simulate creates and fills one",
         )
     if not found:
         return warn(
             "broker",
-            f"{source.servers} answers, but no topic matches `{source.pattern}` yet",
-            "check `pattern`; topics that come later are found while the pipeline runs",
+            f"{source.servers} is up, but no topic matches `{source.pattern}` yet",
+            "check `pattern`; new topics are found while the pipeline runs",
         )
     listed = ", ".join(
         f"{topic} ({count} {'partition' if count == 1 else 'partitions'})"
@@ -342,8 +342,8 @@ def _table(path: str) -> Check:
     if not DeltaTable.is_deltatable(path):
         return fail(
             "source table",
-            f"there is no Delta table at {path}",
-            "check `source.delta.path`; headgate simulate games --to delta makes one",
+            f"no Delta table at {path}",
+            "check `source.delta.path`; headgate simulate games --to delta creates one",
         )
     table = DeltaTable(path)
     if "value" not in [field.name for field in table.schema().fields]:
@@ -354,9 +354,7 @@ def _table(path: str) -> Check:
 def _folder(path: str) -> Check:
     files, inside = FileSystem.from_uri(path)
     if files.get_file_info(inside).type != FileType.Directory:
-        return fail(
-            "change files", f"there is no folder {path}", "check `source.files.path`, or make it"
-        )
+        return fail("change files", f"no folder {path}", "check `source.files.path`, or create it")
     return ok("change files", f"{path} can be read")
 
 
@@ -375,15 +373,15 @@ def _registry(pipeline: Pipeline) -> Check:
     if not schemas:
         return warn(
             "registry",
-            f"there are no schemas in {folder}",
-            "put schemas there as <id>.proto or <id>.avsc; headgate simulate games --to delta does",
+            f"no schemas in {folder}",
+            "add <id>.proto or <id>.avsc files; headgate simulate games --to delta adds some",
         )
     return ok("registry", f"{len(schemas)} schemas in {folder}")
 
 
 def _secret(secret: Secret) -> Check:
     secret.resolve()
-    return ok(f"secret {secret}", "is there")
+    return ok(f"secret {secret}", "found")
 
 
 def _secrets(pipeline: Pipeline) -> list[Secret]:

@@ -70,7 +70,7 @@ def read_known_tables(pipeline: Pipeline, ledger: LedgerSnapshot) -> dict[str, K
     routes = {table: one.route for table, one in ledger.tables(Kind.TABLE).items()}
     history = SchemaHistory()
     for table, schema_ids in ledger.schema_ids().items():
-        history.add(table, schema_ids)
+        history.record(table, schema_ids)
     blocked: dict[str, set[tuple[int, str, str, str]]] = defaultdict(set)
     for row in ledger.entries(SchemaEntry):
         entry = row.entry

@@ -35,7 +35,7 @@ class Position:
         raise UsageError(
             "bad-argument",
             f"`{text}` is not the position of a record",
-            hint="write topic:partition:offset as `headgate quarantine list` does: games:0:12",
+            hint="write topic:partition:offset as in `headgate quarantine list`: games:0:12",
         )
 
     def __str__(self) -> str:
@@ -63,8 +63,8 @@ class FilePosition:
             return cls(text)
         raise UsageError(
             "bad-argument",
-            "a record needs a name",
-            hint="write it as `headgate quarantine list` does: a path, or path:number",
+            "the name of the record is empty",
+            hint="write it as in `headgate quarantine list`: a path, or path:number",
         )
 
     def __str__(self) -> str:
@@ -151,7 +151,7 @@ def find_quarantined(
         raise LandingError(
             "record-unknown",
             f"record {position} is not in quarantine",
-            hint="headgate quarantine list shows those that are",
+            hint="headgate quarantine list lists records",
             where=str(Path(pipeline.lake, pipeline.quarantine)),
         )
     return found[0]

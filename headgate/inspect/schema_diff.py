@@ -100,10 +100,12 @@ def find_schema(name: str, pipeline: Pipeline | None) -> NamedSchema:
     if is_schema_file(name):
         return _in_file(name, payload_message(pipeline, [Path(name).stem]))
     if pipeline is None:
-        raise UsageError("bad-argument", f"`{name}` is not a file", hint="name a pipeline for it")
+        hint = "to use tables or subjects, name a pipeline with --pipeline"
+        raise UsageError("bad-argument", f"`{name}` is not a file", hint=hint)
     if name.isdecimal():
         with opened_registry(pipeline.schema_registry, REGISTRY_TIMEOUT) as registry:
-            message = payload_message(pipeline, registry.subjects_of(int(name)))
+            subjects = registry.subjects_of(int(name))
+            message = payload_message(pipeline, subjects)
             columns = _registered(registry, int(name), message, f"schema {name}")
         return NamedSchema(name, Named.SCHEMA, columns, schema_id=int(name))
     parts = _AT_VERSION.fullmatch(name)
@@ -144,7 +146,7 @@ def _of_table(pipeline: Pipeline, table: str, version: int | None) -> NamedSchem
             raise LandingError(
                 "table-unknown",
                 f"table `{table}` has no version {version}",
-                hint=f"its newest is {newest}; of old ones, the log may be cleaned up",
+                hint=f"its newest version is {newest}; old versions may have been cleaned up",
                 where=pipeline.lake,
             ) from None
     columns = _own(pa.schema(opened.schema()))
@@ -164,8 +166,8 @@ def _of_subject(
         meant = nearest(name, registry.subjects()) or nearest_table(pipeline, name, tables)
         raise LandingError(
             "name-unknown",
-            f"there is no table and no subject `{name}`",
-            hint=f"did you mean `{meant}`?" if meant else "headgate tables lists the tables",
+            f"no table or subject `{name}`",
+            hint=f"did you mean `{meant}`?" if meant else "headgate tables lists all tables",
             where=pipeline.lake,
         ) from None
     found = newest if version is None else registry.version(name, version)

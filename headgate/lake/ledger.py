@@ -371,7 +371,7 @@ class Ledger:
 def record_change(history: SchemaHistory, entry: SchemaEntry) -> None:
     """Add a schema change to the history of its table."""
     dropped = entry.column if entry.change == DropColumn.__name__ else None
-    history.add(entry.table, entry.schema_ids, dropped)
+    history.record(entry.table, entry.schema_ids, dropped)
 
 
 def _files(rows: Sequence[LedgerRow[PendingEntry]]) -> tuple[Pending, ...]:

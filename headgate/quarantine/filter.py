@@ -32,7 +32,7 @@ class OffsetRange:
         if found is None:
             raise UsageError(
                 "bad-argument",
-                f"`{text}` names no offsets",
+                f"`{text}` is not a range of offsets",
                 hint="write topic:partition:offset or topic:partition:from-to: games:0:12-40",
             )
         first = int(found["first"])

@@ -82,8 +82,8 @@ def _locked(pipeline: Pipeline) -> Iterator[None]:
             holder = error.message.partition(" already")[2]
             raise CheckpointError(
                 "quarantine-in-use",
-                f"the quarantine of pipeline {pipeline.name} is being replayed or dropped{holder}",
-                hint="wait for that to end; to run the stream meanwhile is no problem",
+                f"a replay or drop of pipeline {pipeline.name} is already running{holder}",
+                hint="wait for it to end; the stream may keep running",
                 where=error.where,
             ) from None
         yield

@@ -161,7 +161,7 @@ class RetypeColumn(SchemaChange):
 
     def __str__(self) -> str:
         if self.outcome is Outcome.KEPT_APART:
-            return f"{self.column} is {self.was}, {self.type} goes to {self.into}"
+            return f"{self.column} is {self.was}; {self.type} values go to {self.into}"
         return f"{self.column} is {self.was}, not {self.type}"
 
 
@@ -227,7 +227,7 @@ class SchemaHistory:
 
     tables: dict[str, TableHistory] = field(default_factory=dict)
 
-    def add(self, table: str, schema_ids: Iterable[int], dropped: str | None = None) -> None:
+    def record(self, table: str, schema_ids: Iterable[int], dropped: str | None = None) -> None:
         """Add schemas that a table has seen, and the column that they dropped."""
         history = self.tables.setdefault(table, TableHistory())
         history.schema_ids.update(schema_ids)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headgate.amounts import counted
 from headgate.errors import CheckpointError
 from headgate.lake.ledger import Progress
 
@@ -38,7 +39,7 @@ def resume(
     staged: int | None,
     checkpoint: CheckpointState,
     tables_without_ledger: Sequence[str],
-    replay: bool,
+    from_ledger: bool,
 ) -> Resume:
     """Where to go on, or the error that says why not; `staged` is the batch under way."""
     if progress is None:
@@ -46,13 +47,13 @@ def resume(
             raise CheckpointError(
                 "checkpoint-foreign",
                 "the checkpoint has progress, but the lake has no ledger of this pipeline",
-                hint="give the pipeline a checkpoint of its own, or restore the lake's ledger",
+                hint="give the pipeline its own checkpoint, or restore the lake's ledger",
             )
         if tables_without_ledger:
             raise CheckpointError(
                 "lake-without-ledger",
                 f"the lake has tables of this pipeline ({', '.join(tables_without_ledger[:3])}, …)"
-                " but no ledger: what was landed in them cannot be told",
+                " but no ledger, so what has landed in them is unknown",
                 hint="restore the ledger, or use an empty lake folder",
             )
         return Resume(first_version=0, start_anew=True)
@@ -65,15 +66,16 @@ def resume(
     if checkpoint.last_committed is not None:
         raise CheckpointError(
             "checkpoint-foreign",
-            "the checkpoint belongs to another stream than the one that filled the lake",
-            hint="use the checkpoint that the ledger knows, or an empty one with --replay",
+            "the checkpoint belongs to a different stream than the one that filled the lake",
+            hint="use the checkpoint recorded in the ledger, or an empty one with --from-ledger",
         )
-    if not replay:
+    if not from_ledger:
         raise CheckpointError(
             "checkpoint-reset",
-            f"the lake has {newest + 1} batches of this pipeline, but the checkpoint is empty",
-            hint="restore the checkpoint; or run with --replay to go on where the ledger ends: "
-            "nothing is lost and nothing lands twice",
+            f"the lake has {counted(newest + 1, 'batch', 'batches')} of this pipeline, but the "
+            "checkpoint is empty",
+            hint="restore the checkpoint, or run with --from-ledger to continue where the ledger "
+            "ends: nothing is lost and nothing lands twice",
         )
     return Resume(first_version=newest + 1, start_anew=True, by_ledger=True)
 
@@ -85,9 +87,9 @@ def _same_checkpoint(progress: Progress, checkpoint: CheckpointState) -> Resume:
     if begun < last:
         raise CheckpointError(
             "checkpoint-reset",
-            f"the ledger has batch {last} of this checkpoint, but the checkpoint only knows "
-            f"batch {begun}: it was set back",
-            hint="restore the newest checkpoint; or empty its folder and run with --replay",
+            f"the ledger has batch {last} of this checkpoint, but the checkpoint only has "
+            f"batch {begun}: it was rolled back",
+            hint="restore the newest checkpoint, or empty its folder and run with --from-ledger",
         )
     return Resume(first_version=progress.first_version, start_anew=False)
 

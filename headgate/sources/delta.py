@@ -29,8 +29,8 @@ def stream_table(spark: SparkSession, source: Delta, start: int | None = None) -
     if not is_table(source.path):
         raise SourceError(
             "source-missing",
-            f"there is no Delta table at {source.path}",
-            hint="check `source.delta.path`; headgate simulate --to delta makes one",
+            f"no Delta table at {source.path}",
+            hint="check `source.delta.path`; headgate simulate games --to delta creates one",
         )
     version = source.start if start is None else start
     reader = spark.readStream.format("delta").option("maxBytesPerTrigger", str(int(source.batch)))
@@ -42,7 +42,7 @@ def stream_table(spark: SparkSession, source: Delta, start: int | None = None) -
             "source-missing",
             f"the Delta table at {source.path} has no column `value`",
             hint="records are read from a binary column `value`; the other columns of Kafka's "
-            "records (topic, partition, offset, timestamp, key, headers) are taken if present",
+            "records (topic, partition, offset, timestamp, key, headers) are used if present",
         )
     return rows.select(
         *(

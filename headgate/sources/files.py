@@ -216,8 +216,8 @@ def _walk(path: str) -> Iterator[LandedFile]:
     if not os.path.isdir(root):
         raise SourceError(
             "source-missing",
-            f"there is no folder {root}",
-            hint="check `source.files.path`; headgate simulate shop fills one",
+            f"no folder {root}",
+            hint="check `source.files.path`; headgate simulate shop creates one",
         )
     folders = [root]
     while folders:

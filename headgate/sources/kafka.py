@@ -200,6 +200,6 @@ def require_topics(source: Kafka) -> None:
     if missing:
         raise SourceError(
             "source-missing",
-            f"there is no topic {', '.join(missing)} at {source.servers}",
-            hint="check `topics`; headgate simulate makes a topic and fills it",
+            f"no topic {', '.join(missing)} at {source.servers}",
+            hint="check `topics`; headgate simulate creates and fills one",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from headgate.sql.casts import NOTHING, UNKNOWN, Value, cast
+from headgate.sql.casts import NOTHING, UNKNOWN, Value, cast, double_literal
 from headgate.sql.types import BIGINT, BOOLEAN, DOUBLE, NULL, TEXT, Kind, Type, common_type
 
 COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
@@ -88,6 +88,6 @@ def _ordered(value: Value, converted: Value) -> Value:
     is_float = converted.type.kind is Kind.FLOAT and value.type.kind in (Kind.FLOAT, Kind.TEXT)
     if not is_float or converted.literal is not None:
         return converted
-    kind = converted.type.sql
-    zero, nan = (f"CAST('{each}' AS {kind})" for each in ("0", "NaN"))
-    return Value(f"nanvl({converted.sql} + {zero}, {nan})", converted.type)
+    zero = cast(double_literal(0.0), converted.type)
+    nan = f"CAST('NaN' AS {converted.type.sql})"
+    return Value(f"nanvl({converted.sql} + {zero.sql}, {nan})", converted.type)

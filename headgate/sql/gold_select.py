@@ -7,13 +7,8 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from headgate.sql.parse import (
-    NONDETERMINISTIC,
-    calls_in,
-    normalized,
-    quoted,
-    sql_of,
-)
+from headgate.sql.expressions import NONDETERMINISTIC, calls_in
+from headgate.sql.parse import normalized, quoted, sql_of
 from headgate.sql.select import (
     TABLE_COLUMN,
     AnalyzedSelect,

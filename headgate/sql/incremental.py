@@ -8,20 +8,17 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from headgate.sql.gold_select import GoldSelect
-from headgate.sql.mergeable import Merging, NotMergeable, Part, merging_of
-from headgate.sql.parse import (
-    Verbatim,
+from headgate.sql.expressions import (
     aggregates_in,
     call_name,
     column_of,
     enclosing_columns,
     is_aggregate,
     is_known,
-    normalized,
-    quoted,
-    sql_of,
 )
+from headgate.sql.gold_select import GoldSelect
+from headgate.sql.mergeable import Merging, NotMergeable, Part, merging_of
+from headgate.sql.parse import Verbatim, normalized, quoted, sql_of
 from headgate.sql.select import TABLE_COLUMN, AnalyzedSelect, has_grouping_sets
 
 
@@ -207,7 +204,7 @@ def _why_not_mergeable(select: GoldSelect, read: AnalyzedSelect) -> str | None:
         if tree.args.get(clause):
             return f"it has {shown}"
     if has_grouping_sets(tree):
-        return "it has several groupings at once"
+        return "it has several grouping sets"
     if not read.aggregated:
         return "it has no aggregates, and so no groups to merge"
     if select.changing:

@@ -8,12 +8,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from headgate.sql.parse import (
-    as_written,
-    call_name,
-    innermost_call,
-    sql_of,
-)
+from headgate.sql.expressions import call_name, innermost_call
+from headgate.sql.parse import as_written, sql_of
 
 
 @dataclass(frozen=True)

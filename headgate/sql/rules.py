@@ -13,14 +13,8 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from headgate.errors import shown
-from headgate.sql.parse import (
-    as_written,
-    bad_sql,
-    parse_expression,
-    position,
-    refuse_beyond_row,
-    refuse_deep_nesting,
-)
+from headgate.sql.expressions import refuse_beyond_row
+from headgate.sql.parse import as_written, bad_sql, parse_expression, position, refuse_deep_nesting
 from headgate.sql.patterns import UnsupportedPattern, rust_pattern
 from headgate.sql.types import (
     BIGINT,
@@ -93,8 +87,6 @@ CASTS = {
 """Types that a value can be cast to, besides decimals."""
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-
-
 _MAX_DEPTH = 100
 
 
@@ -220,7 +212,7 @@ def _concat(node: exp.Expr) -> list[exp.Expr]:
 def _substring(node: exp.Expr) -> list[exp.Expr]:
     start, length = node.args.get("start"), node.args.get("length")
     if whole_number(start) is None or (length is not None and whole_number(length) is None):
-        raise UnusableRule("`substring` takes whole numbers")
+        raise UnusableRule("`substring` takes integers")
     return [node.this]
 
 
@@ -274,86 +266,24 @@ CHECKS: dict[str, Callable[[exp.Expr], Iterable[exp.Expr]]] = {
 }
 """By the key of an expression: raises, or returns the expressions inside."""
 
-_TRUTHS = {
-    "and",
-    "or",
-    "not",
-    "eq",
-    "neq",
-    "lt",
-    "lte",
-    "gt",
-    "gte",
-    "nullsafeeq",
-    "nullsafeneq",
-    "between",
-    "boolean",
-    "escape",
-    "ilike",
-    "in",
-    "is",
-    "like",
-    "regexplike",
-}
-_EITHER = {
-    "bracket",
-    "case",
-    "cast",
-    "coalesce",
-    "column",
-    "dot",
-    "if",
-    "null",
-    "nullif",
-    "paren",
-    "trycast",
-}
-"""Boolean or not, depending on the columns."""
-_VALUES = {
-    "abs",
-    "add",
-    "arraysize",
-    "ceil",
-    "concat",
-    "day",
-    "dayofmonth",
-    "dayofweek",
-    "dayofyear",
-    "div",
-    "dpipe",
-    "floor",
-    "hour",
-    "length",
-    "literal",
-    "lower",
-    "minute",
-    "mod",
-    "month",
-    "mul",
-    "neg",
-    "quarter",
-    "round",
-    "second",
-    "sub",
-    "substring",
-    "trim",
-    "tsordstodate",
-    "upper",
-    "year",
-}
-_NONDETERMINISTIC_KEYS = {
-    "currentdate",
-    "currentdatetime",
-    "currenttime",
-    "currenttimestamp",
-    "currentuser",
-    "rand",
-    "randn",
-    "uuid",
-    "input_file_name",
-    "monotonically_increasing_id",
-    "now",
-}
+_BOOLEAN = """
+    and or not eq neq lt lte gt gte nullsafeeq nullsafeneq between boolean escape ilike in is
+    like regexplike
+"""
+_PERHAPS_BOOLEAN = "bracket case cast coalesce column dot if null nullif paren trycast"
+_NOT_BOOLEAN = """
+    abs add arraysize ceil concat day dayofmonth dayofweek dayofyear div dpipe floor hour length
+    literal lower minute mod month mul neg quarter round second sub substring trim tsordstodate
+    upper year
+"""
+_CHANGING = """
+    currentdate currentdatetime currenttime currenttimestamp currentuser rand randn uuid
+    input_file_name monotonically_increasing_id now
+"""
+_VALUES = frozenset(_NOT_BOOLEAN.split())
+_SUPPORTED = _VALUES | frozenset(f"{_BOOLEAN} {_PERHAPS_BOOLEAN}".split())
+"""Keys of expressions that a rule may have."""
+_NONDETERMINISTIC = frozenset(_CHANGING.split())
 
 
 @lru_cache(maxsize=1024)
@@ -374,7 +304,7 @@ def parse_rule(rule: str) -> exp.Expr:
 
 
 def _check_depth(tree: exp.Expr) -> None:
-    """Expressions of any depth would take the stack of the engine; AND and OR take one level."""
+    """Keep expressions from overflowing DataFusion's stack; a chain of ANDs or ORs is one level."""
     levels = [(tree, 1)]
     while levels:
         node, depth = levels.pop()
@@ -395,7 +325,7 @@ def _check(node: exp.Expr, as_truth: bool = False) -> None:
 
 def _check_parts(node: exp.Expr, as_truth: bool) -> None:
     key = node.key
-    if key not in _TRUTHS | _EITHER | _VALUES:
+    if key not in _SUPPORTED:
         raise UnusableRule(_refusal(node))
     if as_truth and key in _VALUES:
         raise UnusableRule(f"`{shown_sql(node)}` is neither true nor false")
@@ -428,7 +358,7 @@ def _refusal(node: exp.Expr) -> str:
     if isinstance(node, exp.AggFunc | exp.Window | exp.Query | exp.Subquery | exp.Exists):
         return f"`{shown_sql(node)}` reads other rows: a rule is about one row alone"
     name = node.name if isinstance(node, exp.Anonymous) else node.key
-    if name.lower() in _NONDETERMINISTIC_KEYS:
+    if name.lower() in _NONDETERMINISTIC:
         return f"`{shown_sql(node)}` changes between calls: a rule depends on the row alone"
     if isinstance(node, exp.Func):
         return f"the function of `{shown_sql(node)}` is not supported in a rule"

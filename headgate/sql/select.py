@@ -10,11 +10,8 @@ from functools import lru_cache
 from sqlglot import exp
 
 from headgate.errors import InvalidPipeline, did_you_mean, shown
-from headgate.sql.parse import (
-    BEFORE_OUTPUTS,
+from headgate.sql.expressions import (
     aggregates_in,
-    as_written,
-    bad_sql,
     call_name,
     columns_in,
     distinct_names,
@@ -23,16 +20,21 @@ from headgate.sql.parse import (
     is_aggregate,
     is_known,
     is_qualified,
+    refuse_beyond_row,
+    refuse_unsafe,
+    root_name,
+    without_qualifier,
+)
+from headgate.sql.parse import (
+    BEFORE_OUTPUTS,
+    as_written,
+    bad_sql,
     normalized,
     parse_outputs,
     parse_select,
     position,
-    refuse_beyond_row,
     refuse_deep_nesting,
-    refuse_unsafe,
-    root_name,
     shifted,
-    without_qualifier,
 )
 
 TABLE_COLUMN = "_table"
@@ -187,7 +189,7 @@ def refuse_ungrouped_columns(outputs: Sequence[Output], keys: Sequence[exp.Expr]
     known = {normalized(each) for each in keys}
     for output in outputs:
         for column in _ungrouped(output.node, known):
-            hint = f"add it to `GROUP BY`, or take one of them: `max({as_written(column)})`"
+            hint = f"add it to `GROUP BY`, or aggregate it: `max({as_written(column)})`"
             raise bad_sql(
                 f"has {shown(as_written(column))}, which is neither grouped by nor aggregated",
                 hint,

@@ -1,6 +1,6 @@
-"""Golden text of what commands print: wording is reviewed like code.
+"""Snapshots of what commands print: wording is reviewed like code.
 
-`UPDATE_SNAPSHOTS=1 make test ARGS=tests/cli` writes the files anew.
+`UPDATE_SNAPSHOTS=1 make test ARGS=tests/cli` rewrites the files.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from headgate.cli import output as amounts
+from headgate import amounts
+from headgate.cli import output
 
 
 @pytest.mark.parametrize(
@@ -20,17 +21,17 @@ from headgate.cli import output as amounts
     ],
 )
 def test_ago(passed: dict[str, float], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = amounts.now()
-    monkeypatch.setattr(amounts, "now", lambda: now)
-    assert amounts.ago(now - timedelta(**passed)) == words
+    now = output.now()
+    monkeypatch.setattr(output, "now", lambda: now)
+    assert output.ago(now - timedelta(**passed)) == words
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(0.123, "0.12 s"), (3.21, "3.2 s"), (42, "42 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")],
 )
-def test_lasted(seconds: float, words: str) -> None:
-    assert amounts.lasted(seconds) == words
+def test_duration(seconds: float, words: str) -> None:
+    assert amounts.duration(seconds) == words
 
 
 @pytest.mark.parametrize(

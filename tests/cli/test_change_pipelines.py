@@ -41,7 +41,7 @@ def test_quarantine_of_a_pipeline_that_never_ran_is_empty(
     headgate("init", "shop")
     printed = headgate("quarantine", *words)
     assert (printed.code, printed.err) == (0, "")
-    assert printed.out.startswith("No record is in quarantine")
+    assert printed.out.startswith("No records in quarantine")
 
 
 @pytest.mark.parametrize("command", ["status", "tables"])

@@ -32,7 +32,7 @@ _BROKEN = {
 
 
 @pytest.mark.parametrize("case", _BROKEN)
-def test_check_locates_the_mistake(
+def test_check_locates_the_problem(
     headgate: Headgate, snapshot: Snapshot, tmp_path: Path, case: str
 ) -> None:
     (tmp_path / "games.yaml").write_text(_BROKEN[case])
@@ -55,8 +55,10 @@ def test_check_takes_many_files(headgate: Headgate, tmp_path: Path) -> None:
     assert printed.code == 1
     assert "good.yaml: ok" in printed.out
     assert "[missing-key]" in printed.out
-    assert "none.yaml: it cannot be read: No such file or directory [file-not-found]" in printed.out
-    assert printed.out.endswith("2 mistakes in 2 files\n")
+    assert (
+        "none.yaml: cannot read the file: No such file or directory [file-not-found]" in printed.out
+    )
+    assert printed.out.endswith("2 problems in 2 files\n")
 
 
 def test_check_as_json(headgate: Headgate, tmp_path: Path) -> None:

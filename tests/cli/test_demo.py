@@ -90,8 +90,8 @@ def test_demo_lands_everything_while_schemas_change_without_the_lab_extra(
     assert re.search(r"source: a new game appears.*\n(.*\n)*.*1 new table: ", run.stdout)
 
     assert re.search(r"landing rate    [\d,]+ records/s: staging and commits, ", run.stdout)
-    assert re.search(r"[\d,]+ records/s in the fastest batch, of 400,000 records\n", run.stdout)
-    assert re.search(r"latency         [\d.]+ s from produced to visible, [\d.]+ s to ", run.stdout)
+    assert re.search(r"[\d,]+ records/s in the fastest batch, of [\d,]+ records\n", run.stdout)
+    assert re.search(r"latency         .* s from produced to visible in silver ", run.stdout)
 
     status = json.loads(headgate("status", ".demo/games.yaml", "--json").out)["data"]
     assert status["rows"] + sum(status["quarantined"].values()) == 500_000

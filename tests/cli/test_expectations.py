@@ -40,19 +40,19 @@ def test_a_log_has_the_worst_of_them(tally: Tally, capsys: pytest.CaptureFixture
         capsys.readouterr()
         .out.rstrip()
         .endswith(
-            "batch 0: rows that break rules: silver_go plausible 30 of 500 (warn), silver_chess "
+            "batch 0: rules broken: silver_go plausible 30 of 500 (warn), silver_chess "
             "valid_user 10 of 1,000 (quarantine), silver_go valid_user 2 of 500 (quarantine) "
             "and 1 more"
         )
     )
 
 
-def test_programs_are_told_all(tally: Tally, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_every_rule(tally: Tally, capsys: pytest.CaptureFixture[str]) -> None:
     JsonLines(tally)(BROKEN)
-    told = json.loads(capsys.readouterr().out)
-    assert told["event"] == "expectations_broken"
-    assert told["rules"][0] == vars(BROKEN.rules[0])
-    assert len(told["rules"]) == 4
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["event"] == "expectations_broken"
+    assert printed["rules"][0] == vars(BROKEN.rules[0])
+    assert len(printed["rules"]) == 4
 
 
 def test_the_live_view_and_the_summary_add_up(
@@ -63,7 +63,7 @@ def test_the_live_view_and_the_summary_add_up(
         view(event)
     drawn = io.StringIO()
     Console(file=drawn, width=100).print(view)
-    assert "break rules     plausible 62 (warn), valid_user 24 (quarantine)" in drawn.getvalue()
+    assert "rules broken    plausible 62 (warn), valid_user 24 (quarantine)" in drawn.getvalue()
     print_summary("Done", tally)
     said = capsys.readouterr().out
     assert "rules broken    plausible, 62 rows (warn)" in said
@@ -80,10 +80,10 @@ def test_status_shows_rules(tmp_path: Path, headgate: Headgate) -> None:
     lake.land_changes(change("orders", 1, "new", at=1), change("orders", 2, "bad", at=1))
     lake.land_changes(change("orders", 3, "new", at=2))
     said = headgate("status", str(lake.file)).out
-    assert "1 hold, 1 are broken" in said
+    assert "1 passed by all rows, 1 broken" in said
     assert "log_shop_orders named: 1 of 3 rows (quarantine)" in said
-    told = json.loads(headgate("status", str(lake.file), "--json").out)["data"]
-    assert told["expectations"] == [
+    printed = json.loads(headgate("status", str(lake.file), "--json").out)["data"]
+    assert printed["expectations"] == [
         vars(Checked("log_shop_orders", "named", "quarantine", 3, 1)),
         vars(Checked("log_shop_orders", "known", "warn", 3, 0)),
     ]

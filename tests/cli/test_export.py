@@ -26,12 +26,12 @@ def test_export_sdp(
     assert (tmp_path / "project" / "transformations" / "headgate_gold.py").is_file()
 
 
-def test_export_of_no_gold_says_what_to_do(headgate: Headgate, tmp_path: Path) -> None:
+def test_export_without_gold_has_a_hint(headgate: Headgate, tmp_path: Path) -> None:
     headgate("init", "games-embedded")
     declare_gold(tmp_path / "games.yaml", "")
     printed = headgate("export", "sdp", "project")
     assert printed.code == 2
-    assert "hint: declare some under `gold` in the pipeline file" in printed.err
+    assert "hint: declare some in `gold` in the pipeline file" in printed.err
 
 
 def test_next_steps_can_be_typed_here() -> None:

@@ -74,7 +74,7 @@ def test_two_forms_at_once_are_refused(headgate: Headgate, games: SmallLake) -> 
     assert (printed.code, "choose one" in printed.out) == (2, True)
 
 
-def test_what_is_made_of_several_stands_where_they_part() -> None:
+def test_a_table_with_several_inputs_is_drawn_where_they_branch() -> None:
     lines = [f"{before}{node.name}" for before, node, _ in branches(many(2))]
     assert lines == [
         "topic games",

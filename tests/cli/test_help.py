@@ -53,6 +53,13 @@ def test_help_teaches(headgate: Headgate, command: str) -> None:
     assert "Next: headgate" in printed.out
 
 
+def test_options_are_grouped(headgate: Headgate) -> None:
+    options, title, filters = headgate("quarantine", "list", "--help").out.partition("Filters:\n")
+    assert title
+    assert "Options:\n  --limit N" in options
+    assert "--reason REASON" in filters
+
+
 def test_help_of_headgate(headgate: Headgate, snapshot: Snapshot) -> None:
     printed = headgate("--help")
     assert (printed.code, printed.err) == (0, "")

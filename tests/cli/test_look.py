@@ -73,7 +73,7 @@ def test_the_pipeline_may_be_left_out(
 
 def test_schema_needs_a_table(headgate: Headgate, lake: SmallLake) -> None:
     printed = headgate("schema", lake.file)
-    assert (printed.code, "name a table" in printed.err) == (2, True)
+    assert (printed.code, "missing argument TABLE" in printed.err) == (2, True)
 
 
 def test_an_unknown_table_fails_with_a_suggestion(headgate: Headgate, lake: SmallLake) -> None:
@@ -93,10 +93,12 @@ def test_look_before_the_first_run(headgate: Headgate, command: str) -> None:
     headgate("init", "games-embedded")
     printed = headgate(*command.split())
     assert (printed.code, printed.err) == (0, "")
-    assert "Nothing has landed yet" in printed.out or "No record is in" in printed.out
+    assert "Nothing has landed yet" in printed.out or "No records in" in printed.out
 
 
-def test_status_tells_what_waits(headgate: Headgate, snapshot: Snapshot, tmp_path: Path) -> None:
+def test_status_shows_pending_tables(
+    headgate: Headgate, snapshot: Snapshot, tmp_path: Path
+) -> None:
     lake = SmallLake(tmp_path, refused=["silver_go"])
     lake.register(2, versions=[1])
     lake.land(50, bad_share=0)
@@ -104,7 +106,7 @@ def test_status_tells_what_waits(headgate: Headgate, snapshot: Snapshot, tmp_pat
     snapshot.check(headgate("status", "games.yaml").out)
 
 
-def test_what_a_message_says_cannot_reach_the_terminal(
+def test_control_characters_of_messages_are_escaped(
     headgate: Headgate, lake: SmallLake, tmp_path: Path
 ) -> None:
     from headgate.cli.output import printable

@@ -32,12 +32,20 @@ def test_an_unknown_option_is_a_usage_error(headgate: Headgate) -> None:
     assert printed.err.endswith("hint: headgate run --help\n")
 
 
+def test_a_renamed_option_names_the_new_one(headgate: Headgate) -> None:
+    printed = headgate("run", "--replay")
+    assert printed.code == 2
+    assert printed.err == (
+        "error: No such option: --replay [bad-argument]\nhint: it is now called --from-ledger\n"
+    )
+
+
 def test_no_pipeline_here_is_a_usage_error(headgate: Headgate) -> None:
     printed = headgate("status")
     assert (printed.code, printed.out) == (2, "")
     assert printed.err == (
-        "error: there is no pipeline file in this folder [bad-argument]\n"
-        "hint: name one, or make one: headgate init\n"
+        "error: no pipeline file in this folder [bad-argument]\n"
+        "hint: name one, or create one with headgate init\n"
     )
 
 
@@ -54,7 +62,7 @@ def test_of_two_pipelines_one_must_be_named(headgate: Headgate, tmp_path: Path) 
     headgate("init", "confluent")
     printed = headgate("status")
     assert printed.code == 2
-    assert "there are 2 pipeline files here: confluent.yaml, games.yaml" in printed.err
+    assert "this folder has 2 pipeline files: confluent.yaml, games.yaml" in printed.err
 
 
 def test_errors_as_json_are_all_that_is_printed(headgate: Headgate) -> None:
@@ -79,7 +87,7 @@ def test_a_traceback_is_shown_only_when_asked_for(headgate: Headgate, words: lis
     assert "Traceback" not in headgate("status").err
 
 
-def test_an_error_that_should_not_happen_has_no_traceback(
+def test_an_unexpected_error_has_no_traceback(
     headgate: Headgate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: object) -> None:
@@ -90,7 +98,7 @@ def test_an_error_that_should_not_happen_has_no_traceback(
     assert printed.code == 1
     assert printed.err == (
         "error: ZeroDivisionError: by zero [unexpected]\n"
-        "hint: this should not happen; --debug shows where it did\n"
+        "hint: this is a bug in Headgate; run with --debug and report the traceback\n"
     )
 
 

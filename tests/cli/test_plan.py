@@ -70,7 +70,7 @@ def test_plan_of_nothing_new(headgate: Headgate, snapshot: Snapshot, lake: Small
     snapshot.also(lake.folder, "<folder>").check(printed.out)
 
 
-def test_what_would_be_rewritten_is_told(
+def test_plan_shows_the_size_of_a_rewrite(
     capsys: pytest.CaptureFixture[str], snapshot: Snapshot
 ) -> None:
     orders = SubjectVersion("orders-value", 3, 7)
@@ -91,17 +91,17 @@ def test_plan_before_the_first_run(headgate: Headgate) -> None:
     headgate("init", "games-embedded")
     printed = headgate("plan")
     assert (printed.code, printed.err) == (0, "")
-    assert printed.out.startswith("games: 0 tables: nothing would change\n")
+    assert printed.out.startswith("games: 0 tables: no changes\n")
 
 
-def test_a_strict_plan_fails_for_what_would_not_land_as_it_is(
+def test_a_strict_plan_fails_if_a_change_is_not_applied(
     headgate: Headgate, coming: SmallLake
 ) -> None:
     printed = headgate("plan", coming.file, "--strict")
     assert (printed.code, printed.out) == (1, headgate("plan", coming.file).out)
     assert printed.err == (
         "error: 2 columns would be kept apart, 1 schema would be refused [schema-withheld]\n"
-        "hint: mend the schema, or change `contract` in the pipeline file\n"
+        "hint: fix the schema, or change `contract` in the pipeline file\n"
     )
 
 
@@ -198,7 +198,7 @@ def test_diff_with_a_name_that_is_unknown_suggests_one(
     monkeypatch.chdir(coming.folder)
     printed = headgate("schema", "diff", "ches", "chess-value")
     assert (printed.code, printed.out) == (1, "")
-    assert "there is no table and no subject `ches` [name-unknown]" in printed.err
+    assert "no table or subject `ches` [name-unknown]" in printed.err
     assert "hint: did you mean `silver_chess`?" in printed.err
 
 
@@ -209,7 +209,7 @@ def test_diff_needs_two_names(headgate: Headgate) -> None:
 
 
 @pytest.mark.parametrize("words", [["chess"], ["--json", "chess"], ["show", "chess"]])
-def test_schema_shows_unless_it_is_told_otherwise(
+def test_schema_shows_a_table_by_default(
     headgate: Headgate, lake: SmallLake, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     monkeypatch.chdir(lake.folder)

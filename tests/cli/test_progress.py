@@ -9,7 +9,7 @@ from rich.console import Console
 from headgate.cli.progress.lines import JsonLines, Lines, event_name, print_summary
 from headgate.cli.progress.live import LiveView, NoView, choose_view
 from headgate.cli.progress.tally import Tally
-from headgate.engine.events import Idle, Started
+from headgate.engine.events import Event, GoldFailed, Idle, Started
 from headgate.errors import UsageError
 from tests.cli.events import A_RUN, landed
 from tests.cli.snapshot import Snapshot
@@ -31,13 +31,13 @@ def test_tally_counts_a_run(tally: Tally) -> None:
     assert tally.state == "stopped"
 
 
-def test_tally_knows_what_waits_until_it_has_landed(tally: Tally) -> None:
+def test_tally_has_pending_tables_until_they_land(tally: Tally) -> None:
     for event in A_RUN[: A_RUN.index(landed(1, 5_000, changes=1, new=1)) + 1]:
         tally.take(event)
     assert list(tally.waiting) == ["silver_go"]
 
 
-def test_tally_tells_idle_from_landing(tally: Tally) -> None:
+def test_tally_distinguishes_idle_from_landing(tally: Tally) -> None:
     assert tally.state == "starting Spark"
     tally.take(Started("games", "/lake", None))
     assert tally.state == "landing"
@@ -45,7 +45,19 @@ def test_tally_tells_idle_from_landing(tally: Tally) -> None:
     assert tally.state == "idle: caught up with the source"
 
 
-def test_lines_say_each_thing_once(
+def test_every_kind_of_event_has_a_text() -> None:
+    kinds = Event.__subclasses__()
+    assert len(kinds) >= 14
+    assert [kind.__name__ for kind in kinds if "text" not in vars(kind)] == []
+
+
+def test_a_notice_needs_no_case_in_the_tally(tally: Tally) -> None:
+    tally.take(GoldFailed("gold_chess", "OSError: no space"))
+    assert tally.recent[-1].subject == "gold_chess"
+    assert tally.recent[-1].message == "derivation failed, will be retried: OSError: no space"
+
+
+def test_lines_print_each_thing_once(
     tally: Tally, snapshot: Snapshot, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Lines(tally) as view:
@@ -69,7 +81,7 @@ def test_json_lines_have_every_event(tally: Tally, capsys: pytest.CaptureFixture
     assert changed["change"]["change"] == "CreateTable"
 
 
-def test_live_view_shows_how_it_stands(tally: Tally, snapshot: Snapshot) -> None:
+def test_live_view_of_a_run(tally: Tally, snapshot: Snapshot) -> None:
     view = LiveView(tally)
     for event in A_RUN:
         view(event)
@@ -77,8 +89,8 @@ def test_live_view_shows_how_it_stands(tally: Tally, snapshot: Snapshot) -> None
     snapshot.check(_drawn(view))
 
 
-def test_live_view_says_what_it_waits_for(tally: Tally) -> None:
-    assert "Spark takes some seconds to start" in _drawn(LiveView(tally))
+def test_live_view_before_the_first_batch(tally: Tally) -> None:
+    assert "Spark takes a few seconds to start" in _drawn(LiveView(tally))
 
 
 def test_summary_of_a_run(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from headgate.cli.commands.quarantine_output import print_replayed
 from headgate.cli.main import run_command
-from headgate.cli.quarantine import print_replayed
 from headgate.engine.run_lock import run_lock
 from headgate.quarantine.replay import Replayed
 from tests.cli.conftest import Headgate
@@ -46,7 +46,7 @@ def test_replay_prints_what_landed_and_what_stays(
     snapshot.check(printed.out)
 
 
-def test_replay_of_one_reason_says_that_nothing_stays(headgate: Headgate, lake: SmallLake) -> None:
+def test_replay_of_one_reason_leaves_nothing(headgate: Headgate, lake: SmallLake) -> None:
     done = data(headgate, "replay", "--reason", "schema_unknown")
     assert (done["taken"], sum(done["landed"].values())) == (UNKNOWN, UNKNOWN)
     assert (done["remaining"], done["waiting"]) == ({}, {})
@@ -62,7 +62,7 @@ def test_replay_takes_no_more_than_its_limit(headgate: Headgate, lake: SmallLake
 
 def test_replay_where_nothing_is_open(headgate: Headgate, lake: SmallLake) -> None:
     printed = headgate("quarantine", "replay", "--since", "2999-01-01")
-    assert (printed.code, printed.out) == (0, "No record is in quarantine for that\n")
+    assert (printed.code, printed.out) == (0, "No records in quarantine that match\n")
 
 
 def test_replay_beside_another_is_refused(headgate: Headgate, lake: SmallLake) -> None:
@@ -84,7 +84,7 @@ def test_replay_beside_another_is_refused(headgate: Headgate, lake: SmallLake) -
         (["--table", "silver_chess", "--route", "silver_chess"], None),
     ],
 )
-def test_choices_are_the_same_for_all_commands(
+def test_filters_are_the_same_for_all_commands(
     headgate: Headgate, lake: SmallLake, words: list[str], count: int | None
 ) -> None:
     listed = total(headgate, *words)
@@ -97,17 +97,17 @@ def test_choices_are_the_same_for_all_commands(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["list", "--since", "yesterday"], "--since: `yesterday` is no time"),
-        (["replay", "--offset", "games"], "`games` names no offsets"),
+        (["list", "--since", "yesterday"], "--since: `yesterday` is not a time"),
+        (["replay", "--offset", "games"], "`games` is not a range of offsets"),
         (["replay", "--reason", "null_vale"], "did you mean `null_value`?"),
         (["list", "--state", "opn"], "did you mean `open`?"),
-        (["drop", "--yes"], "say which records"),
-        (["drop", "--all", "--reason", "null_value"], "--all goes with no other choice"),
-        (["drop", "--all"], "nobody is here to ask"),
-        (["drop", "--all", "--json"], "nobody is here to ask"),
+        (["drop", "--yes"], "no records selected"),
+        (["drop", "--all", "--reason", "null_value"], "--all cannot be combined with filters"),
+        (["drop", "--all"], "cannot prompt: stdin is not a terminal"),
+        (["drop", "--all", "--json"], "cannot prompt: stdin is not a terminal"),
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error(
+def test_a_bad_filter_is_a_usage_error(
     headgate: Headgate, lake: SmallLake, words: list[str], said: str
 ) -> None:
     printed = headgate("quarantine", *words)
@@ -122,7 +122,7 @@ def test_drop_prints_what_went(headgate: Headgate, lake: SmallLake, snapshot: Sn
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("n\n", UNKNOWN)])
-def test_drop_asks_a_person(
+def test_drop_asks_for_confirmation(
     lake: SmallLake,
     headgate: Headgate,
     monkeypatch: pytest.MonkeyPatch,
@@ -144,7 +144,7 @@ def test_drop_asks_a_person(
     assert total(headgate, "--reason", "schema_unknown") == left
 
 
-def test_show_says_what_has_become_of_a_record(
+def test_show_has_the_state_of_a_record(
     headgate: Headgate, lake: SmallLake, snapshot: Snapshot
 ) -> None:
     run_command(["quarantine", "replay", "--offset", "games:0:20", "--json"])
@@ -156,12 +156,12 @@ def test_show_says_what_has_become_of_a_record(
     snapshot.check(headgate("quarantine", "list", "--all", "--offset", "games:0:20-22").out)
 
 
-def test_list_of_dropped_ones_only(headgate: Headgate, lake: SmallLake) -> None:
+def test_list_by_state(headgate: Headgate, lake: SmallLake) -> None:
     printed = headgate("quarantine", "list", "--state", "dropped")
-    assert printed.out == "No dropped record is in quarantine\n"
+    assert printed.out == "No dropped records in quarantine\n"
 
 
-def test_replay_of_many_tables_that_did_not_all_take_it(
+def test_replay_with_pending_tables_is_summarized(
     capsys: pytest.CaptureFixture[str], snapshot: Snapshot
 ) -> None:
     landed = {f"silver_{number:02}": 100 - number for number in range(14)}

@@ -29,7 +29,7 @@ os.write(2, b"and by others\\n")
     ("words", "said"),
     [
         (["--trigger", "often"], "--trigger: `often` is not a duration"),
-        (["--progress", "loud"], "there is no progress `loud`"),
+        (["--progress", "loud"], "unknown progress `loud`"),
     ],
 )
 def test_run_refuses_what_it_cannot_use(headgate: Headgate, words: list[str], said: str) -> None:

@@ -80,7 +80,7 @@ BROKEN = {
     ),
     "settle without a unit": (PATH, f"{PATH}    settle: 10\n", "wrong-type", 5, "`10s`"),
     "path with a password": (
-        "path: ./landing", "path: s3://me:pw@host/x", "secret-in-file", 4, "inside the address",
+        "path: ./landing", "path: s3://me:pw@host/x", "secret-in-file", 4, "in the URL",
     ),
     # the envelope
     "keys as a list": (
@@ -96,7 +96,7 @@ BROKEN = {
     ),
     "key with a column twice": (
         ENVELOPE, "envelope:\n  datastream:\n    keys:\n      shop.a: [b, b]\n", "bad-value", 8,
-        "`b` twice",
+        "duplicates: `b`",
     ),
     "key of a table without its database": (
         ENVELOPE, "envelope:\n  datastream:\n    keys:\n      orders: [id]\n", "bad-value", 8,
@@ -115,7 +115,7 @@ BROKEN = {
     ),
     "lineage twice": (
         ENVELOPE, "envelope: {datastream: {lineages: ['log:a', 'log:a']}}\n", "bad-value", 5,
-        "`log:a` twice",
+        "duplicates: `log:a`",
     ),
     # tables
     "log without a table": (
@@ -125,16 +125,16 @@ BROKEN = {
         END, f"{END}change_log: 'log_{{table}}_{{route}}'\n", "bad-template", 7, "`{schema}`",
     ),
     "log with a table twice": (
-        END, f"{END}change_log: 'log_{{table}}_{{table}}'\n", "bad-template", 7, "twice",
+        END, f"{END}change_log: 'log_{{table}}_{{table}}'\n", "bad-template", 7, "duplicates",
     ),
     "log with nothing between": (
         END, f"{END}change_log: 'log_{{database}}{{table}}'\n", "bad-template", 7, "between",
     ),
     "log that is hidden": (
-        END, f"{END}change_log: '_{{table}}'\n", "bad-template", 7, "no `_` in front",
+        END, f"{END}change_log: '_{{table}}'\n", "bad-template", 7, "do not start with `_`",
     ),
     "log in another folder": (
-        END, f"{END}change_log: '../{{table}}'\n", "bad-template", 7, "small letters",
+        END, f"{END}change_log: '../{{table}}'\n", "bad-template", 7, "lowercase letters",
     ),
     "log with three underscores": (
         END, f"{END}change_log: 'log___{{table}}'\n", "bad-template", 7, "three in a row",
@@ -149,11 +149,12 @@ BROKEN = {
         END, f"{END}merged: 'log_{{table}}'\n", "bad-template", 7, "`now_{database}_{table}`",
     ),
     "log named as the merged are": (
-        END, f"{END}change_log: '{{schema}}_{{table}}'\n", "bad-template", 7, "`merged` gives",
+        END, f"{END}change_log: '{{schema}}_{{table}}'\n", "bad-template", 7,
+        "same names as `merged`",
     ),
     "history named as the merged": (
         END, f"{END}history: '{{database}}_{{table}}'\n", "bad-template", 7,
-        "that `merged` gives",
+        "same names as `merged`",
     ),
     "quarantine named as the ledger": (
         END, f"{END}quarantine: ledger\n", "bad-value", 7, "name of `ledger`",
@@ -167,15 +168,15 @@ BROKEN = {
         END, f"{END}merge: {{horizon: 99999d}}\n", "bad-value", 7, "a century",
     ),
     "merge into nothing": (
-        END, f"{END}merged:\nmerge: {{every: 1m}}\n", "bad-value", 8, "neither `merged`",
+        END, f"{END}merged:\nmerge: {{every: 1m}}\n", "bad-value", 8, "without `merged`",
     ),
     "largest file in words": (END, f"{END}max_file_bytes: big\n", "bad-value", 7, "not a size"),
     # the contract in the words of others
     "contract merge": (END, f"{END}contract: merge\n", "bad-choice", 7, "called `evolve` here"),
     "contract none": (END, f"{END}contract: none\n", "bad-choice", 7, "called `freeze` here"),
-    "contract overwrite": (END, f"{END}contract: overwrite\n", "bad-choice", 7, "as null"),
+    "contract overwrite": (END, f"{END}contract: overwrite\n", "bad-choice", 7, "null in new rows"),
     "contract of columns": (
-        END, f"{END}contract: {{columns: overwrite}}\n", "bad-choice", 7, "as null",
+        END, f"{END}contract: {{columns: overwrite}}\n", "bad-choice", 7, "null in new rows",
     ),
     "contract of a table": (
         END, f"{END}contract:\n  per_table:\n    log_*: none\n", "bad-choice", 9, "`freeze`",

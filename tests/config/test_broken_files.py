@@ -74,7 +74,7 @@ BROKEN = {
     "topics as a mapping": ("[games]", "{games: 1}", "wrong-type", 5, "a list"),
     "topic as a number": ("[games]", "[games, 7]", "wrong-type", 5, "item 2 of"),
     "topic with a space": ("[games]", "[a b]", "bad-value", 5, "pattern"),
-    "topic twice": ("[games]", "[a, b, a]", "bad-value", 5, "`a` twice"),
+    "topic twice": ("[games]", "[a, b, a]", "bad-value", 5, "duplicates: `a`"),
     "server without a port": ('"localhost:9092"', "localhost", "bad-value", 4, "host:port"),
     "batch as text": (TOPICS, f"{TOPICS}    batch: '5'\n", "wrong-type", 6, "whole number"),
     "batch as yes": (TOPICS, f"{TOPICS}    batch: yes\n", "wrong-type", 6, "not `true`"),
@@ -103,7 +103,7 @@ BROKEN = {
     # security and options
     "security without a password": (
         TOPICS, f"{TOPICS}    security: {{protocol: SASL_SSL, mechanism: PLAIN, username: a}}\n",
-        "missing-key", 6, "`SASL_SSL` logs in with it",
+        "missing-key", 6, "`SASL_SSL` needs it",
     ),
     "login that is not used": (
         TOPICS, f"{TOPICS}    security: {{protocol: SSL, username: a}}\n", "bad-value", 6,
@@ -145,20 +145,20 @@ BROKEN = {
     "registry as a number": ("./schemas", "8081", "wrong-type", 6, "keys and values"),
     "registry without an address": ("./schemas", "{timeout: 5s}", "choose-one", 6, "`folder`"),
     "registry with a password inside": (
-        "./schemas", "http://me:pw@host", "secret-in-file", 6, "inside the address",
+        "./schemas", "http://me:pw@host", "secret-in-file", 6, "in the URL",
     ),
     "registry with a token inside": (
-        "./schemas", "https://tk@host", "secret-in-file", 6, "inside the address",
+        "./schemas", "https://tk@host", "secret-in-file", 6, "in the URL",
     ),
     "registry with half a login": (
-        "./schemas", "{url: 'http://h', username: me}", "missing-key", 6, "go together",
+        "./schemas", "{url: 'http://h', username: me}", "missing-key", 6, "together with",
     ),
     "registry with two logins": (
         "./schemas", "{url: 'http://h', username: a, password: 'env:B', token: 'env:C'}",
         "choose-one", 6, "`token`",
     ),
     "registry folder with a login": (
-        "./schemas", "{folder: a, token: 'env:C'}", "bad-value", 6, "no use with a `folder`",
+        "./schemas", "{folder: a, token: 'env:C'}", "bad-value", 6, "no effect with a `folder`",
     ),
     "registry with an endless timeout": (
         "./schemas", "{url: 'http://h', timeout: 60}", "wrong-type", 6, "`10s`",
@@ -184,7 +184,7 @@ BROKEN = {
         END, f"{END}silver: 's_{{route}}_{{day}}'\n", "bad-template", 10, "`{day}`",
     ),
     "silver that is hidden": (
-        END, f"{END}silver: '_{{route}}'\n", "bad-template", 10, "no `_` in front",
+        END, f"{END}silver: '_{{route}}'\n", "bad-template", 10, "do not start with `_`",
     ),
     "silver in another folder": (
         END, f"{END}silver: '../{{route}}'\n", "bad-template", 10, "lowercase letters",
@@ -333,7 +333,7 @@ def test_any_value_anywhere_is_a_finding_and_never_a_crash(
 def test_aliases_that_multiply_are_refused(write: Write) -> None:
     layers = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 9))
     [finding] = check_pipeline(write(f"l0: &l0 [x]\n{layers}"))
-    assert (finding.code, finding.message) == ("not-yaml", "there are too many values")
+    assert (finding.code, finding.message) == ("not-yaml", "the file has too many values")
 
 
 def test_file_that_is_not_there_is_a_finding(tmp_path: Path) -> None:

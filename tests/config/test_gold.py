@@ -105,10 +105,10 @@ BROKEN_SQL = {
     "open bracket": ("SELECT max(x AS y\nFROM silver", 2, 1, "`)`"),
     "open quote": ("SELECT x,\n  'y FROM silver", 2, 3, "never closed"),
     "two statements": ("SELECT x FROM silver;\n  SELECT y FROM silver", 1, 21, "more than one"),
-    "no query": ("DELETE FROM silver", 1, 1, "begins with `SELECT`"),
+    "no query": ("DELETE FROM silver", 1, 1, "start with `SELECT`"),
     "mistyped SELECT": ("SELEC x FROM silver", 1, 1, "did you mean `SELECT`?"),
     "several queries": ("SELECT x FROM silver UNION SELECT y FROM silver", None, None, "single"),
-    "another table": ("SELECT x\nFROM other", 2, 6, "`FROM silver` stands for"),
+    "another table": ("SELECT x\nFROM other", 2, 6, "`FROM silver` means"),
     "mistyped table": ("SELECT x FROM sliver", 1, 15, "did you mean `silver`?"),
     "table of a catalog": ("SELECT x FROM lake.silver", 1, 15, "`lake.silver`"),
     "table by path": ("SELECT x FROM delta.`/x`", 1, 15, "not `silver`"),
@@ -120,10 +120,10 @@ BROKEN_SQL = {
     "old version": ("SELECT x FROM silver VERSION AS OF 1", 1, 15, "only some"),
     "a sample": ("SELECT x FROM silver TABLESAMPLE (10 ROWS)", 1, 15, "only some"),
     "endless sum": (f"SELECT {'x + ' * 3000}x AS y FROM silver", None, None, "too deep"),
-    "all columns": ("SELECT * FROM silver", 1, 8, "write the columns out"),
+    "all columns": ("SELECT * FROM silver", 1, 8, "list the columns"),
     "column without a name": ("SELECT user,\n  count(*) FROM silver GROUP BY user", 2, 3, "AS …"),
     "column twice": ("SELECT x, y AS X FROM silver", 1, 11, "two columns"),
-    "name that Delta refuses": ("SELECT x AS `a b` FROM silver", 1, 8, "no spaces"),
+    "name that Delta refuses": ("SELECT x AS `a b` FROM silver", 1, 8, "not allow spaces"),
     "name of our own": ("SELECT x AS _table FROM silver", 1, 8, "Headgate uses"),
     "neither grouped nor aggregated": (
         "SELECT user,\n upper(x) AS x, max(y) AS y FROM silver GROUP BY user", 2, 8, "max(x)",
@@ -174,7 +174,7 @@ def test_broken_sql_of_folded_lines_is_found_at_its_key(write: Write) -> None:
 
 BROKEN = {
     "name with a letter that is none": (
-        "gold: {Gold: SELECT x FROM silver}", "bad-value", 0, "small letters",
+        "gold: {Gold: SELECT x FROM silver}", "bad-value", 0, "lowercase letters",
     ),
     "unknown placeholder": (
         "gold:\n  gold_{day}: SELECT x FROM silver", "bad-template", 1, "`{route}`",
@@ -189,7 +189,7 @@ BROKEN = {
     ),
     "name that another may give": (
         "gold:\n  gold_{route}: SELECT x FROM silver\n  gold_all: SELECT x FROM silver",
-        "bad-template", 2, "begin or end",
+        "bad-template", 2, "prefix or suffix",
     ),
     "number as a name": ("gold: {1: SELECT x FROM silver}", "wrong-type", 0, "in quotes"),
     "number as SQL": ("gold: {gold: 1}", "wrong-type", 0, "needs SQL, not `1`"),
@@ -202,9 +202,11 @@ BROKEN = {
     "union of nothing": (
         "gold:\n  gold:\n    from: silvr\n    select: x", "bad-value", 2, "`silver`?",
     ),
-    "union of itself": ("gold:\n  gold:\n    from: gold\n    select: x", "bad-value", 2, "no such"),
+    "union of itself": (
+        "gold:\n  gold:\n    from: gold\n    select: x", "bad-value", 2, "matches no tables",
+    ),
     "union of change files": (
-        "gold:\n  gold:\n    from: merged\n    select: x", "bad-value", 2, "it can be `silver`",
+        "gold:\n  gold:\n    from: merged\n    select: x", "bad-value", 2, "use one of `silver`",
     ),
     "mistyped mode": (
         "gold:\n  gold:\n    from: silver\n    select: x\n    mode: upset", "bad-choice", 4,
@@ -220,7 +222,8 @@ BROKEN = {
         "gold:\n  gold:\n    from: silver\n    select: max(x) AS x", "bad-sql", 3, "aggregate",
     ),
     "union's rows that are no condition": (
-        "gold:\n  gold:\n    from: silver\n    select: x\n    where: x + 1", "bad-sql", 4, "true",
+        "gold:\n  gold:\n    from: silver\n    select: x\n    where: x + 1", "bad-sql", 4,
+        "not a condition",
     ),
     "expectation that is no SQL": (
         "expect:\n  silver_*:\n    a: {rule: x >}", "bad-sql", 2, "cannot be read",
@@ -238,10 +241,12 @@ BROKEN = {
         "expect:\n  silver_*:\n    a: sum(x) OVER () > 1", "bad-sql", 2, "window",
     ),
     "expectation of a number": ("expect:\n  silver_*:\n    a: x + 1", "bad-sql", 2, "compare it"),
-    "expectation of a text": ("expect:\n  silver_*:\n    a: upper(x)", "bad-sql", 2, "neither"),
+    "expectation of a text": (
+        "expect:\n  silver_*:\n    a: upper(x)", "bad-sql", 2, "not a condition",
+    ),
     "expectation about no column": ("expect:\n  silver_*:\n    a: 1 > 0", "bad-sql", 2, "column"),
     "expectation that depends on the time": (
-        "expect:\n  silver_*:\n    a: x < current_timestamp()", "bad-sql", 2, "same row",
+        "expect:\n  silver_*:\n    a: x < current_timestamp()", "bad-sql", 2, "same result",
     ),
     "expectation with a function that is unknown": (
         "expect:\n  silver_*:\n    a: soundex(x) = 'X'", "bad-sql", 2, "`SOUNDEX(x)` is not sup",
@@ -291,9 +296,9 @@ def test_all_broken_declarations_are_found_at_once(write: Write) -> None:
 @pytest.mark.parametrize(
     ("added", "code", "word"),
     [
-        ("gold: {gold: SELECT x FROM silver}\n", "bad-sql", "`FROM merged` stands for"),
+        ("gold: {gold: SELECT x FROM silver}\n", "bad-sql", "`FROM merged` means"),
         ("gold: {'log_{route}_x': SELECT x FROM merged}\n", "bad-template", "`change_log`"),
-        ("merged: null\ngold: {gold: SELECT x FROM merged}\n", "bad-value", "no `merged`"),
+        ("merged: null\ngold: {gold: SELECT x FROM merged}\n", "bad-value", "without `merged`"),
     ],
 )
 def test_broken_gold_of_change_files(added: str, code: str, word: str, write: Write) -> None:

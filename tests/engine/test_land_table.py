@@ -156,13 +156,13 @@ def test_batch_that_is_run_again_is_skipped_and_keeps_its_files(chess: Chess) ->
 def test_staged_file_that_is_gone_is_not_committed(chess: Chess) -> None:
     file = chess.stage(numbers(1))
     Path(chess.lake, "chess", file.path).unlink()
-    assert "is gone" in chess.pending(0, file).error
+    assert "is missing" in chess.pending(0, file).error
 
 
 def test_table_ahead_of_the_batch_is_an_error_and_nothing_is_removed(chess: Chess) -> None:
     chess.landed(5, chess.stage(numbers(1)))
     file = chess.stage(numbers(2))
-    with pytest.raises(CheckpointError, match="chess has batch version 5") as caught:
+    with pytest.raises(CheckpointError, match="chess already has batch 5") as caught:
         chess.land(4, file)
     assert caught.value.code == "table-ahead"
     assert file.path in files_in(chess.lake, "chess")

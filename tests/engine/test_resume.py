@@ -23,27 +23,27 @@ def refusal(
     progress: Progress | None,
     checkpoint: CheckpointState,
     tables: tuple[str, ...] = (),
-    replay: bool = False,
+    from_ledger: bool = False,
 ) -> CheckpointError:
     with pytest.raises(CheckpointError) as caught:
-        resume(progress, None, checkpoint, tables, replay)
+        resume(progress, None, checkpoint, tables, from_ledger)
     assert caught.value.hint
     return caught.value
 
 
 def test_first_run_begins_at_the_beginning() -> None:
-    assert resume(None, None, EMPTY, (), replay=False) == Resume(0, start_anew=True)
+    assert resume(None, None, EMPTY, (), from_ledger=False) == Resume(0, start_anew=True)
 
 
 def test_run_that_crashed_before_the_ledgers_first_row_begins_anew() -> None:
     begun = CheckpointState("mine", 0, None)
-    assert resume(None, None, begun, (), replay=False) == Resume(0, start_anew=True)
+    assert resume(None, None, begun, (), from_ledger=False) == Resume(0, start_anew=True)
 
 
 def test_run_that_crashed_after_the_ledgers_first_row_goes_on() -> None:
     started = replace(PROGRESS, landed=None, ended_at=None)
     begun = CheckpointState("mine", 0, None)
-    assert resume(started, None, begun, (), replay=False) == Resume(0, start_anew=False)
+    assert resume(started, None, begun, (), from_ledger=False) == Resume(0, start_anew=False)
 
 
 def test_checkpoint_of_a_lake_without_ledger_is_foreign() -> None:
@@ -56,9 +56,11 @@ def test_tables_without_a_ledger_are_not_touched() -> None:
     assert "silver_chess" in error.message
 
 
-@pytest.mark.parametrize("replay", [False, True])
-def test_same_checkpoint_goes_on(replay: bool) -> None:
-    assert resume(PROGRESS, None, MINE, ("silver_chess",), replay) == Resume(0, start_anew=False)
+@pytest.mark.parametrize("from_ledger", [False, True])
+def test_same_checkpoint_goes_on(from_ledger: bool) -> None:
+    assert resume(PROGRESS, None, MINE, ("silver_chess",), from_ledger) == Resume(
+        0, start_anew=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,50 +69,52 @@ def test_same_checkpoint_goes_on(replay: bool) -> None:
     ids=["all committed", "crashed before Spark's commit", "next batch begun"],
 )
 def test_same_checkpoint_goes_on_wherever_it_stopped(checkpoint: CheckpointState) -> None:
-    assert resume(PROGRESS, None, checkpoint, (), replay=False) == Resume(0, start_anew=False)
+    assert resume(PROGRESS, None, checkpoint, (), from_ledger=False) == Resume(0, start_anew=False)
 
 
 def test_batches_are_counted_from_the_checkpoints_first_version() -> None:
     later = replace(PROGRESS, first_version=10, landed=12)
     checkpoint = CheckpointState("mine", 2, 2)
-    assert resume(later, None, checkpoint, (), replay=False) == Resume(10, start_anew=False)
+    assert resume(later, None, checkpoint, (), from_ledger=False) == Resume(10, start_anew=False)
     error = refusal(later, CheckpointState("mine", 1, 1))
     assert "batch 2" in error.message
 
 
-@pytest.mark.parametrize("replay", [False, True])
-def test_checkpoint_that_was_set_back_is_refused(replay: bool) -> None:
-    error = refusal(PROGRESS, CheckpointState("mine", 1, 1), replay=replay)
+@pytest.mark.parametrize("from_ledger", [False, True])
+def test_checkpoint_that_was_rolled_back_is_refused(from_ledger: bool) -> None:
+    error = refusal(PROGRESS, CheckpointState("mine", 1, 1), from_ledger=from_ledger)
     assert error.code == "checkpoint-reset"
-    assert "set back" in error.message
+    assert "rolled back" in error.message
 
 
 def test_empty_checkpoint_is_refused_and_the_way_on_is_named() -> None:
     error = refusal(PROGRESS, EMPTY)
     assert error.code == "checkpoint-reset"
     assert "4 batches" in error.message
-    assert "--replay" in str(error.hint)
+    assert "--from-ledger" in str(error.hint)
 
 
-def test_replay_goes_on_where_the_ledger_ends() -> None:
+def test_from_ledger_continues_where_the_ledger_ends() -> None:
     expected = Resume(4, start_anew=True, by_ledger=True)
-    assert resume(PROGRESS, None, EMPTY, (), replay=True) == expected
+    assert resume(PROGRESS, None, EMPTY, (), from_ledger=True) == expected
     begun = CheckpointState("new", 0, None)
-    assert resume(PROGRESS, None, begun, (), replay=True) == expected
+    assert resume(PROGRESS, None, begun, (), from_ledger=True) == expected
 
 
-def test_replay_counts_a_batch_that_is_staged() -> None:
-    assert resume(PROGRESS, 4, EMPTY, (), replay=True) == Resume(5, start_anew=True, by_ledger=True)
+def test_from_ledger_counts_a_batch_that_is_staged() -> None:
+    assert resume(PROGRESS, 4, EMPTY, (), from_ledger=True) == Resume(
+        5, start_anew=True, by_ledger=True
+    )
     with pytest.raises(CheckpointError, match="5 batches"):
-        resume(PROGRESS, 4, EMPTY, (), replay=False)
+        resume(PROGRESS, 4, EMPTY, (), from_ledger=False)
 
 
-@pytest.mark.parametrize("replay", [False, True])
-def test_checkpoint_of_another_stream_is_foreign(replay: bool) -> None:
-    error = refusal(PROGRESS, CheckpointState("other", 8, 8), replay=replay)
+@pytest.mark.parametrize("from_ledger", [False, True])
+def test_checkpoint_of_another_stream_is_foreign(from_ledger: bool) -> None:
+    error = refusal(PROGRESS, CheckpointState("other", 8, 8), from_ledger=from_ledger)
     assert error.code == "checkpoint-foreign"
 
 
 def test_other_checkpoint_is_fine_as_long_as_nothing_was_begun() -> None:
     started = replace(PROGRESS, landed=None, ended_at=None)
-    assert resume(started, None, EMPTY, (), replay=False) == Resume(0, start_anew=True)
+    assert resume(started, None, EMPTY, (), from_ledger=False) == Resume(0, start_anew=True)

@@ -12,7 +12,7 @@ from headgate.errors import CheckpointError
 def test_second_run_is_refused_and_the_first_one_named(tmp_path: Path) -> None:
     folder = str(tmp_path / "checkpoints" / "games")
     with run_lock(folder, "games"):
-        with pytest.raises(CheckpointError, match="games is being run already") as caught:
+        with pytest.raises(CheckpointError, match="games is already running") as caught:
             run_lock(folder, "games").__enter__()
         assert caught.value.code == "checkpoint-in-use"
         assert f"by process {os.getpid()}" in caught.value.message

@@ -35,4 +35,4 @@ def test_wrapper_that_lacks_a_field_is_refused_at_once(tmp_path: Path) -> None:
     declared = Wrapper(message="W", route="r", schema_id="id", payload="p", proto=str(proto))
     with pytest.raises(PipelineFileError, match="no field id") as caught:
         open_envelope(declared)
-    assert caught.value.hint == "it has: r"
+    assert caught.value.hint == "its fields: r"

@@ -116,12 +116,12 @@ def test_a_second_export_leaves_other_files_alone(games: Pipeline, tmp_path: Pat
 
 def test_a_folder_of_something_else_is_left_alone(games: Pipeline, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(UsageError, match="exists already, and is something else"):
+    with pytest.raises(UsageError, match="already exists and is something else"):
         export_sdp(games, tmp_path)
     assert sorted(tmp_path.rglob("*")) == before
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         export_sdp(games, file)
 
 

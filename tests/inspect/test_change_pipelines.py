@@ -70,7 +70,7 @@ def test_doctor_looks_for_the_folder_and_asks_no_registry(
     assert (check.name, check.state, check.fix) == (
         "change files",
         "fail",
-        "check `source.files.path`, or make it",
+        "check `source.files.path`, or create it",
     )
     (tmp_path / "landing").mkdir()
     (check,) = check_source(pipeline)
@@ -94,7 +94,7 @@ def test_doctor_asks_the_local_database(
     checks = {each.name: each for each in check_services.check_services(tmp_path)}
     assert checks["local database"].state == state
     assert found.address in checks["local database"].detail
-    assert checks["port 3306"].detail == "the local database listens here"
+    assert checks["port 3306"].detail == "used by the local database"
 
 
 def test_doctor_tells_of_a_database_that_is_gone(

@@ -80,8 +80,8 @@ def test_a_missing_secret_is_named_and_a_silent_broker_too(
 def test_a_lake_that_fits_its_checkpoint_is_well(lake: SmallLake) -> None:
     _write_checkpoint(lake.pipeline, "query", last=1)
     checks = {each.name: each for each in check_lake(lake.pipeline)}
+    assert checks["checkpoint"].detail == "matches the ledger; batch 2 is next"
     assert {each.state for each in checks.values()} == {CheckState.OK}
-    assert checks["checkpoint"].detail == "fits the ledger; batch 2 is next"
 
 
 def test_a_reset_checkpoint_is_told_with_its_way_on(empty_lake: SmallLake) -> None:
@@ -89,7 +89,7 @@ def test_a_reset_checkpoint_is_told_with_its_way_on(empty_lake: SmallLake) -> No
     empty_lake.land(10)
     checks = {each.name: each for each in check_lake(empty_lake.pipeline)}
     assert checks["checkpoint"].state == "fail"
-    assert "--replay" in (checks["checkpoint"].fix or "")
+    assert "--from-ledger" in (checks["checkpoint"].fix or "")
 
 
 def test_a_foreign_checkpoint_is_told(empty_lake: SmallLake) -> None:
@@ -98,7 +98,7 @@ def test_a_foreign_checkpoint_is_told(empty_lake: SmallLake) -> None:
     _write_checkpoint(empty_lake.pipeline, "another", last=4)
     checks = {each.name: each for each in check_lake(empty_lake.pipeline)}
     assert checks["checkpoint"].state == "fail"
-    assert "another stream" in checks["checkpoint"].detail
+    assert "different stream" in checks["checkpoint"].detail
 
 
 def test_waiting_tables_are_a_warning(tmp_path: Path) -> None:

@@ -129,7 +129,9 @@ def test_a_table_too_large_to_rewrite_keeps_the_larger_type_apart(tmp_path: Path
     contract = {"rewrite_up_to": "1 B"}
     lake = orders(tmp_path, "int32 n = 1;", "int64 n = 1;", contract=contract)
     plan = read_plan(lake.pipeline)
-    assert planned(plan) == {"silver_orders": [("n is int, long goes to n__long", "kept apart")]}
+    assert planned(plan) == {
+        "silver_orders": [("n is int; long values go to n__long", "kept apart")]
+    }
     assert one_table(plan, "silver_orders").rewritten_bytes == 0
 
 

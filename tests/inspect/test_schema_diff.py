@@ -101,7 +101,7 @@ def test_protobuf_and_avro_can_be_compared(tmp_path: Path) -> None:
     avro = '{"type": "record", "name": "A", "fields": [{"name": "n", "type": "string"}]}'
     (tmp_path / "a.avsc").write_text(avro)
     diff = read_schema_diff(str(tmp_path / "a.proto"), str(tmp_path / "a.avsc"))
-    assert told(diff) == [("n is int, string goes to n__string", "kept apart")]
+    assert told(diff) == [("n is int; string values go to n__string", "kept apart")]
 
 
 def test_fields_inside_a_column_are_missed_too(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_table_too_large_to_rewrite_keeps_the_larger_type_apart(tmp_path: Path
     lake.register("orders-value", proto("Order { int64 n = 1; }"))
     lake.declared = {"contract": {"rewrite_up_to": "1 B"}}
     diff = read_schema_diff("orders", "orders-value", lake.pipeline)
-    assert told(diff) == [("n is int, long goes to n__long", "kept apart")]
+    assert told(diff) == [("n is int; long values go to n__long", "kept apart")]
 
 
 def test_a_table_comes_before_a_subject_of_the_same_name(tmp_path: Path) -> None:
@@ -171,12 +171,12 @@ def test_a_registry_over_http_is_asked_the_same(tmp_path: Path) -> None:
     [
         ("ches", "name-unknown", "did you mean `silver_chess`?"),
         ("ches-value", "name-unknown", "did you mean `chess-value`?"),
-        ("x" * 40, "name-unknown", "headgate tables lists the tables"),
-        ("x" * 40 + "@7", "name-unknown", "headgate tables lists the tables"),
+        ("x" * 40, "name-unknown", "headgate tables lists all tables"),
+        ("x" * 40 + "@7", "name-unknown", "headgate tables lists all tables"),
         (
             "silver_chess@99",
             "table-unknown",
-            "its newest is 2; of old ones, the log may be cleaned up",
+            "its newest version is 2; old versions may have been cleaned up",
         ),
         ("chess-value@99", "schema-unknown", None),
         ("99", "schema-unknown", None),

@@ -138,7 +138,7 @@ def test_refresh_makes_tables_anew_and_those_that_are_made_of_them_follow(
         DeltaTable(table).delete()
     assert {one.table for one in refresh(pipeline, ["gold_*"])} >= {"unified_gold", "seen_gold"}
     assert_all_derived(spark, pipeline)
-    with pytest.raises(LandingError, match="no derived table is called"):
+    with pytest.raises(LandingError, match="no derived table matches"):
         refresh(pipeline, ["silver_*"])
 
 

@@ -192,7 +192,7 @@ def test_run_with_spark_commits_lands_the_same_rows(
     assert set(found.values()) == {1}
 
 
-def test_reset_checkpoint_is_refused_and_replay_goes_on_without_a_second_copy(
+def test_reset_checkpoint_is_refused_and_from_ledger_continues_without_duplicates(
     spark: SparkSession, services: Services, topic: str, tmp_path: Path
 ) -> None:
     import shutil
@@ -208,9 +208,9 @@ def test_reset_checkpoint_is_refused_and_replay_goes_on_without_a_second_copy(
     with pytest.raises(CheckpointError) as refused:
         run_pipeline(pipeline, ONCE)
     assert refused.value.code == "checkpoint-reset"
-    assert "--replay" in (refused.value.hint or "")
+    assert "--from-ledger" in (refused.value.hint or "")
 
-    ended = run_pipeline(pipeline, RunOptions(once=True, replay=True))
+    ended = run_pipeline(pipeline, RunOptions(once=True, from_ledger=True))
     assert ended.rows == 300
     assert places(pipeline.lake).total() == 600
     assert set(places(pipeline.lake).values()) == {1}

@@ -176,7 +176,7 @@ def test_types_have_their_spark_names() -> None:
 
 def test_change_has_an_outcome() -> None:
     retype = RetypeColumn("a", "int", "string", "a__string")
-    assert str(retype) == "a is int, string goes to a__string"
+    assert str(retype) == "a is int; string values go to a__string"
     assert retype.as_record() == {
         "change": "RetypeColumn",
         "outcome": "kept apart",

@@ -46,7 +46,7 @@ def test_what_looks_like_a_time_and_is_none_is_not_taken_for_one(tmp_path: Path)
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="there is no folder"):
+    with pytest.raises(SourceError, match="no folder"):
         names(tmp_path / "nowhere")
 
 

@@ -162,9 +162,7 @@ NOT_MERGEABLE = {
     f"SELECT user, max(x) AS n {FROM} HAVING n > 1": "it has HAVING",
     f"SELECT user, max(x) AS n {FROM} ORDER BY n": "it has ORDER BY",
     f"SELECT user, max(x) AS n {FROM} LIMIT 3": "it has LIMIT",
-    "SELECT user, max(x) AS n FROM silver GROUP BY ROLLUP (user)": (
-        "it has several groupings at once"
-    ),
+    "SELECT user, max(x) AS n FROM silver GROUP BY ROLLUP (user)": ("it has several grouping sets"),
     "SELECT max(n) AS n FROM (SELECT count(*) AS n FROM silver GROUP BY user)": (
         "it has subqueries"
     ),

@@ -1,3 +1,3 @@
-"""One file a command. Nothing heavy is imported before a command runs: help must be quick."""
+"""One module per command: its arguments, its help, and how its result is printed."""
 
 from __future__ import annotations

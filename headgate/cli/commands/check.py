@@ -1,40 +1,51 @@
-"""`headgate check`: what is wrong in a pipeline file, without running it."""
+"""`headgate check`: validate pipeline files without running them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.errors import excerpt
-from headgate.cli.output import counted, print_json, styled
+from headgate.amounts import counted
+from headgate.cli.output import print_json, printable, styled
 from headgate.cli.pipeline_argument import find_pipeline
 
 if TYPE_CHECKING:
     from headgate.config import Finding
+
+_MAX_LINE = 100
+_SECRET = re.compile(
+    r"((?:password|secret|token|jaas|credential|user\.?info)[\w.]*\s*[:=]\s*)"
+    r"(?!\s*[\"']?(?:env|file):)[^\s,}][^,}]*",
+    re.IGNORECASE,
+)
+_LOGIN_IN_URL = re.compile(r"//[^/\s@]*@")
 
 
 def check(
     pipelines: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PIPELINE...",
-            help="Pipeline files; may be left out where a folder has only one.",
+            metavar="PIPELINE",
+            help="Pipeline files; optional if the folder has only one.",
             show_default=False,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Find what is wrong in pipeline files, without running them.
+    """Validate pipeline files without running them.
 
     \b
+    Examples:
       headgate check games.yaml
       headgate check *.yaml --json
 
-    Asks neither Spark nor any server; exits with 1 if something was found.
+    Reports every problem with its line and a hint. Starts no Spark and contacts no server;
+    exits with 1 if it finds a problem.
 
-    Next: headgate doctor PIPELINE asks the servers too
+    Next: headgate doctor PIPELINE also contacts the servers
     """
     from headgate.inspect.check import find_mistakes
 
@@ -53,7 +64,7 @@ def _print_findings(found: Mapping[str, Sequence[Finding]]) -> None:
     for file, findings in found.items():
         for finding in findings:
             print(f"{styled(str(finding.where), 'bold')}: {finding.message} [{finding.code}]")
-            for line in excerpt(finding, findings):
+            for line in _excerpt(finding, findings):
                 print(line)
             if finding.hint:
                 print(f"{styled('hint:', 'cyan')} {finding.hint}")
@@ -62,5 +73,43 @@ def _print_findings(found: Mapping[str, Sequence[Finding]]) -> None:
             print(f"{file}: {styled('ok', 'green')}")
     total = sum(map(len, found.values()))
     if total:
-        bad = sum(bool(findings) for findings in found.values())
-        print(styled(f"{counted(total, 'mistake')} in {counted(bad, 'file')}", "red"))
+        invalid = sum(bool(findings) for findings in found.values())
+        print(styled(f"{counted(total, 'problem')} in {counted(invalid, 'file')}", "red"))
+
+
+def _excerpt(finding: Finding, all_findings: Sequence[Finding]) -> list[str]:
+    """Return the line of a finding with a caret under its column; empty if it has no line."""
+    if finding.file is None or finding.line is None:
+        return []
+    line = _line(finding.file, finding.line)
+    if line is None:
+        return []
+    has_secret = any(
+        each.code == "secret-in-file" and (each.file, each.line) == (finding.file, finding.line)
+        for each in all_findings
+    )
+    shown = _masked(line, has_secret)[:_MAX_LINE]
+    number = str(finding.line)
+    margin = " " * len(number)
+    lines = [f"  {styled(f'{number} |', 'dim')} {shown}"]
+    if finding.column is not None and finding.column <= len(shown) + 1:
+        caret = " " * (finding.column - 1) + styled("^", "red")
+        lines.append(f"  {styled(f'{margin} |', 'dim')} {caret}")
+    return lines
+
+
+def _line(file: str, number: int) -> str | None:
+    try:
+        with open(file, encoding="utf-8-sig", errors="replace") as opened:
+            lines = opened.read().splitlines()
+    except OSError:
+        return None
+    return printable(lines[number - 1].rstrip()) if number <= len(lines) else None
+
+
+def _masked(line: str, has_secret: bool) -> str:
+    """Hide secrets: what a terminal shows often ends up in a log."""
+    if has_secret:
+        key, colon, _ = line.partition(":")
+        return f"{key}{colon} ***" if colon else "***"
+    return _LOGIN_IN_URL.sub("//***@", _SECRET.sub(r"\1***", line))

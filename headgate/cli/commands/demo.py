@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.output import counted, lasted, number, print_next_steps
+from headgate.amounts import counted, duration, number
+from headgate.cli.output import print_next_steps
 from headgate.examples import find_example
 
 if TYPE_CHECKING:
@@ -70,12 +71,7 @@ def _headline(result: DemoResult) -> str:
 def _latency(result: DemoResult) -> list[tuple[str, str]]:
     if result.latency is None:
         return []
-    landed, derived = lasted(result.latency.landed), lasted(result.latency.derived)
+    landed, derived = duration(result.latency.landed), duration(result.latency.derived)
     records = counted(result.latency.records, "record")
-    return [
-        (
-            "latency",
-            f"{landed} from produced to visible in silver tables, {derived} in derived ones",
-        ),
-        ("", f"measured on the {records} with which schemas changed"),
-    ]
+    visible = f"{landed} from produced to visible in silver tables, {derived} in derived tables"
+    return [("latency", visible), ("", f"in the last batch, of {records}, with schema changes")]

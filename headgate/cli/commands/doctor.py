@@ -1,4 +1,4 @@
-"""`headgate doctor`: is everything there that a run needs?"""
+"""`headgate doctor`: check everything that a run needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.output import Style, counted, print_json, printable, styled
+from headgate.amounts import counted
+from headgate.cli.output import Style, print_json, printable, styled
 
 if TYPE_CHECKING:
     from headgate.inspect.doctor import Check
@@ -20,17 +21,20 @@ _STYLES: dict[str, Style] = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor(
     pipeline: Annotated[
         str | None,
-        typer.Argument(metavar="PIPELINE", help="A pipeline to check too.", show_default=False),
+        typer.Argument(
+            metavar="PIPELINE", help="A pipeline file to check as well.", show_default=False
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check that all is there that a run needs.
+    """Check everything that a run needs, from Java to the lake.
 
     \b
+    Examples:
       headgate doctor                 this machine
-      headgate doctor games.yaml      source, registry, lake, checkpoint and secrets too
+      headgate doctor games.yaml      also source, registry, lake, checkpoint and secrets
 
-    Every check is made; the fixes stand at the end. Exits with 1 if a check failed.
+    Runs every check and ends with the fixes. Exits with 1 if a check failed.
 
     Next: headgate run PIPELINE
     """
@@ -59,6 +63,6 @@ def _print_checks(checks: Sequence[Check]) -> None:
             print(f"  {check.name}: {check.fix}")
     failed = sum(check.state == "fail" for check in checks)
     warned = sum(check.state == "warn" for check in checks)
-    told = [f"{counted(failed, 'check')} failed"] if failed else []
-    told += [counted(warned, "warning")] if warned else []
-    print(f"\n{', '.join(told)}" if told else "\nAll is well")
+    problems = [f"{counted(failed, 'check')} failed"] if failed else []
+    problems += [counted(warned, "warning")] if warned else []
+    print(f"\n{', '.join(problems)}" if problems else "\nAll checks passed")

@@ -1,4 +1,4 @@
-"""`headgate export`: what a pipeline declares, for other tools to run."""
+"""`headgate export`: write gold declarations as a project for another tool."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.output import counted, print_next_steps
+from headgate.amounts import counted
+from headgate.cli.help import GroupedOptions
+from headgate.cli.output import print_next_steps
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
-app = typer.Typer(rich_markup_mode=None, help="Write gold tables as a project of other tools.")
+app = typer.Typer(rich_markup_mode=None, help="Export gold tables as a project for another tool.")
 
 
 @app.callback()
 def export() -> None:
-    """Write gold tables as a project of other tools."""
+    """Export gold tables as a project for another tool."""
 
 
-@app.command()
+@app.command(cls=GroupedOptions)
 def sdp(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write the project.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the project.")],
     pipeline: PipelineArgument = None,
 ) -> None:
-    """Write the gold tables as a project for Spark Declarative Pipelines.
+    """Export gold tables as a project for Spark Declarative Pipelines.
 
     \b
+    Examples:
       headgate export sdp gold_project games.yaml
 
-    `spark-pipelines run` then makes the same gold tables from what has landed, without
-    Headgate; new tables need no new export. A second export writes the same files anew and
-    leaves all others in the folder as they are.
+    `spark-pipelines run` then builds the same gold tables from the landed ones, without
+    Headgate. New tables need no new export. Exporting again overwrites the exported files and
+    keeps all others in the folder.
 
     Next: headgate graph PIPELINE
     """
@@ -45,23 +48,23 @@ def sdp(
 
     written = export_sdp(load_pipeline(find_pipeline(pipeline)), folder)
     print(f"Wrote {counted(len(written.files), 'file')} to {written.folder}")
-    has_packages = all(map(find_spec, _OF_SPARK_PIPELINES))
+    has_packages = all(map(find_spec, _SPARK_PIPELINES_MODULES))
     print_next_steps(
         steps_after(written.folder, shutil.which("spark-pipelines") is not None, has_packages)
     )
 
 
-_OF_SPARK_PIPELINES = ("grpc_status", "zstandard")
-"""Modules that `spark-pipelines` imports and that come neither with Spark nor with Headgate."""
+_SPARK_PIPELINES_MODULES = ("grpc_status", "zstandard")
+"""Modules that `spark-pipelines` imports but neither Spark nor Headgate installs."""
 
 
 def steps_after(folder: str, on_path: bool, has_packages: bool) -> list[tuple[str, str]]:
-    """What makes the tables, as it can be typed here."""
+    """Return the commands that build the tables, as they can be typed here."""
     steps = []
     if not has_packages:
-        lacking = quote(f"pyspark[pipelines]=={version('pyspark')}")
-        steps.append((f"pip install {lacking}", "once: packages that Spark needs for it"))
-    steps.append((f"cd {quote(folder)}", "its README.md says what is where"))
+        requirement = quote(f"pyspark[pipelines]=={version('pyspark')}")
+        steps.append((f"pip install {requirement}", "once: packages that spark-pipelines needs"))
+    steps.append((f"cd {quote(folder)}", "its README.md explains the files"))
     path = "" if on_path else f"PATH={quote(os.path.dirname(sys.executable))}:$PATH "
-    steps.append((f"{path}SPARK_CONF_DIR=conf spark-pipelines run", "make the tables"))
+    steps.append((f"{path}SPARK_CONF_DIR=conf spark-pipelines run", "build the tables"))
     return steps

@@ -1,4 +1,4 @@
-"""`headgate graph`: what flows from where to where."""
+"""`headgate graph`: how tables are made from each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.output import ago, counted, number, print_columns, print_json, printable, styled
+from headgate.amounts import counted, number
+from headgate.cli.output import ago, print_columns, print_json, printable, styled
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 from headgate.errors import UsageError
 
@@ -19,21 +20,22 @@ if TYPE_CHECKING:
 def graph(
     pipeline: PipelineArgument = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every table by itself, however many there are.")
+        bool, typer.Option("--all", help="Show every table instead of one line per template.")
     ] = False,
     as_mermaid: Annotated[
-        bool, typer.Option("--mermaid", help="Print a flowchart for Mermaid.")
+        bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what flows where: source, bronze, silver, gold.
+    """Show the data flow: source, bronze, silver, gold.
 
     \b
+    Examples:
       headgate graph games.yaml
       headgate graph games.yaml --mermaid > games.mmd
 
-    Many tables of one template are shown as one. What is declared stands there before it is
-    made.
+    If a template has many tables, they are shown as one. Declared tables are shown before they
+    exist.
 
     Next: headgate tables PIPELINE
     """
@@ -42,7 +44,7 @@ def graph(
 
     if as_mermaid and as_json:
         raise UsageError(
-            "bad-argument", "--mermaid and --json are two forms of one thing", hint="choose one"
+            "bad-argument", "--mermaid and --json cannot be combined", hint="choose one"
         )
     found = read_graph(load_pipeline(find_pipeline(pipeline)))
     shown = found if every else found.folded()
@@ -64,20 +66,20 @@ def print_graph(graph: Graph) -> None:
 
 
 def branches(graph: Graph) -> list[tuple[str, GraphNode, int]]:
-    """Every node once: what stands before its name, itself, and of how many tables it is made."""
+    """Return every node once: the branch drawn before it, the node, its number of inputs."""
     nodes = {node.name: node for node in graph.nodes}
-    made_of: dict[str, list[str]] = defaultdict(list)
+    inputs_of: dict[str, list[str]] = defaultdict(list)
     for edge in graph.edges:
-        made_of[edge.target].append(edge.source)
+        inputs_of[edge.target].append(edge.source)
     above: dict[str, tuple[str, ...]] = {}
     below: dict[str, list[str]] = defaultdict(list)
     for name in nodes:
-        above[name] = _shared([(*above[one], one) for one in made_of[name]])
+        above[name] = _shared([(*above[one], one) for one in inputs_of[name]])
         below[above[name][-1] if above[name] else ""].append(name)
     tables = {
-        name: sum(nodes[one].tables or 1 for one in inputs) for name, inputs in made_of.items()
+        name: sum(nodes[one].tables or 1 for one in inputs) for name, inputs in inputs_of.items()
     }
-    several = {name for name, inputs in made_of.items() if len(inputs) > 1}
+    several = {name for name, inputs in inputs_of.items() if len(inputs) > 1}
     return [
         (before, nodes[name], tables[name] if name in several else 0)
         for root in below[""]
@@ -86,7 +88,7 @@ def branches(graph: Graph) -> list[tuple[str, GraphNode, int]]:
 
 
 def _shared(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """What all paths from the source have in common, from the source on."""
+    """Return the common prefix of all paths from the source."""
     if not paths:
         return ()
     shared = []
@@ -98,14 +100,14 @@ def _shared(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _walk(
-    name: str, below: dict[str, list[str]], before: str, further: str
+    name: str, below: dict[str, list[str]], before: str, indent: str
 ) -> Iterator[tuple[str, str]]:
     yield before, name
     children = below.get(name, [])
     for child in children:
         last = child == children[-1]
         corner, line = ("└─ ", "   ") if last else ("├─ ", "│  ")
-        yield from _walk(child, below, f"{further}{corner}", f"{further}{line}")
+        yield from _walk(child, below, f"{indent}{corner}", f"{indent}{line}")
 
 
 def _row(before: str, node: GraphNode, inputs: int) -> tuple[str, str, str, str]:
@@ -117,39 +119,39 @@ def _row(before: str, node: GraphNode, inputs: int) -> tuple[str, str, str, str]
     rows = "" if node.rows is None else number(node.rows)
     if node.last_at is not None:
         return name, str(node.kind), rows, ago(node.last_at)
-    return name, str(node.kind), rows, "not there yet" if node.tables == 0 else ""
+    return name, str(node.kind), rows, "not created yet" if node.tables == 0 else ""
 
 
-_PLAIN = frozenset(" _.,:/-()")
+_SAFE = frozenset(" _.,:/-()")
 
 
 def mermaid(graph: Graph) -> str:
-    """A flowchart from left to right; what a run keeps for itself hangs on dotted lines."""
+    """Return a flowchart from left to right; dotted arrows lead to quarantine and ledger."""
     return "\n".join(_lines(graph))
 
 
 def label(text: str) -> str:
-    """Text between quotes: whatever is neither letter, digit nor harmless becomes its number."""
+    """Escape text for Mermaid: unsafe characters become numeric entities."""
     return "".join(
-        each if (each.isascii() and each.isalnum()) or each in _PLAIN else f"#{ord(each)};"
+        each if (each.isascii() and each.isalnum()) or each in _SAFE else f"#{ord(each)};"
         for each in printable(text)
     )
 
 
 def _lines(graph: Graph) -> Iterator[str]:
-    # Names of nodes are numbers: a table may be called `end`, which is a word of Mermaid.
-    place = {node.name: f"n{position}" for position, node in enumerate(graph.nodes)}
-    beside = {node.name for node in graph.nodes if node.kind.is_beside}
+    # Node ids are numbers: a table may be called `end`, which is a Mermaid keyword.
+    ids = {node.name: f"n{position}" for position, node in enumerate(graph.nodes)}
+    side_tables = {node.name for node in graph.nodes if node.kind.is_beside}
     yield "flowchart LR"
     for node in graph.nodes:
-        yield f"  {place[node.name]}{_shape(node)}"
+        yield f"  {ids[node.name]}{_shape(node)}"
     for edge in graph.edges:
-        arrow = "-.->" if edge.target in beside else "-->"
-        yield f"  {place[edge.source]} {arrow} {place[edge.target]}"
+        arrow = "-.->" if edge.target in side_tables else "-->"
+        yield f"  {ids[edge.source]} {arrow} {ids[edge.target]}"
 
 
 def _shape(node: GraphNode) -> str:
-    """A source is a stadium, a table a cylinder, one that is not there yet a box."""
+    """A source is a stadium, a table a cylinder, a table that does not exist yet a box."""
     name = label(node.name)
     if node.tables is None:
         return f'(["{name}"])'

@@ -1,77 +1,140 @@
-"""`headgate quarantine`: records that could not land."""
+"""`headgate quarantine`: list, show, replay and drop records that could not land."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.output import counted, print_json, print_next_steps
-from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, split_arguments
-from headgate.cli.quarantine import (
-    FileOption,
-    OffsetOption,
-    ReasonOption,
-    RouteOption,
-    SinceOption,
-    UntilOption,
+from headgate.amounts import counted
+from headgate.cli.commands.quarantine_output import (
     landing_folder,
-    name_of_record,
+    print_dropped,
+    print_event,
+    print_reasons,
     print_record_list,
     print_records,
-    wanted_records,
+    print_replayed,
+    record_name,
 )
-from headgate.errors import UsageError
+from headgate.cli.help import GroupedOptions
+from headgate.cli.output import print_json, print_next_steps
+from headgate.cli.pipeline_argument import (
+    PipelineArgument,
+    find_pipeline,
+    quiet_spark,
+    split_arguments,
+)
+from headgate.errors import UsageError, did_you_mean, listed
 
 if TYPE_CHECKING:
     from headgate.engine.quarantined import QuarantineState
+    from headgate.quarantine.filter import QuarantineFilter
 
 app = typer.Typer(
     rich_markup_mode=None,
-    help="Look at records that could not land; replay or drop them.",
+    help="List, show, replay or drop records that could not land.",
 )
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_FILTERS = "Filters"
+_Reason = Annotated[
+    str | None,
+    typer.Option(
+        "--reason", metavar="REASON", help="Records with this reason.", rich_help_panel=_FILTERS
+    ),
+]
+_Route = Annotated[
+    str | None,
+    typer.Option(
+        "--route",
+        "--table",
+        metavar="ROUTE",
+        help="Records of this route or table.",
+        rich_help_panel=_FILTERS,
+    ),
+]
+_Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Quarantined at or after this time: 2026-11-01 or '2026-11-01 12:00', in UTC.",
+        rich_help_panel=_FILTERS,
+    ),
+]
+_Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="TIME",
+        help="Quarantined before this time.",
+        rich_help_panel=_FILTERS,
+    ),
+]
+_Offset = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        metavar="OFFSETS",
+        help="topic:partition:offset, or topic:partition:from-to.",
+        rich_help_panel=_FILTERS,
+    ),
+]
+_File = Annotated[
+    str | None,
+    typer.Option(
+        "--file",
+        metavar="PATH",
+        help="Records of this change file: its path or the end of it.",
+        rich_help_panel=_FILTERS,
+    ),
+]
 
 
-@app.command("list")
+@app.command("list", cls=GroupedOptions)
 def list_records(
     pipeline: PipelineArgument = None,
-    reason: ReasonOption = None,
-    route: RouteOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    offset: OffsetOption = None,
-    in_file: FileOption = None,
+    reason: _Reason = None,
+    route: _Route = None,
+    since: _Since = None,
+    until: _Until = None,
+    offset: _Offset = None,
+    in_file: _File = None,
     state: Annotated[
         str | None,
         typer.Option(
-            metavar="open|replayed|dropped|all", help="What has become of them: open, if not said."
+            metavar="open|replayed|dropped|all",
+            help="Records in this state.",
+            show_default="open",
+            rich_help_panel=_FILTERS,
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="The same as --state all.")] = False,
-    limit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="At most so many, newest batch first.")
-    ] = 20,
+    every: Annotated[
+        bool, typer.Option("--all", help="Same as --state all.", rich_help_panel=_FILTERS)
+    ] = False,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of records.")] = 20,
     as_json: _Json = False,
 ) -> None:
-    """List records in quarantine, those of the newest batch first.
+    """List records in quarantine, newest batch first.
 
     \b
+    Examples:
       headgate quarantine list games.yaml
       headgate quarantine list games.yaml --reason schema_unknown --limit 100
       headgate quarantine list games.yaml --state replayed --since 2026-11-01
 
     Next: headgate quarantine show PIPELINE RECORD
     """
-    from dataclasses import replace
-
     from headgate.config import load_pipeline
     from headgate.inspect import read_quarantined
 
     chosen = _state("all" if every else state)
-    wanted = replace(wanted_records(reason, route, since, until, offset, in_file), state=chosen)
+    wanted = replace(_filter(reason, route, since, until, offset, in_file), state=chosen)
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
     records, total = read_quarantined(declared, wanted, limit)
@@ -79,28 +142,27 @@ def list_records(
         print_json({"total": total, "records": records})
         return
     if not records:
-        which = "" if chosen is None else f"{chosen} " if chosen != "open" else ""
-        print(f"No {which}record is in quarantine" + (" for that" if wanted.is_narrow else ""))
+        _print_no_records(wanted, chosen)
         return
     folder = landing_folder(declared)
     print_record_list(records, total, folder, with_state=chosen is None)
     steps = []
     if records[0].position:
-        show_one = f"headgate quarantine show {file} {name_of_record(records[0], folder)}"
-        steps.append((show_one, "all about one"))
+        show_one = f"headgate quarantine show {file} {record_name(records[0], folder)}"
+        steps.append((show_one, "show one record"))
     if any(each.state == "open" for each in records):
-        steps.append((f"headgate quarantine replay {file}", "land them, once the cause is gone"))
+        steps.append((f"headgate quarantine replay {file}", "land them, once the cause is fixed"))
     if steps:
         print_next_steps(steps)
 
 
-@app.command()
+@app.command(cls=GroupedOptions)
 def show(
     first: Annotated[
         str | None,
         typer.Argument(
             metavar="PIPELINE",
-            help="The pipeline file; may be left out where a folder has only one.",
+            help="Pipeline file; optional if the folder has only one.",
             show_default=False,
         ),
     ] = None,
@@ -112,9 +174,10 @@ def show(
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Show all about one record in quarantine, with its bytes.
+    """Show one record in quarantine with its bytes.
 
     \b
+    Examples:
       headgate quarantine show games.yaml games:0:12
       headgate quarantine show shop.yaml 2026/11/01/12/00/orders.avro:12
 
@@ -126,7 +189,7 @@ def show(
     pipeline, record = split_arguments(first, second)
     if record is None:
         raise UsageError(
-            "bad-argument", "name a record", hint="headgate quarantine list shows them"
+            "bad-argument", "missing argument RECORD", hint="headgate quarantine list lists records"
         )
     declared = load_pipeline(find_pipeline(pipeline))
     parse = FilePosition.parse if declared.lands_changes else Position.parse
@@ -137,92 +200,96 @@ def show(
     print_records(found, landing_folder(declared))
 
 
-@app.command()
+@app.command(cls=GroupedOptions)
 def replay(
     pipeline: PipelineArgument = None,
-    reason: ReasonOption = None,
-    route: RouteOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    offset: OffsetOption = None,
-    in_file: FileOption = None,
+    reason: _Reason = None,
+    route: _Route = None,
+    since: _Since = None,
+    until: _Until = None,
+    offset: _Offset = None,
+    in_file: _File = None,
     limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="At most so many, the oldest first.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Maximum number of records, oldest first."),
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Land open records, once what kept them out is gone.
+    """Land open records once the cause is fixed.
 
     \b
+    Examples:
       headgate quarantine replay games.yaml --reason schema_unknown
       headgate quarantine replay games.yaml --table silver_chess --limit 10
 
-    Each lands exactly once, also if this is cut short and run again. Those that still cannot
-    land stay, with the reason of today. The stream may run meanwhile. Tables that follow change
-    logs are brought up to them.
+    Each record lands exactly once, even if the replay is interrupted and repeated. Records that
+    still cannot land stay in quarantine with their current reason. The pipeline may be running.
+    Merged and history tables are updated. Exits with 1 if a table is pending.
 
     Next: headgate quarantine list PIPELINE
     """
-    from contextlib import nullcontext
-
-    from headgate.cli.pipeline_argument import quiet_spark
-    from headgate.cli.quarantine import print_replayed, tell_progress
     from headgate.config import load_pipeline
 
-    wanted = wanted_records(reason, route, since, until, offset, in_file)
+    wanted = _filter(reason, route, since, until, offset, in_file)
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
     from headgate.quarantine.settle import replay_quarantine
 
-    listener = (lambda _: None) if as_json else tell_progress
+    listener = (lambda _: None) if as_json else print_event
     with quiet_spark() if declared.commit == "spark" else nullcontext():
         done = replay_quarantine(declared, wanted, listener, limit)
     if as_json:
         print_json(done)
     elif not (done.taken or done.landed or done.waiting or done.completed):
-        print("No record is in quarantine" + (" for that" if wanted.is_narrow else ""))
+        _print_no_records(wanted)
     else:
         print_replayed(file, done)
     if done.waiting:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=GroupedOptions)
 def drop(
     pipeline: PipelineArgument = None,
-    reason: ReasonOption = None,
-    route: RouteOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    offset: OffsetOption = None,
-    in_file: FileOption = None,
-    every: Annotated[bool, typer.Option("--all", help="Every open record.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    reason: _Reason = None,
+    route: _Route = None,
+    since: _Since = None,
+    until: _Until = None,
+    offset: _Offset = None,
+    in_file: _File = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All open records.", rich_help_panel=_FILTERS)
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: _Json = False,
 ) -> None:
-    """Give up open records: their bytes go for good.
+    """Drop open records: their bytes are deleted for good.
 
     \b
+    Examples:
       headgate quarantine drop games.yaml --reason envelope_undecodable
       headgate quarantine drop games.yaml --offset games:0:12-40 --yes
 
-    Where each came from, when and why it was here stay in the table. The bytes are in its old
-    files until Delta's VACUUM removes those.
+    Position, time and reason of each record stay in the table. Its old files keep the bytes
+    until Delta's VACUUM removes them.
 
     Next: headgate quarantine list PIPELINE --state dropped
     """
-    from headgate.cli.quarantine import print_dropped
     from headgate.config import load_pipeline
 
-    wanted = wanted_records(reason, route, since, until, offset, in_file)
+    wanted = _filter(reason, route, since, until, offset, in_file)
     if wanted.is_narrow == every:
         raise UsageError(
             "bad-argument",
-            "say which records" if not every else "--all goes with no other choice",
-            hint="--reason, --route, --since, --until, --offset or --file; or --all for all",
+            "--all cannot be combined with filters" if every else "no records selected",
+            hint="use --reason, --route, --since, --until, --offset or --file; or only --all",
         )
     if not yes and (as_json or not sys.stdin.isatty()):
-        raise UsageError("bad-argument", "nobody is here to ask", hint="--yes drops without asking")
+        raise UsageError(
+            "bad-argument",
+            "cannot prompt: stdin is not a terminal",
+            hint="use --yes to drop without confirmation",
+        )
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
     from headgate.quarantine.settle import drop_quarantine
@@ -242,12 +309,10 @@ def drop(
     elif refused:
         print("Nothing was dropped")
     else:
-        print("No record is in quarantine" + (" for that" if wanted.is_narrow else ""))
+        _print_no_records(wanted)
 
 
 def _confirmed(counts: Mapping[str, int]) -> bool:
-    from headgate.cli.quarantine import print_reasons
-
     print_reasons(counts)
     what = counted(sum(counts.values()), "record")
     return bool(typer.confirm(f"Drop {what} for good?"))
@@ -255,12 +320,56 @@ def _confirmed(counts: Mapping[str, int]) -> bool:
 
 def _state(state: str | None) -> QuarantineState | None:
     from headgate.engine.quarantined import QuarantineState
-    from headgate.errors import did_you_mean, listed
 
     if state == "all":
         return None
     known = [each.value for each in QuarantineState]
     if state is not None and state not in known:
-        hint = did_you_mean(state, [*known, "all"]) or f"there are {listed([*known, 'all'])}"
-        raise UsageError("bad-argument", f"there is no state `{state}`", hint=hint)
+        hint = did_you_mean(state, [*known, "all"]) or f"use one of {listed([*known, 'all'])}"
+        raise UsageError("bad-argument", f"unknown state `{state}`", hint=hint)
     return QuarantineState.OPEN if state is None else QuarantineState(state)
+
+
+def _print_no_records(wanted: QuarantineFilter, state: QuarantineState | None = None) -> None:
+    which = f"{state} " if state is not None and state != "open" else ""
+    matching = " that match" if wanted.is_narrow else ""
+    print(f"No {which}records in quarantine{matching}")
+
+
+def _filter(
+    reason: str | None,
+    route: str | None,
+    since: str | None,
+    until: str | None,
+    offset: str | None,
+    in_file: str | None,
+) -> QuarantineFilter:
+    from headgate.quarantine.filter import OffsetRange, QuarantineFilter
+    from headgate.reasons import Reason
+
+    known = [each.value for each in Reason]
+    if reason is not None and reason not in known:
+        hint = did_you_mean(reason, known) or f"use one of {listed(known)}"
+        raise UsageError("bad-argument", f"unknown reason `{reason}`", hint=hint)
+    return QuarantineFilter(
+        reason=reason,
+        route=route,
+        since=_time("--since", since),
+        until=_time("--until", until),
+        offsets=None if offset is None else OffsetRange.parse(offset),
+        file=in_file,
+    )
+
+
+def _time(option: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            "bad-argument",
+            f"{option}: `{text}` is not a time",
+            hint="write it like 2026-11-01, '2026-11-01 12:00' or 2026-11-01T12:00+01:00",
+        ) from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""`headgate run`: land a stream."""
+"""`headgate run`: land records or change files."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.output import counted, print_json_line, print_next_steps, printable
-from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
+from headgate.amounts import counted
+from headgate.cli.output import print_json_line, print_next_steps, printable
+from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, quiet_spark
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,40 +16,53 @@ if TYPE_CHECKING:
     from headgate.config import Pipeline
     from headgate.inspect.status import GoldTable, PendingTable
 
-_SHOWN = 5
+_MAX_TABLES = 5
 
 
 def run(
     pipeline: PipelineArgument = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Land what the source has now, then end.")
+        bool, typer.Option("--once", help="Land what the source has now, then exit.")
     ] = False,
     trigger: Annotated[
         str | None,
         typer.Option(
-            help="How often to look for new records, instead of what the pipeline says: 5s, 500ms."
+            metavar="DURATION",
+            help="How often to look for new records: 5s, 500ms.",
+            show_default="from the pipeline file",
         ),
     ] = None,
-    replay: Annotated[
+    from_ledger: Annotated[
         bool,
-        typer.Option("--replay", help="Go on where the ledger ends, with a new, empty checkpoint."),
+        typer.Option(
+            "--from-ledger", help="Start a new checkpoint and continue where the ledger ends."
+        ),
     ] = False,
     progress: Annotated[
-        str, typer.Option(metavar="auto|live|lines|none", help="What to show meanwhile.")
+        str,
+        typer.Option(
+            metavar="auto|live|lines|none",
+            help="How to show progress.",
+            rich_help_panel="Output",
+        ),
     ] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object an event.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object per event.", rich_help_panel="Output"),
+    ] = False,
 ) -> None:
-    """Land records; new tables and columns need no restart.
+    """Land records or change files; schema changes need no restart.
 
     \b
+    Examples:
       headgate run games.yaml             until Ctrl-C, which finishes the batch first
-      headgate run games.yaml --once      what is there now, then end
+      headgate run games.yaml --once      what the source has now, then exit
 
-    Every record lands exactly once, or in quarantine.
+    Every record lands exactly once, or goes to the quarantine. Exits with 1 if a table is
+    pending or could not be derived.
 
     Next: headgate status PIPELINE
     """
-    from headgate.cli.pipeline_argument import quiet_spark
     from headgate.cli.progress.live import choose_view
     from headgate.cli.progress.tally import Tally
     from headgate.config import load_pipeline
@@ -66,14 +80,14 @@ def run(
 
         stop = StopSignal()
         tally.stop_asked = lambda: stop.asked
-        ended = run_pipeline(declared, RunOptions(once, replay, milliseconds), view, stop)
-    waiting, behind = _waiting(declared), _not_derived(declared)
+        ended = run_pipeline(declared, RunOptions(once, from_ledger, milliseconds), view, stop)
+    pending, behind = _pending(declared), _not_derived(declared)
     if as_json:
-        summary = _summary(tally, ended.stopped, waiting, behind)
-        print_json_line({"ok": not (waiting or behind), "data": summary})
+        summary = _summary(tally, ended.stopped, pending, behind)
+        print_json_line({"ok": not (pending or behind), "data": summary})
     else:
-        _print_end(file, tally, ended.stopped, waiting, behind)
-    if waiting or behind:
+        _print_end(file, tally, ended.stopped, pending, behind)
+    if pending or behind:
         raise typer.Exit(1)
 
 
@@ -86,7 +100,7 @@ def _milliseconds(trigger: str) -> int:
         raise UsageError("bad-argument", f"--trigger: {error.message}", error.hint) from None
 
 
-def _waiting(pipeline: Pipeline) -> tuple[PendingTable, ...]:
+def _pending(pipeline: Pipeline) -> tuple[PendingTable, ...]:
     from headgate.inspect.ledger import open_ledger
     from headgate.inspect.status import pending_tables
 
@@ -94,7 +108,7 @@ def _waiting(pipeline: Pipeline) -> tuple[PendingTable, ...]:
 
 
 def _not_derived(pipeline: Pipeline) -> list[GoldTable]:
-    """Derived tables that could not follow what they are derived from."""
+    """Return the derived tables that could not be updated."""
     from headgate.inspect.ledger import open_ledger
     from headgate.inspect.status import read_gold
 
@@ -104,7 +118,7 @@ def _not_derived(pipeline: Pipeline) -> list[GoldTable]:
 
 
 def _summary(
-    tally: Tally, stopped: bool, waiting: tuple[PendingTable, ...], behind: list[GoldTable]
+    tally: Tally, stopped: bool, pending: tuple[PendingTable, ...], behind: list[GoldTable]
 ) -> dict[str, object]:
     return {
         "stopped": stopped,
@@ -116,7 +130,7 @@ def _summary(
         "schema_changes": tally.changes,
         "seconds": round(tally.seconds, 3),
         "landing_seconds": round(tally.landing_seconds, 3),
-        "waiting": waiting,
+        "waiting": pending,
         "not_derived": [{"table": one.table, "error": one.error} for one in behind],
     }
 
@@ -125,25 +139,26 @@ def _print_end(
     file: str,
     tally: Tally,
     stopped: bool,
-    waiting: tuple[PendingTable, ...],
+    pending: tuple[PendingTable, ...],
     behind: list[GoldTable],
 ) -> None:
-    how = "Stopped" if stopped else "Done"
     from headgate.cli.progress.lines import print_summary
 
+    how = "Stopped" if stopped else "Done"
     if not tally.batches:
-        print(f"{how}: there was nothing new to land")
+        print(f"{how}: nothing new to land")
     else:
         print_summary(how, tally)
-    for one in waiting:
-        print(f"Waiting: {one.table} with {counted(one.rows, 'record')}: {one.error}")
-    for table in behind[:_SHOWN]:
+    for one in pending:
+        rows = counted(one.rows, "record")
+        print(f"Pending: {one.table} with {rows}: {printable(one.error)}")
+    for table in behind[:_MAX_TABLES]:
         print(f"Not derived: {table.table}: {printable(table.error or '')}")
-    if len(behind) > _SHOWN:
-        print(f"and {len(behind) - _SHOWN} more: headgate status {file} --json has all")
-    steps = [(f"headgate tables {file}", "what is where")]
+    if len(behind) > _MAX_TABLES:
+        print(f"and {len(behind) - _MAX_TABLES} more: headgate status {file} --json lists all")
+    steps = [(f"headgate tables {file}", "rows and columns of each table")]
     if tally.quarantined:
         steps.append((f"headgate quarantine list {file}", "what could not land, and why"))
-    if waiting:
-        steps.insert(0, (f"headgate doctor {file}", "why tables wait"))
+    if pending:
+        steps.insert(0, (f"headgate doctor {file}", "find out why tables are pending"))
     print_next_steps(steps)

@@ -1,31 +1,38 @@
-"""`headgate schema`: a table's columns and what they went through; and what sets two apart."""
+"""`headgate schema`: a table's columns and their history, and the difference of two schemas."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headgate.cli.output import ago, counted, print_columns, print_json, printable, styled
+from headgate.amounts import counted
+from headgate.cli.help import GroupedOptions
+from headgate.cli.output import Style, ago, print_columns, print_json, printable, styled
 from headgate.cli.pipeline_argument import find_pipeline, load_named, split_arguments
-from headgate.cli.schema_changes import print_changes
 from headgate.errors import UsageError
+from headgate.schema.changes import AddColumn, CreateTable, Outcome, SchemaChange
 
 if TYPE_CHECKING:
     from headgate.inspect import RecordedChange, SchemaDiff, TableSchema
 
 app = typer.Typer(rich_markup_mode=None, subcommand_metavar="[PIPELINE] TABLE | diff A B")
 _HEADERS = ("BATCH", "WHEN", "CHANGE", "OUTCOME", "SCHEMA IDS")
-_WHAT_OF = {"log": ", changes of", "merged": ", rows of", "history": ", history of"}
+_ROLES = {"log": ", change log of", "merged": ", merged rows of", "history": ", history of"}
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+Mark = Literal["+", "~", "!"]
+_STYLES: dict[Mark, Style] = {"+": "green", "~": "yellow", "!": "red"}
 
 
 @app.callback()
 def schema() -> None:
-    """Show a table's columns and what they went through, or compare two schemas.
+    """Show a table's columns and history, or compare two schemas.
 
     \b
-      headgate schema games.yaml silver_chess            what it is, and how it came to that
+    Examples:
+      headgate schema games.yaml silver_chess            columns and schema changes so far
       headgate schema diff silver_chess chess-value      what the newest schema would change
       headgate schema diff ./old.proto ./new.proto       the same before it is registered
 
@@ -33,39 +40,42 @@ def schema() -> None:
     """
 
 
-@app.command("show")
+@app.command("show", cls=GroupedOptions)
 def show(
     first: Annotated[
         str | None,
         typer.Argument(
             metavar="PIPELINE",
-            help="The pipeline file; may be left out where a folder has only one.",
+            help="Pipeline file; optional if the folder has only one.",
             show_default=False,
         ),
     ] = None,
     second: Annotated[
         str | None,
         typer.Argument(
-            metavar="TABLE", help="A table, a route, or a table of the source.", show_default=False
+            metavar="TABLE", help="A table, a route, or a source table.", show_default=False
         ),
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Show a table's columns and what they went through.
+    """Show a table's columns and history.
 
     \b
+    Examples:
       headgate schema games.yaml silver_chess
-      headgate schema games.yaml chess
-      headgate schema shop.yaml shop.orders         the change log of a table of the source
+      headgate schema games.yaml chess              by route
+      headgate schema shop.yaml shop.orders         the change log of a source table
 
     The history comes from the ledger: what changed, in which batch, because of which schemas.
-    The word `show` may be left out.
+    The word `show` is optional.
 
     Next: headgate tables PIPELINE lists all tables
     """
     pipeline, table = split_arguments(first, second)
     if table is None:
-        raise UsageError("bad-argument", "name a table", hint="headgate tables lists them")
+        raise UsageError(
+            "bad-argument", "missing argument TABLE", hint="headgate tables lists tables"
+        )
     from headgate.config import load_pipeline
     from headgate.inspect import read_table_schema
 
@@ -76,35 +86,36 @@ def show(
     _print_schema(found)
 
 
-@app.command("diff")
+@app.command("diff", cls=GroupedOptions)
 def diff(
     first: Annotated[
         str,
         typer.Argument(metavar="A", help="A table, a subject, a schema id or a file."),
     ],
-    second: Annotated[str, typer.Argument(metavar="B", help="What it is compared with.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="What to compare it with.")],
     pipeline: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="The pipeline file; not needed for two files, nor where a folder has only one.",
+            help="Pipeline file; optional for two files, or if the folder has only one.",
             show_default=False,
         ),
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Show what going from one schema to another changes.
+    """Show the schema changes from A to B.
 
     \b
-      headgate schema diff silver_chess chess-value    a table, and a subject's newest version
-      headgate schema diff silver_chess@7 chess        a table at a version, and a route's table
-      headgate schema diff chess-value@1 12            a subject's version, and a schema id
-      headgate schema diff ./old.proto ./new.avsc      files; without a pipeline, all is followed
+    Examples:
+      headgate schema diff silver_chess chess-value    a table and a subject's newest version
+      headgate schema diff silver_chess@7 chess        a version of a table and a route's table
+      headgate schema diff chess-value@1 12            a subject's version and a schema id
+      headgate schema diff ./old.proto ./new.avsc      files, under the contract `evolve`
 
-    Each change has the outcome that the contract gives it. A table comes before a subject of the
-    same name; of several messages in a schema, the first is taken.
+    Each change has the outcome that the contract gives it. A name that is both a table and a
+    subject means the table. If a schema has several messages, the first is used.
 
-    Marks: + is added, ~ is widened or cast, ! breaks something or is kept out.
+    Marks: + added, ~ widened or cast, ! breaking or not applied.
 
     Next: headgate plan PIPELINE
     """
@@ -118,11 +129,30 @@ def diff(
     _print_diff(found)
 
 
+def mark_of(change: SchemaChange) -> Mark:
+    """Return `+` for an addition, `~` for a compatible change, `!` for one to look at."""
+    if change.breaking or change.outcome is not Outcome.APPLIED:
+        return "!"
+    return "+" if isinstance(change, AddColumn | CreateTable) else "~"
+
+
+def print_changes(changes: Sequence[tuple[SchemaChange, str]], headed: bool = False) -> None:
+    """Print changes with mark, outcome and an optional note."""
+    texts = [printable(str(change).removeprefix("+ ")) for change, _ in changes]
+    width = max(map(len, ["CHANGE", *texts]))
+    if headed:
+        print(styled(f"     {'CHANGE'.ljust(width)}  OUTCOME", "dim"))
+    for (change, note), text in zip(changes, texts, strict=True):
+        mark = mark_of(change)
+        outcome = f"{change.outcome}, {note}" if note else str(change.outcome)
+        print(f"  {styled(mark, _STYLES[mark])}  {text.ljust(width)}  {outcome}")
+
+
 def _print_diff(found: SchemaDiff) -> None:
     print(f"from {styled(printable(str(found.first)), 'bold')}")
     print(f"to   {styled(printable(str(found.second)), 'bold')}\n")
     if not found.changes:
-        print("Nothing changes")
+        print("No changes")
         return
     print_changes([(change, "") for change in found.changes], headed=True)
 
@@ -130,7 +160,7 @@ def _print_diff(found: SchemaDiff) -> None:
 def _print_schema(found: TableSchema) -> None:
     title = f"{styled(found.table, 'bold')}{_origin(found)}, version {found.version}"
     print(f"{title}, {counted(len(found.columns), 'column')}\n")
-    # The message's own columns first; where a record came from is the same in every table.
+    # The message's own columns first: origin columns are the same in every table.
     columns = sorted(found.columns, key=lambda each: each.origin)
     print_columns(
         ("COLUMN", "TYPE", ""),
@@ -138,14 +168,14 @@ def _print_schema(found: TableSchema) -> None:
     )
     print()
     if found.kind == "gold":
-        print("It is derived: its columns follow from its declaration; `_…` is kept to go on from")
+        print("Derived: its columns come from its declaration; `_` columns hold aggregation state")
         return
     if not found.history:
-        print("The ledger has no change of this table")
+        print("The ledger has no schema change of this table")
         return
     if found.follows:
-        print(f"What happened to {found.follows}, which it follows:\n")
-    # Changes bring their schemas along: those have no ids.
+        print(f"History of {found.follows}, which it is built from:\n")
+    # Change files carry their schemas, which have no ids.
     last = None if any(each.schema_ids for each in found.history) else -1
     rows = [_row(each)[:last] for each in found.history]
     print_columns(_HEADERS[:last], rows, right=("BATCH",))
@@ -154,7 +184,7 @@ def _print_schema(found: TableSchema) -> None:
 def _origin(found: TableSchema) -> str:
     if not found.route:
         return ""
-    return f"{_WHAT_OF.get(found.kind, ' of route')} {printable(found.route)}"
+    return f"{_ROLES.get(found.kind, ' of route')} {printable(found.route)}"
 
 
 def _row(change: RecordedChange) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`headgate status`: how a pipeline stands."""
+"""`headgate status`: the state of a pipeline."""
 
 from __future__ import annotations
 
@@ -6,32 +6,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.output import (
-    ago,
-    counted,
-    number,
-    print_facts,
-    print_json,
-    print_next_steps,
-    printable,
-    styled,
-)
+from headgate.amounts import counted, number
+from headgate.cli.output import ago, print_facts, print_json, print_next_steps, printable, styled
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
     from headgate.inspect import Status
 
-_SHOWN_RULES = 10
-_SHOWN_ERRORS = 5
+_MAX_RULES = 10
+_MAX_ERRORS = 5
 
 
 def status(
     pipeline: PipelineArgument = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what has landed, what waits, and whether it runs.
+    """Show what has landed, what is pending and what is running.
 
     \b
+    Examples:
       headgate status games.yaml
 
     Next: headgate tables PIPELINE
@@ -61,7 +54,7 @@ def _state(found: Status) -> str:
 
 def _facts(found: Status) -> list[tuple[str, str]]:
     facts = []
-    # Only of change files it is known how many were read.
+    # Only pipelines of change files count files.
     thing, table = ("record", "table") if found.files is None else ("change", "change log")
     if found.last_batch is not None:
         last = found.last_batch
@@ -69,7 +62,7 @@ def _facts(found: Status) -> list[tuple[str, str]]:
         facts.append(("last batch", f"{last.batch}, {ago(last.at)}: {what}"))
     facts.append(("batches", number(found.batches)))
     if found.open_batch is not None:
-        begun = "is being landed" if found.run else "was begun; the next run completes it"
+        begun = "is being landed" if found.run else "is incomplete; the next run completes it"
         facts.append(("open batch", f"{found.open_batch} {begun}"))
     facts.append((f"{thing}s", number(found.rows)))
     facts.append((f"{table}s", number(found.tables)))
@@ -79,42 +72,42 @@ def _facts(found: Status) -> list[tuple[str, str]]:
     facts.append(("quarantined", number(sum(found.quarantined.values()))))
     facts += [("", f"{number(count):>8}  {why}") for why, count in found.quarantined.items()]
     facts += _rules(found)
-    for waiting in found.pending:
-        what = f"{counted(waiting.rows, thing)} wait: {printable(waiting.error)}"
-        facts.append((styled("waiting", "yellow"), f"{waiting.table}, {what}"))
+    for pending in found.pending:
+        what = f"{counted(pending.rows, thing)}: {printable(pending.error)}"
+        facts.append((styled("pending", "yellow"), f"{pending.table} with {what}"))
     if found.behind:
-        which = f"{counted(len(found.behind), 'table')}, the first is {found.behind[0]}"
-        facts.append((styled("behind", "yellow"), f"{which}: the next run merges what is new"))
+        tables = f"{counted(len(found.behind), 'table')} such as {found.behind[0]}"
+        facts.append((styled("behind", "yellow"), f"{tables}; the next run merges them"))
     facts += _derived(found)
     facts.append(("lake", found.lake))
     return facts
 
 
 def _derived(found: Status) -> list[tuple[str, str]]:
-    """How many derived tables there are, and which of them could not follow."""
+    """The number of derived tables, and those that could not be updated."""
     made = [one.at for one in found.derived if one.at and one.table_version is not None]
     failed = [one for one in found.derived if one.error is not None]
     facts = []
     if made:
-        facts.append(("derived", f"{counted(len(made), 'table')}, last followed {ago(max(made))}"))
-    for one in failed[:_SHOWN_ERRORS]:
+        facts.append(("derived", f"{counted(len(made), 'table')}, last updated {ago(max(made))}"))
+    for one in failed[:_MAX_ERRORS]:
         what = f"{one.table}: {printable(str(one.error))}"
         facts.append((styled("not derived", "yellow"), what))
-    if len(failed) > _SHOWN_ERRORS:
-        facts.append(("", f"and {number(len(failed) - _SHOWN_ERRORS)} more: --json has all"))
+    if len(failed) > _MAX_ERRORS:
+        facts.append(("", f"and {number(len(failed) - _MAX_ERRORS)} more: --json lists all"))
     return facts
 
 
 def _rules(found: Status) -> list[tuple[str, str]]:
-    """The rules that rows broke, the worst first, and how many there are that all rows keep."""
+    """The number of rules that all rows pass, and the others, most broken first."""
     if not found.expectations:
         return []
     broken = [one for one in found.expectations if one.failed]
-    held = len(found.expectations) - len(broken)
-    facts = [("rules", f"{number(held)} hold, {number(len(broken))} are broken")]
-    for one in broken[:_SHOWN_RULES]:
+    kept = len(found.expectations) - len(broken)
+    facts = [("rules", f"{number(kept)} passed by all rows, {number(len(broken))} broken")]
+    for one in broken[:_MAX_RULES]:
         rows = f"{number(one.failed)} of {counted(one.checked, 'row')}"
         facts.append(("", f"{one.table} {one.rule}: {rows} ({one.on_fail})"))
-    if len(broken) > _SHOWN_RULES:
-        facts.append(("", f"and {len(broken) - _SHOWN_RULES} more: --json has all"))
+    if len(broken) > _MAX_RULES:
+        facts.append(("", f"and {len(broken) - _MAX_RULES} more: --json lists all"))
     return facts

@@ -1,4 +1,4 @@
-"""`headgate tables`: what has landed where."""
+"""`headgate tables`: the tables of a pipeline."""
 
 from __future__ import annotations
 
@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.output import (
-    ago,
-    counted,
-    number,
-    print_columns,
-    print_json,
-    print_next_steps,
-    size,
-)
+from headgate.amounts import counted, number, size
+from headgate.cli.output import ago, print_columns, print_json, print_next_steps
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
@@ -22,7 +15,7 @@ if TYPE_CHECKING:
 
 _HEADERS = ("TABLE", "ROWS", "COLUMNS", "FILES", "SIZE", "VERSION", "LAST BATCH", "LAST CHANGE")
 _WITH_KINDS = ("TABLE", "KIND", *_HEADERS[1:])
-_OF_CHANGES = ("TABLE", "KIND", "SOURCE", *_HEADERS[1:])
+_WITH_SOURCES = ("TABLE", "KIND", "SOURCE", *_HEADERS[1:])
 _NUMBERS = ("ROWS", "COLUMNS", "FILES", "SIZE", "VERSION")
 
 
@@ -30,12 +23,13 @@ def tables(
     pipeline: PipelineArgument = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the tables: rows, columns, and what changed last.
+    """List tables with rows, columns, size and last schema change.
 
     \b
+    Examples:
       headgate tables games.yaml
 
-    Numbers come from the ledger; those of tables that follow others, from the tables.
+    Numbers come from the ledger; for merged, history and gold tables, from the table itself.
 
     Next: headgate schema PIPELINE TABLE
     """
@@ -52,7 +46,7 @@ def tables(
         print_next_steps([(f"headgate run {file} --once", "land what the source has")])
         return
     if any(each.kind == "log" for each in found):
-        print_columns(_OF_CHANGES, [_row_of_changes(each) for each in found], right=_NUMBERS)
+        print_columns(_WITH_SOURCES, [_row_of_changes(each) for each in found], right=_NUMBERS)
     elif any(each.kind == "gold" for each in found):
         print_columns(_WITH_KINDS, [_row_with_kind(each) for each in found], right=_NUMBERS)
     else:
@@ -79,7 +73,7 @@ def _row(table: TableSummary) -> tuple[str, ...]:
         size(table.bytes),
         number(table.version),
         ago(table.last_at),
-        "is behind its log" if table.behind else _change(table.last_change),
+        "behind its log" if table.behind else _change(table.last_change),
     )
 
 
@@ -96,5 +90,5 @@ def _row_of_changes(table: TableSummary) -> tuple[str, ...]:
 def _change(change: RecordedChange | None) -> str:
     if change is None:
         return ""
-    what = "made" if change.change == "CreateTable" else change.text
+    what = "created" if change.change == "CreateTable" else change.text
     return f"{what} in batch {change.batch}"

@@ -1,4 +1,4 @@
-"""`headgate verify`: are merged tables what their change logs say?"""
+"""`headgate verify`: compare merged tables with their change logs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headgate.amounts import counted, number
 from headgate.cli.output import (
     Style,
-    counted,
     now,
-    number,
     print_columns,
     print_json,
     print_next_steps,
     printable,
     styled,
 )
-from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
+from headgate.cli.pipeline_argument import (
+    PipelineArgument,
+    find_pipeline,
+    load_change_pipeline,
+    spark_when_needed,
+)
 
 if TYPE_CHECKING:
     from headgate.cdc.compare import RowDifferences
@@ -33,8 +37,8 @@ def verify(
         typer.Option(
             "--table",
             metavar="T",
-            help="A merged table, a change log, or a table of the source: database.table. May be "
-            "given several times; all tables, if not at all.",
+            help="A merged table, a change log, or a source table as database.table; repeat "
+            "for several; all if none is given.",
             show_default=False,
         ),
     ] = None,
@@ -43,19 +47,18 @@ def verify(
     """Compare merged and history tables with their change logs.
 
     \b
+    Examples:
       headgate verify shop.yaml
       headgate verify shop.yaml --table shop_orders --table shop.visits
 
-    Folds each log anew, up to the change that its tables have come to, and tells what is missing
-    in them, too many or different. A table that is behind its log is not wrong. Writes nothing.
-    Exits with 1 if there is any difference.
+    Recomputes each table from its log, up to the last change it has merged, and reports rows
+    that are missing, extra or different. Being behind the log is not a difference. Writes
+    nothing. Exits with 1 if it finds a difference.
 
-    Marks: - is missing, + is too many, ~ is different.
+    Marks: - missing, + extra, ~ different.
 
-    Next: headgate rewind PIPELINE --table T --to WHEN makes a table that is right
+    Next: headgate rewind PIPELINE --table T --to WHEN recreates the correct rows
     """
-    from headgate.cli.pipeline_argument import load_change_pipeline, spark_when_needed
-
     file = find_pipeline(pipeline)
     declared = load_change_pipeline(file)
     from headgate.cdc.verify import verify as verify_tables
@@ -67,24 +70,24 @@ def verify(
         total = sum(one.total for one in verified)
         found = {"differences": total, "tables": [as_record(one) for one in verified]}
         print_json(
-            found, errors=[{"table": one.table, "message": trouble_of(one)} for one in wrong]
+            found, errors=[{"table": one.table, "message": problems_of(one)} for one in wrong]
         )
     elif not verified:
-        print("There is nothing to verify: no merged and no history table")
+        print("Nothing to verify: no merged or history table exists yet")
         print_next_steps([(f"headgate run {file} --once", "land what the source has")])
     else:
         print_verified(verified)
         if wrong:
             when = f"{now():%Y-%m-%dT%H:%M:%S}"
             command = f"headgate rewind {file} --table {wrong[0].table} --to {when}"
-            print_next_steps([(command, "what the log says, in a table of its own")])
+            print_next_steps([(command, "create a table with the correct rows")])
     if wrong:
         raise typer.Exit(1)
 
 
-_HEADERS = ("TABLE", "ROWS", "MISSING", "TOO MANY", "DIFFERENT", "")
-_LONGEST_VALUE = 40
-_MOST_COLUMNS = 6
+_HEADERS = ("TABLE", "ROWS", "MISSING", "EXTRA", "DIFFERENT", "")
+_MAX_VALUE = 40
+_MAX_COLUMNS = 6
 
 
 def print_verified(verified: Sequence[TableVerified]) -> None:
@@ -93,36 +96,36 @@ def print_verified(verified: Sequence[TableVerified]) -> None:
         if not one.is_well:
             _print_wrong(one)
     total = sum(one.total for one in verified)
-    unsure = sum(one.trouble is not None for one in verified)
-    told = [f"{counted(total, 'difference')} in {counted(len(verified), 'table')}"]
-    told += [f"{counted(unsure, 'table')} could not be verified"] if unsure else []
-    print(f"\n{', '.join(told)}")
+    unverified = sum(one.trouble is not None for one in verified)
+    summary = [f"{counted(total, 'difference')} in {counted(len(verified), 'table')}"]
+    summary += [f"{counted(unverified, 'table')} could not be verified"] if unverified else []
+    print(f"\n{', '.join(summary)}")
 
 
-def trouble_of(one: TableVerified) -> str:
-    """`2 rows are missing, 1 row is too many`."""
+def problems_of(one: TableVerified) -> str:
+    """`2 rows are missing, 1 row is extra`."""
     found = one.differences
-    told = [one.trouble] if one.trouble else []
+    problems = [one.trouble] if one.trouble else []
     if one.absent_columns:
-        told.append(f"it lacks {', '.join(one.absent_columns)}")
+        problems.append(f"missing columns: {', '.join(one.absent_columns)}")
     if one.other_key is not None:
         key = ", ".join(one.other_key) or "none"
-        told.append(f"it was merged by {', '.join(one.key) or 'no key'}, and the key is {key}")
+        problems.append(f"merged by {', '.join(one.key) or 'no key'}, but the key is {key}")
     if found:
-        told += [
+        problems += [
             f"{counted(amount, 'row')} {is_wrong if amount == 1 else are_wrong}"
             for amount, is_wrong, are_wrong in (
                 (found.missing, "is missing", "are missing"),
-                (found.too_many, "is too many", "are too many"),
+                (found.too_many, "is extra", "are extra"),
                 (found.different, "differs", "differ"),
             )
             if amount
         ]
-    return ", ".join(told)
+    return ", ".join(problems)
 
 
 def as_record(one: TableVerified) -> dict[str, object]:
-    """All that is known, and whether it is well."""
+    """Return all fields for JSON, with `ok`."""
     return {**{field.name: getattr(one, field.name) for field in fields(one)}, "ok": one.is_well}
 
 
@@ -136,15 +139,15 @@ def _state(one: TableVerified) -> str:
     if one.trouble:
         return "not verified"
     if one.left_out:
-        return f"left out: {one.left_out}"
+        return f"skipped: {one.left_out}"
     if one.log_version is None:
         return "not merged yet"
-    told = "ok" if one.is_well else "wrong"
-    return f"{told}, behind its log by {counted(one.behind, 'version')}" if one.behind else told
+    state = "ok" if one.is_well else "wrong"
+    return f"{state}, {counted(one.behind, 'version')} behind its log" if one.behind else state
 
 
 def _print_wrong(one: TableVerified) -> None:
-    print(f"\n{styled(printable(one.table), 'bold')}: {printable(trouble_of(one))}")
+    print(f"\n{styled(printable(one.table), 'bold')}: {printable(problems_of(one))}")
     if one.differences:
         _print_examples(one.differences)
 
@@ -156,23 +159,23 @@ def _print_examples(found: RowDifferences) -> None:
         _print_example("+", "yellow", row.key, _listed(row.columns))
     for different in found.different_rows:
         wrong = {
-            name: f"{_shown(value.found)}, should be {_shown(value.should_be)}"
+            name: f"{_shown(value.found)}, expected {_shown(value.should_be)}"
             for name, value in different.columns.items()
         }
-        told = "; ".join(f"{name} {text}" for name, text in wrong.items())
-        _print_example("~", "cyan", different.key, told)
+        columns = "; ".join(f"{name} {text}" for name, text in wrong.items())
+        _print_example("~", "cyan", different.key, columns)
 
 
-def _print_example(mark: str, style: Style, key: Mapping[str, Any], told: str) -> None:
-    print(f"  {styled(mark, style)}  {_listed(key)}: {told}")
+def _print_example(mark: str, style: Style, key: Mapping[str, Any], columns: str) -> None:
+    print(f"  {styled(mark, style)}  {_listed(key)}: {columns}")
 
 
 def _listed(values: Mapping[str, Any]) -> str:
     few = [f"{printable(name)} {_shown(value)}" for name, value in values.items()]
-    more = len(few) - _MOST_COLUMNS
-    return ", ".join(few[:_MOST_COLUMNS]) + (f" and {number(more)} more" if more > 0 else "")
+    more = len(few) - _MAX_COLUMNS
+    return ", ".join(few[:_MAX_COLUMNS]) + (f" and {number(more)} more" if more > 0 else "")
 
 
 def _shown(value: object) -> str:
     text = printable("null" if value is None else str(value))
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}…"

@@ -1,3 +1,3 @@
-"""What a run shows while it runs: a live view, a line an event, or a JSON object an event."""
+"""Progress of a run: a live view, one line per event, or one JSON object per event."""
 
 from __future__ import annotations

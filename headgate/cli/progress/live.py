@@ -1,4 +1,4 @@
-"""A view that stays in place and shows how it stands now."""
+"""Progress for a terminal: a view that is redrawn in place; and the choice of a view."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headgate.cli.output import counted, lasted, number, printable, rate
+from headgate.amounts import counted, duration, number, rate
+from headgate.cli.output import printable
 from headgate.cli.progress.tally import Tally
 from headgate.engine.events import Event
 from headgate.errors import UsageError
 
-_A_SECOND = 4
-_SHOWN_REASONS = 3
-_FIRST_WAIT = {
-    "starting": "Spark takes some seconds to start",
-    "running": "the first batch takes longer than later ones: Spark compiles what it runs",
+_REFRESHES_PER_SECOND = 4
+_MAX_REASONS = 3
+_BEFORE_FIRST_BATCH = {
+    "starting": "Spark takes a few seconds to start",
+    "running": "the first batch takes longer than later ones while Spark warms up",
     "stopped": "nothing has landed",
     "done": "nothing has landed",
 }
 
 
 class LiveView:
-    """Draws the tally four times a second."""
+    """Draws the tally several times a second."""
 
     def __init__(self, tally: Tally, console: Console | None = None) -> None:
         self.tally = tally
         self._console = console or Console(highlight=False)
-        self._live = Live(self, console=self._console, refresh_per_second=_A_SECOND, transient=True)
+        self._live = Live(
+            self, console=self._console, refresh_per_second=_REFRESHES_PER_SECOND, transient=True
+        )
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -43,19 +46,21 @@ class LiveView:
     def __call__(self, event: Event) -> None:
         self.tally.take(event)
 
-    def note(self, what: str, detail: str = "") -> None:
-        self.tally.note(what, detail)
+    def note(self, subject: str, message: str = "") -> None:
+        self.tally.note(subject, message)
 
     def __rich__(self) -> RenderableType:
         tally = self.tally
-        body = _facts(tally) if tally.batches else Text(f"  {_FIRST_WAIT[tally.phase]}", "dim")
+        body = (
+            _facts(tally) if tally.batches else Text(f"  {_BEFORE_FIRST_BATCH[tally.phase]}", "dim")
+        )
         return Group(_title(tally), body, *_recent(tally))
 
 
 def _title(tally: Tally) -> Text:
     return Text.assemble(
         (tally.pipeline, "bold"), f" → {tally.lake}  ", (tally.state, "cyan"), "  ",
-        (lasted(tally.seconds), "dim"),
+        (duration(tally.seconds), "dim"),
     )  # fmt: skip
 
 
@@ -75,7 +80,7 @@ def _named_facts(tally: Tally) -> list[tuple[str, str]]:
         speed = rate(last.records, last.landing_seconds)
         batch = (
             f"{last.batch}: {counted(last.rows, 'record')} into {counted(last.tables, 'table')} "
-            f"in {lasted(last.landing_seconds)}"
+            f"in {duration(last.landing_seconds)}"
         )
     facts = [
         ("rate", speed),
@@ -86,18 +91,18 @@ def _named_facts(tally: Tally) -> list[tuple[str, str]]:
         ("quarantined", _quarantined(tally)),
     ]
     if tally.broken:
-        facts.append(("break rules", _broken(tally)))
+        facts.append(("rules broken", _broken(tally)))
     if tally.last_merge is not None:
         tables = counted(tally.last_merge.tables, "table")
-        took = lasted(tally.last_merge.seconds)
+        took = duration(tally.last_merge.seconds)
         facts.insert(3, ("merged", f"{counted(tally.merged, 'row')}; last {tables} in {took}"))
     if tally.last_gold is not None:
-        tables, took = counted(tally.last_gold.tables, "table"), lasted(tally.last_gold.seconds)
+        tables, took = counted(tally.last_gold.tables, "table"), duration(tally.last_gold.seconds)
         facts.insert(4, ("derived", f"last {tables} in {took}"))
     if last is not None and last.lag is not None:
         facts.insert(3, ("lag", counted(last.lag, "record")))
     for waiting in tally.waiting.values():
-        facts.append(("waiting", f"{waiting.table}: {printable(waiting.error)}"))
+        facts.append(("pending", f"{waiting.table}: {printable(waiting.error)}"))
     return facts
 
 
@@ -108,16 +113,16 @@ def _with_new(tables: int, new: int) -> str:
 def _quarantined(tally: Tally) -> str:
     if not tally.quarantined:
         return "0"
-    reasons = tally.quarantined.most_common(_SHOWN_REASONS)
+    reasons = tally.quarantined.most_common(_MAX_REASONS)
     named = ", ".join(f"{reason} {number(count)}" for reason, count in reasons)
-    more = ", …" if len(tally.quarantined) > _SHOWN_REASONS else ""
+    more = ", …" if len(tally.quarantined) > _MAX_REASONS else ""
     return f"{number(tally.quarantined.total())} ({named}{more})"
 
 
 def _broken(tally: Tally) -> str:
-    rules = tally.broken.most_common(_SHOWN_REASONS)
+    rules = tally.broken.most_common(_MAX_REASONS)
     named = ", ".join(f"{rule} {number(count)} ({what})" for (rule, what), count in rules)
-    return f"{named}, …" if len(tally.broken) > _SHOWN_REASONS else named
+    return f"{named}, …" if len(tally.broken) > _MAX_REASONS else named
 
 
 def _recent(tally: Tally) -> list[RenderableType]:
@@ -127,9 +132,9 @@ def _recent(tally: Tally) -> list[RenderableType]:
     grid.add_column(style="dim")
     grid.add_column()
     grid.add_column(overflow="fold")
-    for happened in list(tally.recent):
-        what, detail = printable(happened.what), printable(happened.detail)
-        grid.add_row(f"  {happened.at:%H:%M:%S}", Text(what), Text(detail))
+    for notice in list(tally.recent):
+        subject, message = printable(notice.subject), printable(notice.message)
+        grid.add_row(f"  {notice.at:%H:%M:%S}", Text(subject), Text(message))
     return [Text(), Text("  latest", style="dim"), grid]
 
 
@@ -138,7 +143,7 @@ PROGRESS = ("auto", "live", "lines", "none")
 
 
 class View(Protocol):
-    """Shows a run while it runs."""
+    """Shows the progress of a run."""
 
     tally: Tally
 
@@ -148,13 +153,13 @@ class View(Protocol):
 
     def __call__(self, event: Event) -> None: ...
 
-    def note(self, what: str, detail: str = "") -> None:
-        """Show something that the run itself does not know."""
+    def note(self, subject: str, message: str = "") -> None:
+        """Show something that is not an event of the run."""
         ...
 
 
 class NoView:
-    """Counts and says nothing."""
+    """Counts and prints nothing."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
@@ -168,19 +173,19 @@ class NoView:
     def __call__(self, event: Event) -> None:
         self.tally.take(event)
 
-    def note(self, what: str, detail: str = "") -> None:
+    def note(self, subject: str, message: str = "") -> None:
         pass
 
 
 def choose_view(progress: str, tally: Tally, as_json: bool = False) -> View:
-    """A live view on a terminal, a line an event elsewhere, unless another is asked for."""
+    """Return the view asked for; `auto` is live on a terminal and lines elsewhere."""
     from headgate.cli.progress.lines import JsonLines, Lines
 
     if progress not in PROGRESS:
         raise UsageError(
             "bad-argument",
-            f"there is no progress `{progress}`",
-            hint=f"it can be {', '.join(PROGRESS)}",
+            f"unknown progress `{progress}`",
+            hint=f"use one of {', '.join(PROGRESS)}",
         )
     if progress == "none":
         return NoView(tally)

@@ -1,4 +1,4 @@
-"""What a run has done so far, counted from its events."""
+"""Totals of a run, counted from its events."""
 
 from __future__ import annotations
 
@@ -15,41 +15,37 @@ from headgate.engine.events import (
     Ended,
     Event,
     ExpectationsBroken,
-    FilesWait,
     GoldDerived,
-    GoldFailed,
     Idle,
-    MergeFailed,
     SchemaChanged,
     Started,
     TablesMerged,
     TableWaits,
-    WithoutKey,
 )
 from headgate.schema.changes import CreateTable
 
-_MOST_RECENT = 8
-_FEW = 3
-# An idle run says so several times a second; once it is silent, a batch is under way.
-_IDLE_LASTS = 1.0
+_MAX_NOTICES = 8
+_MAX_SINGLE_TABLES = 3
+# An idle run reports so several times a second; after a second of silence a batch is being landed.
+_IDLE_SECONDS = 1.0
 
 
-class Happened(NamedTuple):
+class Notice(NamedTuple):
     """Something worth showing for a while."""
 
     at: datetime
-    what: str
-    detail: str
+    subject: str
+    message: str
 
 
 @dataclass
 class Tally:
-    """Counts events; views only look at it."""
+    """Totals of a run; views only read it."""
 
     pipeline: str
     lake: str
     tables: set[str] = field(default_factory=set)
-    """Silver tables in the lake, those of earlier runs included."""
+    """Silver tables in the lake, including those of earlier runs."""
     phase: Literal["starting", "running", "stopped", "done"] = "starting"
     began: float = field(default_factory=time.perf_counter)
     batches: int = 0
@@ -58,28 +54,27 @@ class Tally:
     new_tables: int = 0
     changes: int = 0
     withheld: int = 0
-    """Changes that the contract kept out of their tables."""
+    """Schema changes that the contract blocked."""
     landing_seconds: float = 0.0
     """Time to stage and commit records; deriving and merging are not included."""
     fastest: BatchLanded | None = None
     """The batch with the highest landing rate."""
     broken: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Rows that broke a rule of `expect`, by its name and what is done about them."""
+    """Rows that broke a rule of `expect`, by the rule's name and its `on_fail`."""
     last: BatchLanded | None = None
     merged: int = 0
-    """Rows that merges put, changed or took away."""
+    """Rows that merges inserted, updated or deleted."""
     last_merge: TablesMerged | None = None
     last_gold: GoldDerived | None = None
     waiting: dict[str, TableWaits] = field(default_factory=dict)
-    recent: deque[Happened] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
-    """What happened last, schema changes and notes."""
-    schema_changes: deque[Happened] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
+    recent: deque[Notice] = field(default_factory=lambda: deque(maxlen=_MAX_NOTICES))
+    schema_changes: deque[Notice] = field(default_factory=lambda: deque(maxlen=_MAX_NOTICES))
 
     stop_asked: Callable[[], bool] = lambda: False
     own_tables: frozenset[str] = frozenset()
-    """Bronze and quarantine, which are not counted among the tables."""
+    """Bronze and quarantine, which are not counted as tables."""
     _idle_at: float = float("-inf")
-    _new: list[SchemaChanged] = field(default_factory=list)
+    _created: list[SchemaChanged] = field(default_factory=list)
 
     @classmethod
     def of(cls, pipeline: Pipeline, tables: Collection[str] = ()) -> Tally:
@@ -88,15 +83,15 @@ class Tally:
 
     @property
     def state(self) -> str:
-        """How it stands, in words."""
+        """The state of the run in words."""
         if self.phase == "starting":
             return "starting Spark"
         if self.phase != "running":
             return self.phase
         if self.stop_asked():
-            return "stopping: the batch is finished first"
-        is_idle = time.perf_counter() - self._idle_at < _IDLE_LASTS
-        return "idle: caught up with the source" if is_idle else "landing"
+            return "stopping after this batch"
+        is_idle = time.perf_counter() - self._idle_at < _IDLE_SECONDS
+        return Idle().text if is_idle else "landing"
 
     @property
     def seconds(self) -> float:
@@ -107,6 +102,7 @@ class Tally:
         return self.rows + self.quarantined.total()
 
     def take(self, event: Event) -> None:
+        """Count an event. A kind that has nothing to count needs no case here."""
         match event:
             case Started():
                 self.phase = "running"
@@ -124,32 +120,26 @@ class Tally:
             case TablesMerged():
                 self.merged += event.inserted + event.updated + event.deleted
                 self.last_merge = event
-            case MergeFailed(table=table, error=error):
-                self.note(table, f"not merged, tried again with the next merge: {error}")
             case GoldDerived():
                 self.last_gold = event
-            case GoldFailed(table=table, error=error):
-                self.note(table, f"not derived, tried again with the next batch: {error}")
-            case WithoutKey(table=table):
-                self.note(table, event.told)
-            case FilesWait(paths=paths):
-                self.note(f"{len(paths)} unfinished", paths[0])
             case Ended():
                 self.phase = "stopped" if event.stopped else "done"
                 self.tables |= event.tables
+            case Event(notice=(subject, message)):
+                self.note(subject, message)
 
-    def note(self, what: str, detail: str = "") -> None:
-        self.recent.append(Happened(datetime.now(), what, detail))
+    def note(self, subject: str, message: str = "") -> None:
+        self.recent.append(Notice(datetime.now(), subject, message))
 
     def is_new_table(self, event: SchemaChanged) -> bool:
-        """Whether a route was seen for the first time."""
-        is_made = isinstance(event.change, CreateTable) and not event.change.is_blocked
-        return is_made and event.table not in self.own_tables
+        """Whether the event is the first of a route."""
+        is_created = isinstance(event.change, CreateTable) and not event.change.is_blocked
+        return is_created and event.table not in self.own_tables
 
     def _take_change(self, event: SchemaChanged) -> None:
         if self.is_new_table(event):
             self.tables.add(event.table)
-            self._new.append(event)
+            self._created.append(event)
         elif event.table not in self.own_tables:
             self.withheld += event.change.is_blocked
             self._note_change(event)
@@ -165,22 +155,22 @@ class Tally:
         if self.fastest is None or _landing_rate(event) > _landing_rate(self.fastest):
             self.fastest = event
         self.last = event
-        # Every batch tries again what waits: what it does not name anew has landed.
+        # Every batch retries pending tables: one that it does not report again has landed.
         self.waiting = {
             table: one for table, one in self.waiting.items() if one.batch == event.batch
         }
 
     def _note_new_tables(self) -> None:
-        """Many new tables at once are one thing that happened, not many."""
-        new, self._new = self._new, []
-        if len(new) > _FEW:
-            self.note(f"{len(new)} new tables", f"{new[0].table}, {new[1].table}, …")
+        """Note the new tables of a batch, as one notice if there are many."""
+        created, self._created = self._created, []
+        if len(created) > _MAX_SINGLE_TABLES:
+            self.note(f"{len(created)} new tables", f"{created[0].table}, {created[1].table}, …")
             return
-        for event in new:
+        for event in created:
             self._note_change(event)
 
     def _note_change(self, event: SchemaChanged) -> None:
-        self.note(event.table, event.change.summary)
+        self.note(*event.notice)
         self.schema_changes.append(self.recent[-1])
 
 

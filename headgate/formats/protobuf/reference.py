@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ T = TypeVar("T")
 
 _WIRE_TYPES = {0: "varint", 1: "64 bits", 2: "length-delimited", 3: "group", 5: "32 bits"}
 _MAX_NAMES = 10
+_MAX_VISITED = 10_000
 
 
 @dataclass(frozen=True)
@@ -88,18 +90,41 @@ class ReferenceDecoder:
     def unknown_fields(self, payload: bytes) -> UnknownFields:
         """Collect what the message does not declare of a valid payload."""
         message = self.message.FromString(payload)
-        # A list may have thousands of messages with the same unknown field.
-        undeclared = list(dict.fromkeys(_undeclared(message)))
-        more = len(undeclared) - _MAX_NAMES
-        named = ", ".join(undeclared[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+        undeclared = self._undeclared(message)
         whole = self.message.SerializePartialToString(message, deterministic=True)
         self.message.DiscardUnknownFields(message)
         known = self.message.SerializePartialToString(message, deterministic=True)
         # Unknown fields are serialized after all others. Those of a nested message change its
         # length, so that the rest is no longer a prefix.
         data = whole[len(known) :] if whole.startswith(known) else payload
-        detail = f"message {self.name} has no field {named}"
-        return UnknownFields(data, detail, only_extensions=not undeclared)
+        if undeclared:
+            more = " and more" if len(undeclared) > _MAX_NAMES else ""
+            detail = f"message {self.name} has no field {', '.join(undeclared[:_MAX_NAMES])}{more}"
+        else:
+            detail = f"message {self.name} has unknown fields in nested messages"
+        is_legitimate = self._has_extensions and not undeclared
+        return UnknownFields(data, detail, only_extensions=is_legitimate)
+
+    def _undeclared(self, message: Any) -> list[str]:
+        """Name some unknown fields; only extensions are a reason to look at a whole payload."""
+        found: dict[str, None] = {}
+        for name in _undeclared(message, None if self._has_extensions else _MAX_VISITED):
+            found[name] = None
+            if len(found) > _MAX_NAMES:
+                break
+        return list(found)
+
+    @cached_property
+    def _has_extensions(self) -> bool:
+        """Whether any message of the schema may have extensions."""
+        from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+        def may_have(messages: Any) -> bool:
+            return any(one.extension_range or may_have(one.nested_type) for one in messages)
+
+        return any(
+            may_have(file.message_type) for file in FileDescriptorSet.FromString(self.files).file
+        )
 
     def _has_unknown(self, payload: bytes) -> bool:
         known = size_without_unknown(self.message.FromString(payload))
@@ -112,30 +137,33 @@ class ReferenceDecoder:
         return self.columns.value(self.message.FromString(payload))
 
 
-def _undeclared(message: Any, path: str = "") -> Iterator[str]:
+def _undeclared(message: Any, max_visited: int | None) -> Iterator[str]:
     """Yield number and wire type of each unknown field that is not in a range for extensions."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
-    # Not message.DESCRIPTOR: a field may have the name of any attribute.
-    ranges = type(message).DESCRIPTOR.extension_ranges
-    unknown: Any = UnknownFieldSet(message)
-    for found in unknown:
-        if not any(start <= found.field_number < end for start, end in ranges):
-            yield f"{path}{found.field_number} ({_WIRE_TYPES[found.wire_type]})"
-    for name, nested in _nested_messages(message):
-        yield from _undeclared(nested, f"{path}{name}.")
+    for path, one in islice(_messages_in(message), max_visited):
+        # Not one.DESCRIPTOR: a field may have the name of any attribute.
+        ranges = type(one).DESCRIPTOR.extension_ranges
+        unknown: Any = UnknownFieldSet(one)
+        for found in unknown:
+            if not any(start <= found.field_number < end for start, end in ranges):
+                yield f"{path}{found.field_number} ({_WIRE_TYPES[found.wire_type]})"
 
 
-def _nested_messages(message: Any) -> Iterator[tuple[str, Any]]:
+def _messages_in(message: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield a message and all nested ones, with the names of the fields that lead to each."""
+    yield path, message
     for of, value in type(message).ListFields(message):
         if of.message_type is None:
             continue
-        if not of.is_repeated:
-            yield of.name, value
-        elif not is_map(of):
-            yield from ((of.name, one) for one in value)
-        elif of.message_type.fields_by_name["value"].message_type is not None:
-            yield from ((of.name, one) for one in value.values())
+        nested: Any = [value]
+        if is_map(of):
+            is_scalar = of.message_type.fields_by_name["value"].message_type is None
+            nested = () if is_scalar else value.values()
+        elif of.is_repeated:
+            nested = value
+        for one in nested:
+            yield from _messages_in(one, f"{path}{of.name}.")
 
 
 def _for_each(

@@ -31,6 +31,11 @@ WITHOUT_GROUP = ProtobufDecoder.compile(
     SchemaText("PROTOBUF", SCHEMA.replace("optional group G = 8 { optional int32 g = 1; }", ""))
 )
 """Read by ptars."""
+PLAIN = ProtobufDecoder.compile(
+    SchemaText(
+        "PROTOBUF", SCHEMA.replace("extensions 100 to 199;", "").replace("extensions 50;", "")
+    )
+)
 PARTS = {
     "known": [b"\x08\x01", b"\x12\x02\x08\x05", b"\x1a\x00", b"\x28\x01", b"\x32\x02\x00\x01"],
     "unknown": [b"\x78\x01", b"\xf8\x00\x81\x00", b"\x7a\x01a", b"\x79" + b"\0" * 8],
@@ -97,7 +102,21 @@ def test_only_some_of_many_unknown_fields_are_named() -> None:
     payload = b"".join(bytes([number << 3, 1]) for number in range(9, 16)) * 2
     payload += b"".join(bytes([0x80 | number << 3 & 0x7F, 1, 1]) for number in range(16, 24))
     detail = DECODER.unknown_fields(payload).detail
-    assert detail.endswith("18 (varint) and 5 more")
+    assert detail.endswith("18 (varint) and more")
+
+
+@pytest.mark.parametrize("decoder", [DECODER, PLAIN], ids=["with extensions", "without"])
+def test_unknown_field_after_many_nested_messages_is_no_extension(decoder: ProtobufDecoder) -> None:
+    payload = b"\x1a\x00" * 20_000 + b"\x1a\x02\x78\x01"
+    assert list(decoded(decoder, [payload])) == [True]
+    found = decoder.unknown_fields(payload)
+    assert (found.data, found.only_extensions) == (payload, False)
+    named = decoder is DECODER
+    assert found.detail == (
+        "message M has no field many.15 (varint)"
+        if named
+        else "message M has unknown fields in nested messages"
+    )
 
 
 SPOILED = [b"\xff", b"\x12\x05\x08", b"\x08"]
