@@ -55,10 +55,19 @@ def find_pipeline(named: str | None) -> str:
     )
 
 
-def load_named(named: str | None) -> Pipeline:
+def load_record_pipeline(named: str | None) -> Pipeline:
+    """Load a pipeline that must be one of a stream of records."""
     from headgate.config import load_pipeline
 
-    return load_pipeline(find_pipeline(named))
+    file = find_pipeline(named)
+    pipeline = load_pipeline(file)
+    if not pipeline.lands_changes:
+        return pipeline
+    raise UsageError(
+        "bad-argument",
+        f"{file} declares change files, and this is for streams of records only",
+        hint="headgate check, status, tables and doctor take both kinds of pipelines",
+    )
 
 
 def split_arguments(first: str | None, second: str | None) -> tuple[str | None, str | None]:

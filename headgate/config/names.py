@@ -44,7 +44,8 @@ def _check_template(template: str) -> str:
         raise InvalidPipeline(
             "bad-template",
             f"cannot be {shown(template)}",
-            "around `{route}` there may be lowercase letters, digits and `_`, but no `_` in front",
+            "around `{route}` there may be lowercase letters, digits and `_`; names do not start "
+            "with `_`",
         )
     return template
 
@@ -100,7 +101,7 @@ def _check(template: str) -> str:
             "bad-template",
             f"cannot be {shown(template)}",
             "around the placeholders there may be up to 64 lowercase letters, digits and `_`,"
-            " but no leading `_` and no three in a row",
+            " but names do not start with `_` and have no three in a row",
         )
     return template
 

@@ -301,7 +301,7 @@ class Pipeline(Declared):
                 given, taken = self._given_and_taken(one, other)
                 error = InvalidPipeline(
                     "bad-template",
-                    f"gives names that `{taken}` gives: {shown(templates[taken])}",
+                    f"gives the same names as `{taken}`: {shown(templates[taken])}",
                     f"put something before or after it: `{_OTHER_TEMPLATES[given]}`",
                 )
                 raise refused_at({given: error})
@@ -323,10 +323,10 @@ class Pipeline(Declared):
         if not self.lands_changes or self.merged is not None:
             return self
         if "merge" in self.model_fields_set and self.history is None:
-            message = "has no use: there is neither `merged` nor `history`"
+            message = "has no use without `merged` or `history`"
             raise refused_at({"merge": InvalidPipeline("bad-value", message)})
         if self.gold:
-            message = "has nothing to read: there is no `merged`"
+            message = "has nothing to read without `merged`"
             raise refused_at({"gold": InvalidPipeline("bad-value", message)})
         return self
 

@@ -289,4 +289,4 @@ def _require_files(lake: str, files: Sequence[StagedFile]) -> None:
     """A commit that names a file which is not there makes a table that nobody can read."""
     for file in files:
         if not is_staged(lake, file):
-            raise FileNotFoundError(f"staged file {file.path} is gone")
+            raise FileNotFoundError(f"staged file {file.path} is missing")

@@ -79,7 +79,7 @@ def _locked(pipeline: Pipeline) -> Iterator[None]:
         try:
             stack.enter_context(run_lock(path, pipeline.name))
         except CheckpointError as error:
-            holder = error.message.partition(" already")[2]
+            holder = error.message.partition(" already running")[2]
             raise CheckpointError(
                 "quarantine-in-use",
                 f"a replay or drop of pipeline {pipeline.name} is already running{holder}",

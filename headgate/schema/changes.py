@@ -102,7 +102,7 @@ class RenameColumn(SchemaChange):
     breaking = True
 
     def __str__(self) -> str:
-        return f"{self.was} is now called {self.column}"
+        return f"{self.was} is renamed to {self.column}"
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class DropColumn(SchemaChange):
     breaking = True
 
     def __str__(self) -> str:
-        return f"{self.column} is no longer sent; it stays"
+        return f"{self.column} is no longer sent; the column stays"
 
 
 @dataclass(frozen=True)

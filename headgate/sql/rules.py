@@ -57,7 +57,7 @@ def parse_condition(text: str) -> exp.Expr:
         )
     if not _may_be_boolean(tree, text):
         hint = "compare it with a value: `score >= 0`, `user_name IS NOT NULL`"
-        raise bad_sql(f"is neither true nor false: {shown(as_written(tree))}", hint)
+        raise bad_sql(f"is not a condition: {shown(as_written(tree))}", hint)
     return tree
 
 
@@ -157,7 +157,7 @@ def _cast(node: exp.Expr) -> list[exp.Expr]:
 
 def _in(node: exp.Expr) -> list[exp.Expr]:
     if any(node.args.get(each) for each in ("query", "unnest", "field")):
-        raise UnusableRule("it reads other rows: a rule is about one row alone")
+        raise UnusableRule("it reads other rows: a rule sees a single row")
     for each in node.expressions:
         literal = each.this if isinstance(each, exp.Neg | exp.Cast) else each
         if not isinstance(literal, exp.Literal | exp.Null | exp.Boolean):
@@ -356,7 +356,7 @@ def _check_parts(node: exp.Expr, as_truth: bool) -> None:
 
 def _refusal(node: exp.Expr) -> str:
     if isinstance(node, exp.AggFunc | exp.Window | exp.Query | exp.Subquery | exp.Exists):
-        return f"`{shown_sql(node)}` reads other rows: a rule is about one row alone"
+        return f"`{shown_sql(node)}` reads other rows: a rule sees a single row"
     name = node.name if isinstance(node, exp.Anonymous) else node.key
     if name.lower() in _NONDETERMINISTIC:
         return f"`{shown_sql(node)}` changes between calls: a rule depends on the row alone"

@@ -67,9 +67,9 @@ def test_each_kind_of_change_is_told_as_the_ledger_will_tell_it(tmp_path: Path) 
     )
     plan = read_plan(lake.pipeline)
     assert planned(plan)["silver_orders"] == [
-        ("n is int, string goes to n__string", "kept apart"),
-        ("a is now called c", "kept apart"),
-        ("b is no longer sent; it stays", "applied"),
+        ("n is int; string values go to n__string", "kept apart"),
+        ("a is renamed to c", "kept apart"),
+        ("b is no longer sent; the column stays", "applied"),
     ]
     assert plan.summary.kept_apart == 2
     assert not plan.all_lands_as_it_is
@@ -77,7 +77,7 @@ def test_each_kind_of_change_is_told_as_the_ledger_will_tell_it(tmp_path: Path) 
 
 def test_a_column_that_was_dropped_before_is_not_dropped_again(tmp_path: Path) -> None:
     lake = orders(tmp_path, "int32 n = 1; int32 m = 2;", "int32 n = 1;")
-    dropped = [("m is no longer sent; it stays", "applied")]
+    dropped = [("m is no longer sent; the column stays", "applied")]
     assert planned(read_plan(lake.pipeline)) == {"silver_orders": dropped}
     lake.land([("orders", 2, FIRST)])
     lake.register("orders-value", proto("Order { int32 n = 1; int32 o = 3; }"))

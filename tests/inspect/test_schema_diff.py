@@ -42,7 +42,7 @@ def test_columns_go_by_many_names(
 
 def test_the_way_back_drops_what_was_added(lake: SmallLake) -> None:
     diff = read_schema_diff("9", "2", lake.pipeline)
-    assert told(diff) == [("col_chess_game_2 is no longer sent; it stays", "applied")]
+    assert told(diff) == [("col_chess_game_2 is no longer sent; the column stays", "applied")]
     assert diff.changes[0].breaking
 
 
@@ -61,9 +61,9 @@ def test_files_need_no_pipeline(tmp_path: Path) -> None:
     diff = read_schema_diff(str(tmp_path / "old.proto"), str(tmp_path / "new.proto"))
     assert told(diff) == [
         ("n widens from int to long", "applied"),
-        ("o is now called name", "kept apart"),
+        ("o is renamed to name", "kept apart"),
         ("+ b boolean", "applied"),
-        ("p is no longer sent; it stays", "applied"),
+        ("p is no longer sent; the column stays", "applied"),
     ]
     assert str(diff.first) == f"file {tmp_path}/old.proto"
 
@@ -80,7 +80,7 @@ def test_file_of_several_messages_needs_a_pipeline_that_chooses_one(empty_lake: 
     pipeline = empty_lake.declare("payload_message: B")
     assert told(read_schema_diff(old, new, pipeline)) == [("m widens from int to long", "applied")]
     pipeline = empty_lake.declare("payload_message: {chess: A, go: B}")
-    assert told(read_schema_diff(old, new, pipeline)) == [("n is now called m", "kept apart")]
+    assert told(read_schema_diff(old, new, pipeline)) == [("n is renamed to m", "kept apart")]
 
 
 def test_registered_schema_of_several_messages_is_the_declared_one(empty_lake: SmallLake) -> None:

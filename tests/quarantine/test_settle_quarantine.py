@@ -68,7 +68,7 @@ def test_two_replays_at_once_are_refused(lake: SmallLake) -> None:
     with run_lock(str(path), "games"), pytest.raises(CheckpointError) as caught:
         replay_quarantine(lake.pipeline)
     assert caught.value.code == "quarantine-in-use"
-    assert "by process" in caught.value.message
+    assert "(process" in caught.value.message
     assert replay_quarantine(lake.pipeline).taken == UNKNOWN + RUBBISH
 
 

@@ -10,7 +10,7 @@ import typer
 from headgate.amounts import counted
 from headgate.cli.help import GroupedOptions
 from headgate.cli.output import Style, ago, print_columns, print_json, printable, styled
-from headgate.cli.pipeline_argument import find_pipeline, load_named, split_arguments
+from headgate.cli.pipeline_argument import find_pipeline, load_record_pipeline, split_arguments
 from headgate.errors import UsageError
 from headgate.schema.changes import AddColumn, CreateTable, Outcome, SchemaChange
 
@@ -122,7 +122,7 @@ def diff(
     from headgate.inspect import is_schema_file, read_schema_diff
 
     needed = pipeline is not None or not (is_schema_file(first) and is_schema_file(second))
-    found = read_schema_diff(first, second, load_named(pipeline) if needed else None)
+    found = read_schema_diff(first, second, load_record_pipeline(pipeline) if needed else None)
     if as_json:
         print_json(found.as_record())
         return

@@ -28,10 +28,10 @@ HUGE = "9" * 1_000_000
 
 UNKNOWN: list[tuple[Fields, str]] = [
     ({"read_method": None}, "read method"),
-    ({"read_method": "cdc"}, "read method cdc"),
-    ({"read_method": "salesforce-cdc"}, "read method salesforce-cdc"),
+    ({"read_method": "cdc"}, "read method (cdc)"),
+    ({"read_method": "salesforce-cdc"}, "read method (salesforce-cdc)"),
     ({"read_method": "salesforce-backfill"}, "read method"),
-    ({"read_method": "cdc", "log_file": "", "lsn": ""}, "read method cdc"),
+    ({"read_method": "cdc", "log_file": "", "lsn": ""}, "read method (cdc)"),
     (sqlserver(None), "lsn"),
     (sqlserver("37:1832:3"), "lsn"),
     (sqlserver("16/CB002DB0"), "lsn"),
