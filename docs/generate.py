@@ -54,7 +54,7 @@ def _pipeline_file() -> str:
     text += _keys("Every file", Pipeline, leave_out=(*RECORD_KEYS, *CHANGE_KEYS))
     text += _keys("A stream of records", Pipeline, only=RECORD_KEYS)
     text += _keys("Change files", Pipeline, only=CHANGE_KEYS) + _names_of_changes()
-    after = {Contract: _words_of_others(), Expectation: _EXPECT, GoldUnion: _gold()}
+    after = {Contract: _other_tools_modes(), Expectation: _EXPECT, GoldUnion: _gold()}
     for title, model in (
         ("`source.kafka`", Kafka),
         ("`source.kafka.security`", Security),
@@ -124,10 +124,10 @@ class _Source(NamedTuple):
     table: str
 
 
-def _words_of_others() -> str:
-    from headgate.config.contract import WORDS_OF_OTHERS
+def _other_tools_modes() -> str:
+    from headgate.config.contract import OTHER_TOOLS_MODES
 
-    words = "".join(f"- `{word}`: {meant}\n" for word, meant in WORDS_OF_OTHERS.items())
+    words = "".join(f"- `{word}`: {meant}\n" for word, meant in OTHER_TOOLS_MODES.items())
     return f"\nOther tools have other words, which are refused with a hint:\n\n{words}"
 
 

@@ -253,7 +253,7 @@ def test_change_files_may_be_anywhere_else(path: str) -> None:
 
 
 def test_pipeline_refuses_the_keys_of_the_other_kind_of_source() -> None:
-    with pytest.raises(InvalidPipeline, match="`registry` has no use here"):
+    with pytest.raises(InvalidPipeline, match="`registry` does not apply here"):
         build(registry="./schemas")
     with pytest.raises(InvalidPipeline, match=r"`source` needs one of .*, not a `Datastream`"):
         build(source=Datastream())

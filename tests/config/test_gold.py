@@ -17,7 +17,7 @@ from headgate.config import (
     check_pipeline,
     load_pipeline,
 )
-from headgate.config.gold import may_share_a_name
+from headgate.config.gold import names_may_collide
 from tests.config.test_broken_change_files import GOOD as CHANGES
 from tests.config.test_broken_files import GOOD as RECORDS
 
@@ -343,6 +343,6 @@ def test_place_inside_of_a_text_travels_with_the_error() -> None:
         ("{database}_{table}", "gold_{route}", True),
     ],
 )
-def test_templates_and_patterns_may_share_a_name(one: str, other: str, expected: bool) -> None:
-    assert may_share_a_name(one, other) is expected
-    assert may_share_a_name(other, one) is expected
+def test_names_templates_and_patterns_may_collide(one: str, other: str, expected: bool) -> None:
+    assert names_may_collide(one, other) is expected
+    assert names_may_collide(other, one) is expected
