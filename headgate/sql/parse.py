@@ -97,9 +97,11 @@ def parse_select(text: str) -> exp.Select:
     """Parse a text that is a single SELECT."""
     tokens = _one_statement(text)
     if tokens[0].token_type not in _QUERY_STARTS:
-        hint = did_you_mean(tokens[0].text, _WORDS[:1]) or "it begins with `SELECT`"
+        hint = did_you_mean(tokens[0].text, _WORDS[:1]) or "it must start with `SELECT`"
         raise bad_sql(
-            f"is not a SELECT, but {shown(tokens[0].text)} …", hint, _token_position(tokens[0])
+            f"is not a SELECT; it starts with {shown(tokens[0].text)}",
+            hint,
+            _token_position(tokens[0]),
         )
     tree = _parse(text, tokens)
     if not isinstance(tree, exp.Select) or tree.args.get("into"):

@@ -57,7 +57,7 @@ def parse_condition(text: str) -> exp.Expr:
         )
     if not _may_be_boolean(tree, text):
         hint = "compare it with a value: `score >= 0`, `user_name IS NOT NULL`"
-        raise bad_sql(f"is neither true nor false: {shown(as_written(tree))}", hint)
+        raise bad_sql(f"is not a condition: {shown(as_written(tree))}", hint)
     return tree
 
 

@@ -63,7 +63,7 @@ def analyze_outputs(expressions: Iterable[exp.Expr]) -> tuple[Output, ...]:
 
 def _name_of(node: exp.Expr) -> str:
     if node.is_star:
-        hint = "write the columns out: the columns of the tables change"
+        hint = "list the columns: those of the tables change"
         raise bad_sql("selects `*`", hint, position(node))
     match node:
         case exp.Alias():
@@ -77,7 +77,7 @@ def _name_of(node: exp.Expr) -> str:
             hint = f"give it one: `{given} AS …`" if len(given) <= 40 else "give it one with `AS`"
             raise bad_sql(f"has a column without a name: {shown(given)}", hint, position(node))
     if not name or _NOT_IN_NAMES.search(name):
-        hint = "Delta allows no spaces, brackets, commas, semicolons and `=` in names"
+        hint = "Delta does not allow spaces, brackets, commas, semicolons and `=` in names"
         raise bad_sql(f"cannot name a column {shown(name)}", hint, position(node))
     if name.lower() == TABLE_COLUMN:
         raise bad_sql(f"cannot name a column `{name}`", "Headgate uses that one", position(node))
@@ -106,7 +106,7 @@ def _refuse_ambiguous_names(outputs: tuple[Output, ...]) -> None:
             if not uses(meant.node, meant.name):
                 raise bad_sql(
                     f"has {shown(root_name(column))}, which may be an earlier output or a column",
-                    "repeat what it stands for, or give that output another name",
+                    "repeat its expression, or rename that output",
                     position(column),
                 )
         before[output.name.lower()] = output
@@ -262,7 +262,7 @@ def analyze_select(text: str) -> AnalyzedSelect:
 def check_tables(text: str, source: str) -> None:
     """Raise if a SELECT reads anything but the tables that the pipeline lands."""
     read = analyze_select(text)
-    hint = f"`FROM {source}` stands for the tables that are landed"
+    hint = f"`FROM {source}` means the landed tables"
     if any(each.alias.lower() == source for each in read.tree.find_all(exp.CTE)):
         raise bad_sql(f"gives another query the name `{source}`", hint)
     for table in read.tables:
