@@ -41,7 +41,7 @@ expect:
     positive: score >= 0
 """
 LINE = RECORDS.count("\n") + 1
-"""The line on which what is added to the file begins."""
+"""The line on which the added text starts."""
 
 
 def finding_in(write: Write, added: str, to: str = RECORDS) -> Finding:
@@ -92,12 +92,12 @@ def test_union_takes_tables_by_pattern() -> None:
     assert not union.takes("gold_chess_daily")
 
 
-def test_declarations_need_no_parser_until_there_is_something_to_parse() -> None:
+def test_sql_parser_is_imported_only_when_needed() -> None:
     program = "import sys, headgate.config; sys.exit('sqlglot' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-# Gold as it stands in the file, the code, line and column inside of it, a word of what is said.
+# The SQL, the expected line and column inside of it, and a part of the message or hint.
 BROKEN_SQL = {
     "typing error": ("SELECT x\nFORM silver\n", 2, 6, "did you mean `FROM`?"),
     "something missing": ("SELECT x FROM silver WHERE\nGROUP BY x", 2, 1, "`GROUP BY`"),
@@ -173,7 +173,7 @@ def test_broken_sql_of_folded_lines_is_found_at_its_key(write: Write) -> None:
 
 
 BROKEN = {
-    "name with a letter that is none": (
+    "name with a capital letter": (
         "gold: {Gold: SELECT x FROM silver}", "bad-value", 0, "lowercase letters",
     ),
     "unknown placeholder": (
@@ -307,14 +307,14 @@ def test_broken_gold_of_change_files(added: str, code: str, word: str, write: Wr
     assert word in f"{finding.message} {finding.hint}"
 
 
-def test_declaration_built_in_python_has_no_place() -> None:
+def test_declaration_built_in_python_has_no_position() -> None:
     with pytest.raises(InvalidPipeline) as raised:
         GoldQuery(sql="SELECT x\nFORM silver")
     assert raised.value.where is None
     assert [each.line for each in raised.value.findings] == [None]
 
 
-def test_what_a_rule_cannot_have_is_found_where_it_stands(write: Write) -> None:
+def test_unsupported_function_in_a_rule_is_found_at_its_position(write: Write) -> None:
     rule = "x > 0\n        AND levenshtein(y, 'z') < 3"
     finding = finding_in(write, f"expect:\n  silver_*:\n    a: |\n        {rule}\n")
     assert finding.message.endswith(
@@ -324,7 +324,7 @@ def test_what_a_rule_cannot_have_is_found_where_it_stands(write: Write) -> None:
     assert (finding.line, finding.column) == (LINE + 4, 13)
 
 
-def test_place_inside_of_a_text_travels_with_the_error() -> None:
+def test_position_inside_a_text_is_pickled_with_the_error() -> None:
     error = InvalidPipeline("bad-sql", "is wrong", inside=(2, 3))
     assert pickle.loads(pickle.dumps(error)).inside == (2, 3)
 

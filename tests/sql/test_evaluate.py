@@ -401,7 +401,7 @@ def test_columns_are_named() -> None:
         ("x = 'a", "not valid SQL"),
         ("x; y", "single expression"),
         ("", "single expression"),
-        ("SELECT x", "one row alone"),
+        ("SELECT x", "a single row"),
         ("(" * 3000 + "x" + ")" * 3000, "too deep"),
         ("x" + " + 1" * 120 + " > 0", "too deep"),
     ],
