@@ -54,7 +54,7 @@ def _reject_other_tools_modes(written: object) -> object:
     return written
 
 
-_Word = Annotated[Mode, BeforeValidator(_reject_other_tools_modes)]
+_ModeField = Annotated[Mode, BeforeValidator(_reject_other_tools_modes)]
 
 
 def _expand(written: object) -> object:
@@ -72,13 +72,13 @@ def _expand(written: object) -> object:
 class Rules(Declared):
     """The contract of one table."""
 
-    tables: _Word = Mode.EVOLVE
+    tables: _ModeField = Mode.EVOLVE
     """What a new route does: `evolve` creates a table."""
 
-    columns: _Word = Mode.EVOLVE
+    columns: _ModeField = Mode.EVOLVE
     """What a new field does: `evolve` adds a column, or a field of a nested column."""
 
-    types: _Word = Mode.EVOLVE
+    types: _ModeField = Mode.EVOLVE
     """What a changed type does: `evolve` widens the column, or adds a second column for values of
     the new type."""
 
@@ -96,13 +96,13 @@ class Rules(Declared):
 class TableRules(Declared):
     """Overrides of the contract for some tables; omitted keys keep the general rule."""
 
-    tables: _Word | None = None
+    tables: _ModeField | None = None
     """What a new route does."""
 
-    columns: _Word | None = None
+    columns: _ModeField | None = None
     """What a new field does."""
 
-    types: _Word | None = None
+    types: _ModeField | None = None
     """What a changed type does."""
 
     unknown_fields: UnknownFields | None = None

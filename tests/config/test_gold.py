@@ -123,7 +123,7 @@ BROKEN_SQL = {
     "all columns": ("SELECT * FROM silver", 1, 8, "list the columns"),
     "column without a name": ("SELECT user,\n  count(*) FROM silver GROUP BY user", 2, 3, "AS …"),
     "column twice": ("SELECT x, y AS X FROM silver", 1, 11, "two columns"),
-    "name that Delta refuses": ("SELECT x AS `a b` FROM silver", 1, 8, "not allow spaces"),
+    "name that Delta does not allow": ("SELECT x AS `a b` FROM silver", 1, 8, "not allow spaces"),
     "name of our own": ("SELECT x AS _table FROM silver", 1, 8, "Headgate uses"),
     "neither grouped nor aggregated": (
         "SELECT user,\n upper(x) AS x, max(y) AS y FROM silver GROUP BY user", 2, 8, "max(x)",
