@@ -47,14 +47,14 @@ def _pipeline_file() -> str:
 
     text = (
         "# Pipeline file\n\n"
-        "A file declares a stream of records, or a folder of change files: those of a database's"
-        " tables, with `source: {files: …}` and `envelope: datastream`. Unknown keys are errors."
-        " Relative paths are relative to the file.\n"
+        "A file declares a stream of records, or a folder of change files of a database: `source:"
+        " {files: …}` with `envelope: datastream`. Unknown keys are errors. Relative paths are"
+        " resolved against the folder of the file.\n"
     )
     text += _keys("Every file", Pipeline, leave_out=(*RECORD_KEYS, *CHANGE_KEYS))
     text += _keys("A stream of records", Pipeline, only=RECORD_KEYS)
     text += _keys("Change files", Pipeline, only=CHANGE_KEYS) + _names_of_changes()
-    after = {Contract: _words_of_others(), Expectation: _EXPECT, GoldUnion: _gold()}
+    after = {Contract: _other_tools_modes(), Expectation: _EXPECT, GoldUnion: _gold()}
     for title, model in (
         ("`source.kafka`", Kafka),
         ("`source.kafka.security`", Security),
@@ -98,9 +98,9 @@ def _names_of_changes() -> str:
         fields["change_log"].get_default(), "quarantine", "ledger", fields["merged"].get_default()
     )
     text = (
-        f"\nTemplates have {', '.join(f'`{each}`' for each in PLACEHOLDERS)}; where a source names"
-        " no database, its schema stands for it, and the other way round. Names are safe and no"
-        " two sources share one, unless the template leaves out what tells them apart:\n\n"
+        f"\nTemplates may use {', '.join(f'`{each}`' for each in PLACEHOLDERS)}. If a source has no"
+        " database, its schema is used instead, and vice versa. Names are safe to use as folders,"
+        " and unique per source table unless the template omits what distinguishes them:\n\n"
         "| database | table | `change_log` | `merged` |\n|---|---|---|---|\n"
     )
     for database, table in (
@@ -124,16 +124,26 @@ class _Source(NamedTuple):
     table: str
 
 
-def _words_of_others() -> str:
-    from headgate.config.contract import WORDS_OF_OTHERS
+def _other_tools_modes() -> str:
+    from headgate.config.contract import OTHER_TOOLS_MODES
 
-    words = "".join(f"- `{word}`: {meant}\n" for word, meant in WORDS_OF_OTHERS.items())
-    return f"\nOther tools have other words, which are refused with a hint:\n\n{words}"
+    words = "".join(f"- `{word}`: {meant}\n" for word, meant in OTHER_TOOLS_MODES.items())
+    return f"{_MODES}\nModes of other tools are rejected with a hint:\n\n{words}"
+
+
+_MODES = """
+`tables`, `columns` and `types` each take a mode:
+
+- `evolve`: change the table to match
+- `freeze`: keep the table; every record of the new schema goes to the quarantine
+- `discard_row`: keep the table; records that carry such a value go to the quarantine
+- `discard_value`: keep the table; records land without the value
+"""
 
 
 _EXPECT = """
-Each stands by its name under a pattern of the names of landed tables; a rule alone is short for a
-rule that warns. A row passes only if the rule is true, so that one for which it is null does not:
+Rules are listed by name under a table name pattern; a rule given as text alone warns. A row passes
+only if the rule is true; null fails:
 
 ```yaml
 expect:
@@ -149,10 +159,11 @@ def _gold() -> str:
     from headgate.gold.declared import describe
 
     text = """
-These are the keys of a union; a SELECT stands alone as text. `FROM silver` names the landed tables,
-in change pipelines `FROM merged`; a column that a table lacks is null there, and `route` is known.
-With `{route}` in its name, a declaration gives one table for each landed one, else one over all of
-them. Tables may have columns of their own that begin with `_`: what is kept to go on from.
+These are the keys of a union; a SELECT is written as text. `FROM silver` reads the landed tables,
+`FROM merged` those of a pipeline of change files. Columns that a table lacks are null, and `route`
+is available as a column. With `{route}` in its name, a declaration produces one table per landed
+table; otherwise one over all of them. Columns that start with `_` are Headgate's own: state for
+incremental updates, and the source table of each row in a union.
 
 ```yaml
 gold:
@@ -164,12 +175,12 @@ gold:
     select: route, user_name, sessions, first_seen
 ```
 
-How a table is kept up to date follows from its SELECT. `avg` is the sum divided by the count, so
-that decimals have the type of that division. `approx_count_distinct` is Spark's
-`hll_sketch_estimate`. Of values with the same time, `max_by` takes the greatest and `min_by` the
-least; both take any type but maps.
+The SELECT determines how a table is updated. `avg` is computed as the sum divided by the count, so
+decimals have the type of that division. `approx_count_distinct` is Spark's `hll_sketch_estimate`.
+Among values with the same time, `max_by` returns the greatest and `min_by` the least; both support
+all types except maps.
 
-| SELECT | kept up to date |
+| SELECT | update method |
 |---|---|
 """
     for select in _SELECTS:
@@ -193,9 +204,9 @@ _SELECTS = (
 
 def _default(field: Any) -> str:
     if field.is_required():
-        return "needed"
+        return "required"
     value = field.get_default() if field.default_factory is None else None
-    # A part's own defaults stand in its own section.
+    # The defaults of a nested model are listed in its own section.
     if value is None or value == () or isinstance(value, BaseModel):
         return ""
     shown = str(value).lower() if isinstance(value, bool) else getattr(value, "value", value)

@@ -23,7 +23,7 @@ from headgate.cdc.key import ORDER, ROW_ID, TableKey, newest_key
 from headgate.cdc.merge_table import LARGEST_FOLD
 from headgate.cdc.order.encoding import BACKFILL
 from headgate.cdc.order.positions import position_order
-from headgate.config.units import moment_of
+from headgate.config.units import parse_timestamp
 from headgate.errors import UsageError
 from headgate.lake.spark import decoded_metadata
 
@@ -47,7 +47,7 @@ class Until:
     @classmethod
     def typed(cls, text: str, lineages: tuple[str, ...]) -> Until:
         """A moment, in UTC unless it says otherwise, or a position in the source's log."""
-        moment = moment_of(text.strip())
+        moment = parse_timestamp(text.strip())
         if moment is not None:
             return cls(moment=moment)
         try:

@@ -1,4 +1,4 @@
-"""Pipelines as values: what one YAML file says, checked and frozen. Nothing here runs anything."""
+"""Pipelines as values: the models of the pipeline file, validated and frozen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change of schema does, said once for all tables or by pattern for some."""
+"""The contract: what happens when a schema changes, for all tables or by name pattern."""
 
 from __future__ import annotations
 
@@ -16,52 +16,52 @@ from headgate.errors import InvalidPipeline, did_you_mean, listed, shown
 
 
 class Mode(StrEnum):
-    """What is done about something that a table does not have yet."""
+    """What to do with something that a table does not have yet."""
 
     EVOLVE = "evolve"
-    """The table follows."""
+    """Change the table to match."""
     FREEZE = "freeze"
-    """The table stays, and every record of the schema that asked goes to the quarantine."""
+    """Keep the table; every record of the new schema goes to the quarantine."""
     DISCARD_ROW = "discard_row"
-    """The table stays, and records that carry such a value go to the quarantine."""
+    """Keep the table; records that carry such a value go to the quarantine."""
     DISCARD_VALUE = "discard_value"
-    """The table stays, and records land without the value; the ledger counts them."""
+    """Keep the table; records land without the value, and the ledger counts them."""
 
 
 class UnknownFields(StrEnum):
-    """What becomes of a protobuf payload with fields that its own schema does not have."""
+    """What to do with a protobuf payload that has fields its schema does not define."""
 
     QUARANTINE = "quarantine"
-    """The record goes to the quarantine: its schema, its message or its bytes are wrong."""
+    """Quarantine the record: its schema, its message or its bytes are wrong."""
     KEEP = "keep"
-    """The record lands, with the bytes of those fields in `_unknown_fields`."""
+    """Land the record, with the bytes of those fields in `_unknown_fields`."""
     IGNORE = "ignore"
-    """The record lands without them; the ledger counts such rows."""
+    """Land the record without them; the ledger counts such rows."""
 
 
-WORDS_OF_OTHERS = {
+OTHER_TOOLS_MODES = {
     "merge": "`merge` is called `evolve` here",
     "none": "`none` is called `freeze` here",
     "overwrite": "tables never lose columns here: `evolve` keeps dropped columns, null in new rows",
 }
-"""What other tools call their strategies, and the nearest equivalent."""
+"""Modes of other tools, with a hint at the equivalent here."""
 
 
-def _refuse_words_of_others(written: object) -> object:
-    if isinstance(written, str) and written in WORDS_OF_OTHERS:
+def _reject_other_tools_modes(written: object) -> object:
+    if isinstance(written, str) and written in OTHER_TOOLS_MODES:
         message = f"cannot be {shown(written)}"
-        raise InvalidPipeline("bad-choice", message, WORDS_OF_OTHERS[written])
+        raise InvalidPipeline("bad-choice", message, OTHER_TOOLS_MODES[written])
     return written
 
 
-_Word = Annotated[Mode, BeforeValidator(_refuse_words_of_others)]
+_ModeField = Annotated[Mode, BeforeValidator(_reject_other_tools_modes)]
 
 
 def _expand(written: object) -> object:
-    """`contract: freeze` is short for the same about tables, columns and types."""
+    """Expand `contract: freeze` to the same mode for tables, columns and types."""
     if not isinstance(written, str):
         return written
-    _refuse_words_of_others(written)
+    _reject_other_tools_modes(written)
     modes = [mode.value for mode in Mode]
     if written not in modes:
         hint = did_you_mean(written, modes) or f"use one of {listed(modes)}"
@@ -72,60 +72,62 @@ def _expand(written: object) -> object:
 class Rules(Declared):
     """The contract of one table."""
 
-    tables: _Word = Mode.EVOLVE
-    """Whether a new route makes a table."""
+    tables: _ModeField = Mode.EVOLVE
+    """What a new route does: `evolve` creates a table."""
 
-    columns: _Word = Mode.EVOLVE
-    """Whether a new field makes a column, or a field inside one."""
+    columns: _ModeField = Mode.EVOLVE
+    """What a new field does: `evolve` adds a column, or a field of a nested column."""
 
-    types: _Word = Mode.EVOLVE
-    """Whether a field of another type widens its column, or gets one of its own."""
+    types: _ModeField = Mode.EVOLVE
+    """What a changed type does: `evolve` widens the column, or adds a second column for values of
+    the new type."""
 
     unknown_fields: UnknownFields = UnknownFields.QUARANTINE
-    """What becomes of protobuf records with fields that their own schema does not have:
-    `quarantine`, `keep` (they land, with the bytes in `_unknown_fields`) or `ignore` (they land
-    without them)."""
+    """What to do with protobuf records that have fields their schema does not define:
+    `quarantine`, `keep` (land them, with the bytes in `_unknown_fields`) or `ignore` (land them
+    without the fields)."""
 
     @property
     def strict(self) -> bool:
-        """Whether there is anything that the table does not follow."""
+        """Whether some change of columns or types is not applied to the table."""
         return (self.columns, self.types) != (Mode.EVOLVE, Mode.EVOLVE)
 
 
 class TableRules(Declared):
-    """What some tables have otherwise; what is left out is as for all."""
+    """Overrides of the contract for some tables; omitted keys keep the general rule."""
 
-    tables: _Word | None = None
-    """Whether a new route makes a table."""
+    tables: _ModeField | None = None
+    """What a new route does."""
 
-    columns: _Word | None = None
-    """Whether a new field makes a column, or a field inside one."""
+    columns: _ModeField | None = None
+    """What a new field does."""
 
-    types: _Word | None = None
-    """Whether a field of another type widens its column, or gets one of its own."""
+    types: _ModeField | None = None
+    """What a changed type does."""
 
     unknown_fields: UnknownFields | None = None
-    """What becomes of protobuf records with fields that their own schema does not have."""
+    """What to do with protobuf records that have fields their schema does not define."""
 
 
 class Contract(Rules):
-    """What changes of schemas do.
+    """What happens when schemas change.
 
         Contract(columns="freeze", per_table={"silver_test_*": "evolve"})
 
-    A single word stands for tables, columns and types alike.
+    A single mode applies to tables, columns and types.
     """
 
     per_table: Mapping[str, Annotated[TableRules, BeforeValidator(_expand)]] = Field(
         default_factory=dict, examples=[{"silver_chess*": "freeze"}]
     )
-    """Other rules for the tables whose names match; of several patterns, the first that does."""
+    """Overrides by table name pattern; the first matching pattern applies."""
 
     rewrite_up_to: Size = Size.parse("1 GB")
-    """The largest table that is rewritten to widen a column; beyond it, the larger values get a
-    column of their own."""
+    """Maximum size of a table that is rewritten to widen a column. In larger tables, values of the
+    wider type go to a second column."""
 
     def for_table(self, table: str) -> Rules:
+        """Return the rules for a table, with the overrides of the first matching pattern."""
         for pattern, own in self.per_table.items():
             if fnmatchcase(table, pattern):
                 return _rules(
@@ -139,7 +141,7 @@ class Contract(Rules):
 
 @cache
 def _rules(tables: Mode, columns: Mode, types: Mode, unknown_fields: UnknownFields) -> Rules:
-    """Cache the few that differ: they are asked for with each group of records of each batch."""
+    """Return cached rules: they are looked up for every group of records of every batch."""
     return Rules(tables=tables, columns=columns, types=types, unknown_fields=unknown_fields)
 
 

@@ -1,4 +1,4 @@
-"""How a record is opened: which bytes are the payload, which schema reads it, where it goes."""
+"""Envelopes: how to find the payload, the schema and the route of a record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from headgate.config.location import LocalFile
-from headgate.config.model import Declared, OneOf, refused_at
+from headgate.config.model import Declared, OneOf, invalid_at
 from headgate.config.names import check_pattern, matching
 from headgate.errors import InvalidPipeline, listed, shown
 
@@ -22,44 +22,44 @@ _NUMBERED_LOG = re.compile(r"log:.*\.[0-9]+")
 
 
 def _check_keys(keys: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]]:
-    refused: dict[str | int, InvalidPipeline] = {}
+    errors: dict[str | int, InvalidPipeline] = {}
     for pattern, columns in keys.items():
         try:
             check_pattern(pattern)
             _check_columns(columns)
         except InvalidPipeline as error:
-            refused[pattern] = error
-    if refused:
-        raise refused_at(refused)
+            errors[pattern] = error
+    if errors:
+        raise invalid_at(errors)
     return {pattern: tuple(columns) for pattern, columns in keys.items()}
 
 
 def _check_columns(columns: Sequence[str]) -> None:
     if not columns or not all(columns):
         raise InvalidPipeline(
-            "bad-value", "needs the names of columns", "for example `shop.orders: [order_id]`"
+            "bad-value", "needs column names", "for example `shop.orders: [order_id]`"
         )
-    if twice := _twice(columns):
-        raise InvalidPipeline("bad-value", f"has duplicates: {listed(twice)}")
+    if duplicates := _duplicates(columns):
+        raise InvalidPipeline("bad-value", f"has duplicates: {listed(duplicates)}")
 
 
 def _check_lineages(lineages: Sequence[str]) -> tuple[str, ...]:
     read: list[str] = []
-    refused: dict[str | int, InvalidPipeline] = {}
+    errors: dict[str | int, InvalidPipeline] = {}
     for index, lineage in enumerate(lineages):
         try:
             read.append(_read_lineage(lineage))
         except InvalidPipeline as error:
-            refused[index] = error
-    if refused:
-        raise refused_at(refused)
-    if twice := _twice(read):
-        raise InvalidPipeline("bad-value", f"has duplicates: {listed(twice)}")
+            errors[index] = error
+    if errors:
+        raise invalid_at(errors)
+    if duplicates := _duplicates(read):
+        raise InvalidPipeline("bad-value", f"has duplicates: {listed(duplicates)}")
     return tuple(read)
 
 
 def _read_lineage(lineage: str) -> str:
-    """As changes tell it: the letters of a GTID are small, and its numbers without zeros."""
+    """Normalize a lineage: GTIDs in lowercase, domain numbers without leading zeros."""
     found = _LINEAGE.fullmatch(lineage)
     if found is None or _NUMBERED_LOG.fullmatch(lineage):
         raise InvalidPipeline(
@@ -67,35 +67,35 @@ def _read_lineage(lineage: str) -> str:
             f"cannot be {shown(lineage)}",
             f"leave out the number of the file: `{lineage.rpartition('.')[0]}`"
             if found
-            else "write `log:` and the name of a series of logs, such as `log:mysql-bin`, or"
-            " `gtid:` and the UUID of a server or the number of a domain",
+            else "write `log:` and the base name of the binary logs, such as `log:mysql-bin`, or"
+            " `gtid:` and a server UUID or a domain number",
         )
     if found["domain"]:
         return f"gtid:{found['domain']}"
     return lineage if lineage.startswith("log:") else lineage.lower()
 
 
-def _twice(words: Sequence[str]) -> list[str]:
+def _duplicates(words: Sequence[str]) -> list[str]:
     return sorted({word for word in words if words.count(word) > 1})
 
 
 class Datastream(Declared):
-    """Datastream's records of changes: what happened to a row, where in the log, and the row."""
+    """Change records of Datastream: the operation, the log position and the row."""
 
     keys: Annotated[Mapping[str, Sequence[str]], AfterValidator(_check_keys)] = Field(
         default_factory=dict, examples=[{"shop.visits": ["visit_id"]}]
     )
-    """The keys of tables whose changes do not name one, by pattern of `database.table`; of several
-    patterns, the first that matches."""
+    """Primary keys of tables whose changes do not carry one, by `database.table` pattern; the first
+    matching pattern applies."""
 
     lineages: Annotated[Sequence[str], AfterValidator(_check_lineages)] = Field(
         default=(), examples=[["log:mysql-bin", "gtid:3e11fa47-71ca-11e1-9e33-c80aa9429562"]]
     )
-    """Series of logs, in the order in which their servers took over from each other; positions
-    say nothing across them."""
+    """Log lineages of the source in failover order, oldest first. Positions are comparable only
+    within a lineage."""
 
     def key_of(self, name: str) -> tuple[str, ...] | None:
-        """The declared key of a source's table, given as `database.table`."""
+        """Return the declared key of a source table, given as `database.table`."""
         pattern = matching(name, self.keys)
         return None if pattern is None else tuple(self.keys[pattern])
 
@@ -109,7 +109,7 @@ def _check_message(name: str) -> str:
         raise InvalidPipeline(
             "bad-value",
             f"cannot be {shown(name)}",
-            "write the message's name, with its package if it has one: `games.v1.Wrapper`",
+            "write the message name, with its package if it has one: `games.v1.Wrapper`",
         )
     return name
 
@@ -127,7 +127,7 @@ def _check_proto(path: str) -> str:
         raise InvalidPipeline(
             "bad-proto",
             f"is `{path}`, which does not exist",
-            "a relative path is relative to the pipeline file's folder",
+            "relative paths are resolved against the folder of the pipeline file",
         )
     return path
 
@@ -137,14 +137,14 @@ FieldName = Annotated[str, AfterValidator(_check_field)]
 
 
 class Confluent(Declared):
-    """Confluent's framing: a zero byte, the schema's id, then the payload."""
+    """Confluent wire format: a zero byte, the schema id, then the payload."""
 
     route: Literal["topic", "record"] = "topic"
-    """What decides the table: the record's topic, or the name of the record's type."""
+    """What selects the table: the topic, or the record name of the schema."""
 
 
 def _read_payload_message(written: object) -> object:
-    """Expand a single name, which counts for every route."""
+    """Expand a single name to one for every route."""
     if isinstance(written, str):
         return {"*": _check_message(written)}
     if not isinstance(written, Mapping):
@@ -157,55 +157,55 @@ def _read_payload_message(written: object) -> object:
 
 
 def _check_payload_messages(names: Mapping[str, str]) -> Mapping[str, str]:
-    refused: dict[str | int, InvalidPipeline] = {}
+    errors: dict[str | int, InvalidPipeline] = {}
     for pattern, name in names.items():
         try:
             _check_message(name)
         except InvalidPipeline as error:
-            refused[pattern] = error
-    if refused:
-        raise refused_at(refused)
+            errors[pattern] = error
+    if errors:
+        raise invalid_at(errors)
     return names
 
 
 @dataclass(frozen=True)
 class PayloadMessages:
-    """Names of payload messages by pattern of route; the first pattern that matches counts."""
+    """Payload message names by route pattern; the first matching pattern applies."""
 
     by_pattern: tuple[tuple[str, str], ...] = ()
 
     def for_route(self, route: str) -> str | None:
-        """Return the declared name, or None where the schema itself has to leave no choice."""
+        """Return the declared name, or None if the schema must have a single candidate."""
         matches = (name for pattern, name in self.by_pattern if fnmatchcase(route, pattern))
         return next(matches, None)
 
 
 class Wrapper(Declared):
-    """A protobuf message around each payload, which says what kind of payload it is."""
+    """A protobuf message around each payload, with its route and schema id."""
 
     message: MessageName = Field(examples=["wrapper"])
-    """The name of the wrapper message."""
+    """Name of the wrapper message."""
 
     route: FieldName = Field(examples=["game_name"])
-    """The field whose value decides the table."""
+    """Field whose value selects the table."""
 
     schema_id: FieldName = Field(examples=["schema_id"])
-    """The field with the id under which the registry knows the payload's schema."""
+    """Field with the registry id of the payload's schema."""
 
     payload: FieldName = Field(examples=["payload"])
-    """The field with the payload's bytes."""
+    """Field with the payload bytes."""
 
     payload_message: Annotated[
         Mapping[str, str],
         BeforeValidator(_read_payload_message, json_schema_input_type=str | dict[str, str]),
         AfterValidator(_check_payload_messages),
     ] = Field(default_factory=dict, examples=["Event"])
-    """The message that payloads are, if a schema defines several: one name for all, or names by
-    pattern of route (the first that matches counts), with or without package. By default the one
-    top-level message that no other contains."""
+    """Message type of the payload, for schemas that define several: one name, or names by route
+    pattern (the first matching pattern applies), with or without package. Defaults to the only
+    top-level message that no other message uses."""
 
     proto: Annotated[LocalFile, AfterValidator(_check_proto)] | None = None
-    """The .proto file that defines the wrapper, when the registry does not have it."""
+    """The `.proto` file that defines the wrapper, if the registry does not have it."""
 
     @property
     def payload_messages(self) -> PayloadMessages:
@@ -213,7 +213,7 @@ class Wrapper(Declared):
 
     @field_validator("schema_id", "payload", mode="after")
     @classmethod
-    def _a_field_of_its_own(cls, name: str, info: ValidationInfo) -> str:
+    def _must_differ(cls, name: str, info: ValidationInfo) -> str:
         for other in ("route", "schema_id"):
             if info.data.get(other) == name:
                 raise InvalidPipeline("bad-value", f"is {shown(name)}, the same as `{other}`")
@@ -221,7 +221,7 @@ class Wrapper(Declared):
 
 
 class EnvelopeKeys(OneOf):
-    """The envelope as the file writes it."""
+    """The `envelope` key of the file."""
 
     confluent: Confluent | None = None
     wrapper: Wrapper | None = None

@@ -1,4 +1,4 @@
-"""Tables that are derived from those that were landed."""
+"""Gold tables: queries and unions over the landed tables."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from headgate.config.model import Declared, Path, refused_at, refused_below
+from headgate.config.model import Declared, Path, invalid_at, invalid_at_paths
 from headgate.config.names import check_table_name
 from headgate.errors import InvalidPipeline, did_you_mean, listed, shown
 
 _OPEN = re.compile(r"\{[^{}]*\}|\*|\?|\[[^]]*\]")
 
 
-def may_share_a_name(one: str, other: str) -> bool:
-    """Whether some table may have a name by both; each is a name, a template or a pattern."""
+def names_may_collide(one: str, other: str) -> bool:
+    """Whether both may produce the same name; each is a name, a template or a pattern."""
     first, second = _OPEN.split(one), _OPEN.split(other)
     if len(first) == 1:
         return _fits(one, second)
@@ -57,34 +57,34 @@ def _check_where(where: str) -> str:
 
 
 class GoldQuery(Declared):
-    """A SELECT over the landed tables; in the file, its text alone."""
+    """A SELECT over the landed tables; the file may have just its text."""
 
     sql: Annotated[str, AfterValidator(_check_sql)] = Field(
         examples=["SELECT user_name, count(*) AS sessions FROM silver GROUP BY user_name"]
     )
-    """The query, in Spark's SQL."""
+    """The query, in Spark SQL."""
 
 
 class GoldUnion(Declared):
-    """Rows of many tables in one."""
+    """A union of the rows of many tables."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     from_: str = Field(alias="from", examples=["gold_*"])
-    """The tables: `silver`, or a pattern of the names of those that other declarations give with
-    `{route}`; in change pipelines `merged` instead of `silver`."""
+    """Tables to read: `silver` (`merged` in a pipeline of change files), or a name pattern of gold
+    tables declared with `{route}`."""
 
     select: Annotated[str, AfterValidator(_check_select)] = Field(examples=["route, user_name"])
-    """The columns, as after SELECT; `route` is known."""
+    """Output columns, as after SELECT. `route` is available as a column."""
 
     where: Annotated[str, AfterValidator(_check_where)] | None = None
-    """Which rows; all unless it is given."""
+    """Filter condition. Defaults to all rows."""
 
     mode: Literal["upsert", "append"] = "upsert"
-    """Whether a row takes the place of the one that it was before, or is added to it."""
+    """`upsert` replaces the rows of a source that has changed; `append` only adds new rows."""
 
     def takes(self, table: str) -> bool:
-        """Whether a table of that name is one of those that the pattern means."""
+        """Whether a table name matches the pattern."""
         return fnmatchcase(table, self.from_)
 
 
@@ -102,23 +102,23 @@ def _choose(written: object, info: ValidationInfo) -> object:
 
 
 def _check_names(gold: Mapping[str, object]) -> Mapping[str, object]:
-    refused: dict[str | int, InvalidPipeline] = {}
+    errors: dict[str | int, InvalidPipeline] = {}
     earlier: list[str] = []
     for name in gold:
         try:
             check_table_name(name)
-            _refuse_shared(name, earlier)
+            _reject_shared_name(name, earlier)
         except InvalidPipeline as error:
-            refused[name] = error
+            errors[name] = error
         earlier.append(name)
-    if refused:
-        raise refused_at(refused)
+    if errors:
+        raise invalid_at(errors)
     return gold
 
 
-def _refuse_shared(name: str, earlier: Iterable[str]) -> None:
+def _reject_shared_name(name: str, earlier: Iterable[str]) -> None:
     for other in earlier:
-        if may_share_a_name(name, other):
+        if names_may_collide(name, other):
             raise InvalidPipeline(
                 "bad-template",
                 f"may produce the same table name as {shown(other)}",
@@ -132,59 +132,59 @@ GoldDeclaration: TypeAlias = Annotated[
 ]
 
 GoldTables: TypeAlias = Annotated[Mapping[str, GoldDeclaration], AfterValidator(_check_names)]
-"""By name of the table; with `{route}` in it there is one for each table that was landed."""
+"""Declarations by table name; with `{route}` in the name, one table per landed table."""
 
 
 def check_sources(gold: Mapping[str, GoldQuery | GoldUnion], source: str) -> None:
-    """Refuses to derive from what the pipeline does not have."""
-    refused: dict[Path, InvalidPipeline] = {}
+    """Raise if a declaration reads a table that the pipeline does not have."""
+    errors: dict[Path, InvalidPipeline] = {}
     for name, declared in gold.items():
         if isinstance(declared, GoldUnion):
-            if error := _without_tables(declared.from_, gold, source):
-                refused["gold", name, "from"] = error
+            if error := _no_tables_error(declared.from_, gold, source):
+                errors["gold", name, "from"] = error
             continue
         from headgate.sql.select import check_tables
 
         try:
             check_tables(declared.sql, source)
         except InvalidPipeline as error:
-            refused["gold", name] = error
-    if refused:
-        raise refused_below(refused)
+            errors["gold", name] = error
+    if errors:
+        raise invalid_at_paths(errors)
 
 
-def _without_tables(
+def _no_tables_error(
     pattern: str, gold: Mapping[str, GoldQuery | GoldUnion], source: str
 ) -> InvalidPipeline | None:
-    """What is wrong with a union that nothing goes into."""
+    """Return the error for a union that matches no tables."""
     queries = [name for name, each in gold.items() if isinstance(each, GoldQuery) and ROUTE in name]
-    if pattern == source or any(may_share_a_name(pattern, name) for name in queries):
+    if pattern == source or any(names_may_collide(pattern, name) for name in queries):
         return None
     known = [source, *(name.replace(ROUTE, "*") for name in queries)]
     hint = did_you_mean(pattern, known) or f"use one of {listed(known)}"
     return InvalidPipeline("bad-value", f"cannot be {shown(pattern)}: it matches no tables", hint)
 
 
-def check_apart(gold: Iterable[str], others: Mapping[str, str]) -> None:
-    """Refuses names that may be those of other tables, given by the key that names them."""
-    refused: dict[Path, InvalidPipeline] = {}
+def check_names_are_free(gold: Iterable[str], others: Mapping[str, str]) -> None:
+    """Raise if a gold table may have the name of another table; `others` are by their key."""
+    errors: dict[Path, InvalidPipeline] = {}
     for name in gold:
         for key, other in others.items():
-            if may_share_a_name(name, other):
-                refused["gold", name] = InvalidPipeline(
+            if names_may_collide(name, other):
+                errors["gold", name] = InvalidPipeline(
                     "bad-template",
                     f"may produce the same table name as `{key}`: {shown(other)}",
                     "use a different prefix or suffix: `gold_{route}_daily`",
                 )
-    if refused:
-        raise refused_below(refused)
+    if errors:
+        raise invalid_at_paths(errors)
 
 
 def is_declared_gold(gold: Iterable[str], table: str) -> bool:
-    """Whether a declaration gives a table that name."""
+    """Whether a declaration produces a table of that name."""
     return any(re.fullmatch(as_pattern(name), table) for name in gold)
 
 
 def as_pattern(template: str) -> str:
-    """A regular expression of the names that a declaration gives."""
+    """Return a regular expression for the names that a declaration produces."""
     return re.escape(template).replace(re.escape(ROUTE), ".+")

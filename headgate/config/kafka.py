@@ -1,4 +1,4 @@
-"""Topics of Kafka as the source."""
+"""The Kafka source: topics, start offsets, security and options."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
-from headgate.config.location import LocalFile, refuse_credentials
+from headgate.config.location import LocalFile, reject_credentials
 from headgate.config.model import Declared
 from headgate.config.secrets import Secret, Username, settings_checked_by
-from headgate.config.units import moment_of
+from headgate.config.units import parse_timestamp
 from headgate.errors import InvalidPipeline, did_you_mean, listed, shown
 
 # Spark's own; everything else is Kafka's and starts with `kafka.`.
@@ -44,7 +44,7 @@ _OWNED: Mapping[str, str] = {
     "kafka.security.protocol": "write it as `security: {protocol: …}`",
     "kafka.sasl.mechanism": "write it as `security: {mechanism: …}`",
     "kafka.enable.auto.commit": "progress is kept in the checkpoint",
-    "failondataloss": "lost records always stop a run, so that none is lost unseen",
+    "failondataloss": "lost records always stop a run, so that no loss goes unnoticed",
     "includeheaders": "headers are always read",
 }
 
@@ -63,7 +63,7 @@ _LOGIN = "to log in, write `security: {mechanism: …, username: …, password: 
 
 
 def check_kafka_option(key: str) -> None:
-    # Spark does not tell small and capital letters apart in the names of options.
+    # Spark option names are case-insensitive.
     lower = key.lower()
     if hint := _OWNED.get(lower):
         raise InvalidPipeline("bad-value", "is not an option: Headgate sets it itself", hint)
@@ -86,37 +86,37 @@ KafkaOptions = Annotated[Mapping[str, str | Secret], settings_checked_by(check_k
 
 
 class Security(Declared):
-    """How the connection to Kafka is secured, and as whom it logs in."""
+    """Encryption and authentication of the connection to Kafka."""
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         examples=["SASL_SSL"]
     )
-    """What is spoken with the brokers; those that start with `SASL` log in."""
+    """Security protocol of the brokers. The `SASL_` protocols require a login."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    """How the password is shown to the broker."""
+    """SASL mechanism. Required with the `SASL_` protocols."""
 
     username: Username | None = None
-    """A name, or a reference to it such as `env:KAFKA_USER`."""
+    """User name, or a reference such as `env:KAFKA_USER`."""
 
     password: Secret | None = None
-    """A reference to the password: `env:NAME` or `file:/path`."""
+    """Reference to the password: `env:NAME` or `file:/path`."""
 
     ca: LocalFile | None = None
-    """A PEM file with the certificates of those who vouch for the brokers."""
+    """CA certificates for verifying the brokers (PEM)."""
 
     certificate: LocalFile | None = None
-    """A PEM file with the certificate that this client shows."""
+    """Client certificate for mutual TLS (PEM)."""
 
     key: LocalFile | None = None
-    """A PEM file with the key of that certificate."""
+    """Private key of the client certificate (PEM)."""
 
     key_password: Secret | None = None
-    """A reference to the password of the key."""
+    """Reference to the password of the private key."""
 
     @field_validator("mechanism", "username", "password", mode="after")
     @classmethod
-    def _needed_to_log_in(cls, value: object, info: ValidationInfo) -> object:
+    def _required_with_sasl(cls, value: object, info: ValidationInfo) -> object:
         protocol = info.data.get("protocol")
         if protocol is None:
             return value
@@ -132,7 +132,7 @@ class Security(Declared):
 
     @field_validator("ca", "certificate", "key", "key_password", mode="after")
     @classmethod
-    def _needs_encryption(cls, value: object, info: ValidationInfo) -> object:
+    def _requires_encryption(cls, value: object, info: ValidationInfo) -> object:
         protocol = info.data.get("protocol")
         if value is not None and protocol is not None and not protocol.endswith("SSL"):
             raise InvalidPipeline(
@@ -142,7 +142,7 @@ class Security(Declared):
 
     @field_validator("key", mode="after")
     @classmethod
-    def _with_certificate(cls, key: str | None, info: ValidationInfo) -> str | None:
+    def _requires_certificate(cls, key: str | None, info: ValidationInfo) -> str | None:
         if "certificate" in info.data and (key is None) != (info.data["certificate"] is None):
             raise InvalidPipeline("missing-key", "must be given together with `certificate`")
         return key
@@ -167,8 +167,8 @@ def _read_start(value: object) -> str | datetime | Offsets:
 
 
 def _read_time(written: date | str) -> datetime:
-    if moment := moment_of(written):
-        return moment
+    if timestamp := parse_timestamp(written):
+        return timestamp
     question = did_you_mean(str(written), ("earliest", "latest"))
     raise InvalidPipeline("bad-value", f"cannot be {shown(written)}", question or _HINT)
 
@@ -198,9 +198,9 @@ Start = Annotated[
     Literal["earliest", "latest"] | datetime | Offsets,
     BeforeValidator(_read_start, json_schema_input_type=str | dict[str, dict[str, int]]),
 ]
-"""`earliest`, `latest`, a moment (UTC unless it says otherwise), or offsets of every partition.
+"""`earliest`, `latest`, a timestamp (UTC unless it has an offset), or offsets by partition.
 
-In offsets, -2 stands for the earliest record and -1 for the latest.
+In offsets, -2 means the earliest record and -1 the latest.
 """
 
 _SERVER = re.compile(r"(?:\w+://)?(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):[0-9]{1,5}", re.ASCII)
@@ -208,7 +208,7 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
 def _check_servers(servers: str) -> str:
-    for server in refuse_credentials(servers).split(","):
+    for server in reject_credentials(servers).split(","):
         if not _SERVER.fullmatch(server.strip()):
             raise InvalidPipeline(
                 "bad-value",
@@ -226,37 +226,38 @@ def _check_topics(topics: Sequence[str]) -> tuple[str, ...]:
                 f"cannot have {shown(topic)}",
                 "topic names have letters, digits, `.`, `_` and `-`; `pattern` matches several",
             )
-    twice = sorted({topic for topic in topics if topics.count(topic) > 1})
-    if twice:
-        raise InvalidPipeline("bad-value", f"has duplicates: {listed(twice)}")
+    duplicates = sorted({topic for topic in topics if topics.count(topic) > 1})
+    if duplicates:
+        raise InvalidPipeline("bad-value", f"has duplicates: {listed(duplicates)}")
     return tuple(topics)
 
 
 class Kafka(Declared):
-    """Topics of Kafka."""
+    """Kafka topics to read."""
 
     servers: Annotated[str, AfterValidator(_check_servers)] = Field(examples=["localhost:9092"])
-    """The brokers to ask first: `host:port`, with commas between several."""
+    """Bootstrap servers: `host:port`, separated by commas."""
 
     topics: Annotated[Sequence[str], AfterValidator(_check_topics)] = Field(
         default=(), examples=[["games"]]
     )
-    """The topics to read, by name."""
+    """Topics to read, by name."""
 
     pattern: str | None = Field(default=None, examples=["games-.*"])
-    """The topics to read, as a regular expression of Java; new ones are found while running."""
+    """Topics to read, as a Java regular expression. New topics are picked up while running."""
 
     start: Start = "earliest"
-    """Where the first run begins; later ones go on where the last one ended."""
+    """Where the first run starts: `earliest`, `latest`, a timestamp, or offsets by topic and
+    partition. Later runs continue where the last one ended."""
 
     batch: int = Field(default=1_000_000, strict=True, gt=0, lt=2**63)
-    """The most records that one batch takes."""
+    """Maximum number of records per batch."""
 
     security: Security | None = None
-    """How the connection is secured, and as whom it logs in."""
+    """Encryption and authentication of the connection."""
 
     options: KafkaOptions = Field(default_factory=dict)
-    """Any other option of Spark's Kafka source."""
+    """Further options of Spark's Kafka source."""
 
     @field_validator("pattern", mode="after")
     @classmethod
@@ -267,7 +268,7 @@ class Kafka(Declared):
 
     @field_validator("start", mode="after")
     @classmethod
-    def _start_of_every_topic(cls, start: Start, info: ValidationInfo) -> Start:
+    def _start_covers_topics(cls, start: Start, info: ValidationInfo) -> Start:
         topics = set(info.data.get("topics", ()))
         if not isinstance(start, Mapping) or not topics:
             return start

@@ -1,4 +1,4 @@
-"""Reads a pipeline file, or says everything that is wrong with it."""
+"""Loading a pipeline file, with every error that it has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from headgate.config.location import Origin
+from headgate.config.location import FileContext
 from headgate.config.model import explain
 from headgate.config.pipeline import CHANGE_KEYS, RECORD_KEYS, Pipeline
 from headgate.config.yaml import MarkedYaml, read_marked_yaml
@@ -29,9 +29,9 @@ def load_pipeline(path: str | os.PathLike[str]) -> Pipeline:
 
 
 def check_pipeline(path: str | os.PathLike[str]) -> list[Finding]:
-    """Everything that is wrong with a file, in the order of its lines; nothing if all is well.
+    """Return all findings of a file in line order; an empty list if it is valid.
 
-    Asks neither Spark nor any server.
+    Uses neither Spark nor the network.
     """
     _, findings = _read(os.fspath(path))
     return findings
@@ -64,7 +64,7 @@ def _read_text(file: str) -> str | Finding:
 
 def _validate(marked: MarkedYaml) -> Pipeline | None:
     try:
-        return Pipeline.model_validate(marked.data, context=Origin(marked.file))
+        return Pipeline.model_validate(marked.data, context=FileContext(marked.file))
     except ValidationError as error:
         for path, finding in explain(error, Pipeline):
             at_key = finding.code in ("unknown-key", "insecure-option")

@@ -1,4 +1,4 @@
-"""Where things are: paths relative to the pipeline file, or URLs."""
+"""Locations: paths relative to the pipeline file, or URLs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 from headgate.errors import InvalidPipeline, shown
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-# A name, a colon that no port follows, and a password: the part of an address before its `@`.
+# `user:password@` in an address; a colon followed by a port number does not count.
 _CREDENTIALS = re.compile(r"(?:^|//|,)[^/\s,@]*:(?!/|\d{1,5}/)\S*@")
 
 
 @dataclass(frozen=True)
-class Origin:
-    """The pipeline file that is being read; goes along as the context of validation."""
+class FileContext:
+    """The validation context of a loaded file, against which relative paths are resolved."""
 
     file: str
 
@@ -28,8 +28,8 @@ class Origin:
 
 
 def folder_of(info: ValidationInfo) -> str:
-    """The pipeline file's folder; the working directory for a pipeline built in Python."""
-    return info.context.folder if isinstance(info.context, Origin) else os.getcwd()
+    """Return the folder of the pipeline file; the working directory without a file."""
+    return info.context.folder if isinstance(info.context, FileContext) else os.getcwd()
 
 
 def absolute(path: str, folder: str) -> str:
@@ -41,7 +41,7 @@ def is_remote(path: str) -> bool:
     return url is not None and url[1].lower() != "file"
 
 
-def refuse_credentials(address: str) -> str:
+def reject_credentials(address: str) -> str:
     if _CREDENTIALS.search(address):
         raise InvalidPipeline(
             "secret-in-file",
@@ -52,10 +52,10 @@ def refuse_credentials(address: str) -> str:
     return address
 
 
-def _place(path: str, info: ValidationInfo) -> str:
+def _resolve(path: str, info: ValidationInfo) -> str:
     if not path.strip() or not path.isprintable():
         raise InvalidPipeline("bad-value", f"needs a path, not {shown(path)}")
-    refuse_credentials(path)
+    reject_credentials(path)
     return path if _URL.match(path) else absolute(path, folder_of(info))
 
 
@@ -71,7 +71,7 @@ def _local(path: str) -> str:
 
 def _file(path: str) -> str:
     if _URL.match(path):
-        raise InvalidPipeline("bad-value", f"must be the path of a local file, not {shown(path)}")
+        raise InvalidPipeline("bad-value", f"must be a local file path, not {shown(path)}")
     return path
 
 
@@ -79,11 +79,11 @@ def _as_text(value: object) -> object:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-Place = Annotated[str, AfterValidator(_place), BeforeValidator(_as_text)]
-"""A path, made absolute, or a URL, left as it is."""
+Location = Annotated[str, AfterValidator(_resolve), BeforeValidator(_as_text)]
+"""An absolute path, or a URL, which is left unchanged."""
 
-LocalPlace = Annotated[Place, AfterValidator(_local)]
-"""A path or a `file:` URL."""
+LocalFolder = Annotated[Location, AfterValidator(_local)]
+"""A path or a `file:` URL of a folder on this machine."""
 
-LocalFile = Annotated[Place, AfterValidator(_file)]
+LocalFile = Annotated[Location, AfterValidator(_file)]
 """The path of a file on this machine."""

@@ -1,4 +1,4 @@
-"""The ground that all declarations stand on: frozen, and strict about keys."""
+"""The base model of all declarations, and the translation of its errors into findings."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Path = tuple[str | int, ...]
-"""The keys, and the numbers of list items, that lead to a value."""
+"""The keys and list indices that lead to a value."""
 
 
 def models_at(path: Path, model: type[BaseModel]) -> list[type[BaseModel]]:
-    """The models whose keys may stand under a path."""
+    """Return the models whose keys are allowed under a path."""
     models, any_keys = [model], 0
     for key in path:
         if any_keys:
@@ -43,12 +43,12 @@ def models_at(path: Path, model: type[BaseModel]) -> list[type[BaseModel]]:
 
 
 def fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Fields by what the file calls them: `from` is no name that Python allows."""
+    """Return fields by their key in the file, which differs for `from`, a Python keyword."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def field_at(path: Path, model: type[BaseModel]) -> FieldInfo | None:
-    """The field that a path leads to; None when it leads past the models."""
+    """Return the field at a path; None if the path leads into free-form values."""
     for parent in models_at(path[:-1], model):
         if path and path[-1] in (fields := fields_by_key(parent)):
             return fields[str(path[-1])]
@@ -60,7 +60,7 @@ def known_keys(path: Path, model: type[BaseModel]) -> list[str]:
 
 
 def paths_of_key(key: str, model: type[BaseModel], path: Path = ()) -> Iterator[Path]:
-    """Every place where such a key is known."""
+    """Yield every path under which a key is known."""
     fields = fields_by_key(model)
     if key in fields:
         yield path
@@ -70,14 +70,14 @@ def paths_of_key(key: str, model: type[BaseModel], path: Path = ()) -> Iterator[
 
 
 def _depth(annotation: object) -> int:
-    """How many keys of a person's own stand one below the other."""
+    """Return the number of nested mappings with user-defined keys."""
     if get_origin(annotation) is Annotated:
         return _depth(get_args(annotation)[0])
     return 1 + _depth(get_args(annotation)[1]) if get_origin(annotation) is Mapping else 0
 
 
 def _models_of(field: FieldInfo) -> list[type[BaseModel]]:
-    # Where the file is written in another shape than the field has, the validator knows it.
+    # If the file has a different shape than the field, the validator declares it.
     for metadata in field.metadata:
         written = getattr(metadata, "json_schema_input_type", None)
         if found := _models_in(written):
@@ -102,33 +102,33 @@ _NEEDED: Mapping[str, str] = {
 }
 
 
-_OF_A_KEY = "[key]"
-"""What validation puts at the end of a path if it is about the key and not its value."""
+_KEY_MARKER = "[key]"
+"""Pydantic appends this to the path of an error about a key instead of its value."""
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[tuple[Path, Finding]]:
-    """Each cause once, with the path of keys that leads to it.
+    """Return one finding per cause, with its path.
 
-    A line and a column are those inside of the value, if it is a text that is wrong in part.
+    Line and column are relative to the value, for errors inside a text such as SQL.
     """
     found = [
         (_path(details), _explain_one(details, model))
         for details in error.errors(include_url=False)
-        # Those that a default is made of have findings of their own.
+        # The fields that the default depends on have their own findings.
         if details["type"] != "default_factory_not_called"
     ]
-    return [each for each in found if not _follows_from_typing_error(*each, found, model)]
+    return [each for each in found if not _follows_from_mistyped_key(*each, found, model)]
 
 
 def _path(details: ErrorDetails) -> Path:
     path = details["loc"]
-    return path[:-1] if path[-1:] == (_OF_A_KEY,) else path
+    return path[:-1] if path[-1:] == (_KEY_MARKER,) else path
 
 
-def _follows_from_typing_error(
+def _follows_from_mistyped_key(
     path: Path, finding: Finding, found: list[tuple[Path, Finding]], model: type[BaseModel]
 ) -> bool:
-    """Whether a key is only missing because it stands there mistyped."""
+    """Whether a key is missing only because it is mistyped."""
     if finding.code not in ("missing-key", "choose-one"):
         return False
     unknown = [other for other, each in found if each.code == "unknown-key"]
@@ -139,8 +139,8 @@ def _follows_from_typing_error(
 
 def _explain_one(details: ErrorDetails, model: type[BaseModel]) -> Finding:
     match details["type"]:
-        case "value_error" if isinstance(told := details["ctx"]["error"], InvalidPipeline):
-            return _told(told, _path(details), model)
+        case "value_error" if isinstance(error := details["ctx"]["error"], InvalidPipeline):
+            return _invalid_value(error, _path(details), model)
         case "extra_forbidden" | "invalid_key":
             return _unknown_key(details["loc"], model)
         case "missing":
@@ -166,13 +166,13 @@ def _subject(path: Path, model: type[BaseModel]) -> str:
     return f"`{'.'.join(map(str, path))}`"
 
 
-def _told(told: InvalidPipeline, path: Path, model: type[BaseModel]) -> Finding:
-    # It is a mapping that has to choose, but one of its keys may be where that comes out.
+def _invalid_value(error: InvalidPipeline, path: Path, model: type[BaseModel]) -> Finding:
+    # The choice is made by a mapping, but a validator of one of its keys may raise the error.
     chooser = path if models_at(path, model) else path[:-1]
-    subject = _subject(chooser if told.code == "choose-one" else path, model)
-    joint = ": " if told.message.startswith("`") else " "
-    line, column = told.inside or (None, None)
-    return Finding(told.code, subject + joint + told.message, None, line, column, told.hint)
+    subject = _subject(chooser if error.code == "choose-one" else path, model)
+    separator = ": " if error.message.startswith("`") else " "
+    line, column = error.inside or (None, None)
+    return Finding(error.code, subject + separator + error.message, None, line, column, error.hint)
 
 
 def _unknown_key(path: Path, model: type[BaseModel]) -> Finding:
@@ -181,8 +181,10 @@ def _unknown_key(path: Path, model: type[BaseModel]) -> Finding:
     known = known_keys(parent, model)
     elsewhere = list(paths_of_key(key, model))
     if len(elsewhere) == 1:
-        place = f"under {_subject(elsewhere[0], model)}" if elsewhere[0] else "at the top level"
-        return Finding("unknown-key", message, hint=f"it belongs {place}")
+        parent_key = (
+            f"under {_subject(elsewhere[0], model)}" if elsewhere[0] else "at the top level"
+        )
+        return Finding("unknown-key", message, hint=f"it belongs {parent_key}")
     hint = did_you_mean(key, known) or f"known keys: {listed(known)}"
     return Finding("unknown-key", message, hint=hint)
 
@@ -223,7 +225,7 @@ def _example(path: Path, model: type[BaseModel]) -> str | None:
 
 
 class Declared(BaseModel):
-    """A declaration: it says what is wanted, and does nothing."""
+    """A declaration: a frozen model that rejects unknown keys."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -241,37 +243,37 @@ class Declared(BaseModel):
             findings = [replace(finding, line=None, column=None) for _, finding in found]
         else:
             return
-        # Raised outside of the handler: the original error holds values, perhaps secret ones.
+        # Raised outside of the handler: the original error holds values, which may be secrets.
         raise InvalidPipeline.because_of(findings)
 
-    # Says that models inside of others may be validated without a call of `__init__`, so that
-    # the file's folder reaches them and all their findings come out together.
+    # Lets pydantic validate nested models without calling `__init__`, so that they get the file's
+    # context and all findings are reported together.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
 
-def refused_at(errors: Mapping[str | int, InvalidPipeline]) -> ValidationError:
-    """An error for a validator to raise; the validation around it adds the path to each key."""
-    return refused_below({(key,): error for key, error in errors.items()})
+def invalid_at(errors: Mapping[str | int, InvalidPipeline]) -> ValidationError:
+    """Return an error for a validator to raise; pydantic prepends the path of the model."""
+    return invalid_at_paths({(key,): error for key, error in errors.items()})
 
 
-def refused_below(errors: Mapping[Path, InvalidPipeline]) -> ValidationError:
-    """The same of keys that stand deeper."""
-    # The inputs are left out: they may be secret, and no message needs them.
+def invalid_at_paths(errors: Mapping[Path, InvalidPipeline]) -> ValidationError:
+    """Return an error for a validator to raise, for nested keys."""
+    # Inputs are omitted: they may be secrets, and no message needs them.
     details: list[InitErrorDetails] = [
         {"type": "value_error", "loc": path, "input": None, "ctx": {"error": error}}
         for path, error in errors.items()
     ]
-    return ValidationError.from_exception_data("refused", details)
+    return ValidationError.from_exception_data("invalid", details)
 
 
 def missing(key: str) -> ValidationError:
-    """Return the error for a key that is required in this place."""
+    """Return the error for a missing key."""
     details: InitErrorDetails = {"type": "missing", "loc": (key,), "input": None}
-    return ValidationError.from_exception_data("refused", [details])
+    return ValidationError.from_exception_data("invalid", [details])
 
 
-def refused_together(errors: Sequence[ValidationError]) -> ValidationError:
-    """Combine errors, so that all of them are reported at once."""
+def combine_errors(errors: Sequence[ValidationError]) -> ValidationError:
+    """Combine errors, so that all of them are reported together."""
     details: list[InitErrorDetails] = [
         {
             "type": _error_type(each),
@@ -282,18 +284,18 @@ def refused_together(errors: Sequence[ValidationError]) -> ValidationError:
         for error in errors
         for each in error.errors(include_url=False)
     ]
-    return ValidationError.from_exception_data("refused", details)
+    return ValidationError.from_exception_data("invalid", details)
 
 
 def _error_type(details: ErrorDetails) -> str | PydanticCustomError:
-    """Types that pydantic's own validators make up are not known by name alone."""
+    """Return an error type; those raised as custom errors cannot be passed by name."""
     if details["type"] in get_args(core_schema.ErrorType):
         return details["type"]
     return PydanticCustomError(details["type"], details["msg"])
 
 
 class OneOf(Declared):
-    """What the file shows of a choice: optional keys, of which exactly one is given."""
+    """A choice in the file: optional keys, of which exactly one must be given."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
@@ -304,14 +306,14 @@ class OneOf(Declared):
             return written
         keys = list(cls.model_fields)
         given = [key for key in keys if key in written]
-        # A lone unknown key is a mistyped one, and will be told so.
+        # A single unknown key is mistyped; it gets a finding as such.
         if len(given) > 1 or not written:
             raise InvalidPipeline("choose-one", f"needs exactly one of {listed(keys)}")
         return {key: {} if value is None else value for key, value in written.items()}
 
     @classmethod
     def as_field(cls) -> BeforeValidator:
-        """Lets a field hold the chosen declaration itself, whichever way it is given."""
+        """Return a validator that stores the chosen declaration itself in the field."""
 
         def choose(value: object, info: ValidationInfo) -> object:
             if isinstance(value, str):
@@ -325,10 +327,10 @@ class OneOf(Declared):
 
     @classmethod
     def _expand(cls, word: str) -> dict[str, Any]:
-        """`confluent` alone is short for `confluent: {}`."""
+        """Expand `confluent` to `confluent: {}`."""
         keys = list(cls.model_fields)
         if word not in keys:
-            hint = did_you_mean(word, keys) or f"it can be {listed(keys)}"
+            hint = did_you_mean(word, keys) or f"use one of {listed(keys)}"
             raise InvalidPipeline("bad-choice", f"cannot be {shown(word)}", hint)
         return {word: {}}
 

@@ -1,4 +1,4 @@
-"""Names of tables that stand in the pipeline file, and the template of those that do not."""
+"""Table names, templates of table names, and patterns of source tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from headgate.config.model import refused_at
+from headgate.config.model import invalid_at
 from headgate.errors import InvalidPipeline, listed, shown
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,127}")
@@ -22,7 +22,7 @@ def _check_name(name: str) -> str:
         raise InvalidPipeline(
             "bad-value",
             f"cannot be {shown(name)}",
-            "a table's name has lowercase letters, digits and `_`, and starts with a letter",
+            "table names have lowercase letters, digits and `_`, and start with a letter",
         )
     return name
 
@@ -44,14 +44,13 @@ def _check_template(template: str) -> str:
         raise InvalidPipeline(
             "bad-template",
             f"cannot be {shown(template)}",
-            "around `{route}` there may be lowercase letters, digits and `_`; names do not start "
-            "with `_`",
+            "besides `{route}`, use lowercase letters, digits and `_`; do not start with `_`",
         )
     return template
 
 
 def check_table_name(name: str) -> str:
-    """A name or, if there are placeholders in it, a template."""
+    """Validate a table name, or a template if it has placeholders."""
     return _check_template(name) if _PLACEHOLDER.search(name) else _check_name(name)
 
 
@@ -65,12 +64,12 @@ _LONGEST = 64
 
 
 def parts(template: str) -> tuple[list[str], list[str]]:
-    """The texts around the placeholders, one more than those, and the placeholders."""
+    """Split a template into the literals around the placeholders, and the placeholders."""
     return _CHANGE_PLACEHOLDER.split(template), _CHANGE_PLACEHOLDER.findall(template)
 
 
 def around(template: str) -> tuple[str, str]:
-    """What every name that the template gives begins and ends with."""
+    """Return the prefix and the suffix of all names that a template produces."""
     literals, _ = parts(template)
     return literals[0], literals[-1]
 
@@ -87,12 +86,12 @@ def _check(template: str) -> str:
         raise InvalidPipeline(
             "bad-template", f"has {listed(unknown)}, but only {listed(PLACEHOLDERS)} are allowed"
         )
-    if twice := sorted({each for each in placeholders if placeholders.count(each) > 1}):
-        raise InvalidPipeline("bad-template", f"has duplicates: {listed(twice)}")
+    if duplicates := sorted({each for each in placeholders if placeholders.count(each) > 1}):
+        raise InvalidPipeline("bad-template", f"has duplicates: {listed(duplicates)}")
     if not all(literals[1:-1]):
         raise InvalidPipeline(
             "bad-template",
-            f"needs something between the placeholders, but is {shown(template)}",
+            f"needs a separator between the placeholders, but is {shown(template)}",
             "otherwise names are ambiguous; write `{database}_{table}`",
         )
     too_long = sum(map(len, literals)) > _LONGEST
@@ -100,23 +99,23 @@ def _check(template: str) -> str:
         raise InvalidPipeline(
             "bad-template",
             f"cannot be {shown(template)}",
-            "around the placeholders there may be up to 64 lowercase letters, digits and `_`,"
-            " but names do not start with `_` and have no three in a row",
+            "besides placeholders, use up to 64 lowercase letters, digits and `_`; do not start"
+            " with `_` or use three in a row",
         )
     return template
 
 
 ChangeTemplate = Annotated[str, AfterValidator(_check)]
-"""Names with `{table}` in them, and `{database}` or `{schema}` where that is wanted."""
+"""A name template with `{table}`, and optionally `{database}` or `{schema}`."""
 
 
 def matching(name: str, patterns: Iterable[str]) -> str | None:
-    """The first pattern that a `database.table` matches; databases differ about case, so any."""
+    """Return the first pattern that matches a `database.table`, ignoring case."""
     return next((one for one in patterns if fnmatchcase(name.lower(), one.lower())), None)
 
 
 def check_pattern(pattern: str) -> None:
-    """A pattern without a dot is a forgotten database, unless a `*` may stand for one."""
+    """Raise if a pattern lacks the database: it needs a dot, or a `*` that may match one."""
     if not pattern.strip() or not any(each in pattern for each in ".*"):
         raise InvalidPipeline(
             "bad-value",
@@ -126,14 +125,14 @@ def check_pattern(pattern: str) -> None:
 
 
 def _check_all(patterns: Sequence[str]) -> tuple[str, ...]:
-    refused: dict[str | int, InvalidPipeline] = {}
+    errors: dict[str | int, InvalidPipeline] = {}
     for index, pattern in enumerate(patterns):
         try:
             check_pattern(pattern)
         except InvalidPipeline as error:
-            refused[index] = error
-    if refused:
-        raise refused_at(refused)
+            errors[index] = error
+    if errors:
+        raise invalid_at(errors)
     return tuple(patterns)
 
 

@@ -1,4 +1,4 @@
-"""A pipeline: everything that one pipeline file says, checked and frozen."""
+"""The pipeline: the model of a whole pipeline file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pydantic import (
 from headgate.config.contract import Contract, ContractField
 from headgate.config.envelopes import Datastream, EnvelopeField
 from headgate.config.expect import Expectations, check_patterns
-from headgate.config.gold import ROUTE, GoldTables, check_apart, check_sources
-from headgate.config.location import LocalPlace, Origin, Place, is_remote
-from headgate.config.model import Declared, missing, refused_at, refused_together
+from headgate.config.gold import ROUTE, GoldTables, check_names_are_free, check_sources
+from headgate.config.location import FileContext, LocalFolder, Location, is_remote
+from headgate.config.model import Declared, combine_errors, invalid_at, missing
 from headgate.config.names import ChangeTemplate, TableName, TableTemplate, around
 from headgate.config.registry import Registry, RegistryField
 from headgate.config.secrets import Secret, check_spark_setting, settings_checked_by
@@ -31,17 +31,17 @@ from headgate.config.units import Duration, Size
 from headgate.errors import InvalidPipeline, nearest, shown
 
 FILES_TABLE = "_files"
-"""The table of files that were read; no template produces a name with a leading `_`."""
+"""The table of files read; no template produces a name with a leading `_`."""
 
 RECORD_KEYS = ("registry", "bronze", "silver", "max_record_bytes")
-"""Keys that only a stream of records has."""
+"""Keys only for a stream of records."""
 
 CHANGE_KEYS = ("change_log", "merged", "history", "merge", "max_file_bytes")
-"""Keys that only change files have."""
+"""Keys only for change files."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
-_OTHER_TEMPLATES = {
+_EXAMPLE_TEMPLATES = {
     "change_log": "log_{database}_{table}",
     "merged": "now_{database}_{table}",
     "history": "history_{database}_{table}",
@@ -53,8 +53,7 @@ def _check_name(name: str) -> str:
         raise InvalidPipeline(
             "bad-value",
             f"cannot be {shown(name)}",
-            "it starts with a lowercase letter, then up to 62 lowercase letters, digits, `_` "
-            "and `-`",
+            "start with a lowercase letter, then up to 62 lowercase letters, digits, `_` and `-`",
         )
     return name
 
@@ -64,24 +63,24 @@ def _checkpoint_in_lake(fields: dict[str, Any]) -> str:
 
 
 class Merge(Declared):
-    """When and how the merged tables follow their change logs."""
+    """When and how change logs are merged into the merged and history tables."""
 
     every: Duration | None = None
-    """How often changes are merged; with each batch by default."""
+    """How often to merge changes. Defaults to every batch."""
 
     metadata: bool = Field(default=True, strict=True)
-    """Whether merged rows carry the metadata of their last change."""
+    """Whether merged rows have columns with the metadata of their last change."""
 
     horizon: Duration = Duration(days=3650)
-    """How long deleted rows are remembered, by the source's time; later changes of them go to
-    the quarantine."""
+    """How long to keep tombstones of deleted rows, by the source's time. Later changes of such rows
+    go to the quarantine."""
 
     spark_above: Size = Size.parse("2 GB")
-    """Tables larger than this are merged by Spark."""
+    """Tables above this size are merged by Spark."""
 
 
 class Pipeline(Declared):
-    """One source in, one Delta table out per kind of record, or per table of a database.
+    """A pipeline from one source to one Delta table per route, or per table of a database.
 
         Pipeline(
             name="games",
@@ -101,96 +100,97 @@ class Pipeline(Declared):
             history="history_{database}_{table}",
         )
 
-    `headgate.load` reads the same from a file. Paths are absolute in both; sizes, durations and
-    the registry can be given as the text that a file would have.
+    `headgate.load` reads the same from a file. Paths become absolute either way; sizes, durations
+    and the registry can be given as text, as in a file.
     """
 
     name: Annotated[str, AfterValidator(_check_name)] = Field(examples=["games"])
-    """Names the pipeline in its ledger and its checkpoint; a renamed pipeline starts over."""
+    """Name of the pipeline in its ledger and checkpoint. A renamed pipeline starts over."""
 
     source: SourceField = Field(
         examples=[{"kafka": {"servers": "localhost:9092", "topics": ["games"]}}],
     )
-    """Where records or change files are read from."""
+    """Source of records (`kafka`, `delta`) or of change files (`files`)."""
 
     envelope: EnvelopeField = Field(examples=["confluent", "datastream"])
-    """How records or change files are opened."""
+    """Format around the payloads: `confluent`, `wrapper`, or `datastream` for change files."""
 
-    lake: LocalPlace = Field(examples=["./lake"])
-    """The folder of all tables."""
+    lake: LocalFolder = Field(examples=["./lake"])
+    """Folder of all tables."""
 
-    checkpoint: Place = Field(default_factory=_checkpoint_in_lake)
-    """Where progress is kept: by default under `_checkpoints` in the lake."""
+    checkpoint: Location = Field(default_factory=_checkpoint_in_lake)
+    """Folder of the checkpoint. Defaults to `_checkpoints/NAME` in the lake."""
 
     quarantine: TableName = "quarantine"
-    """The table of records that could not land."""
+    """Table of records that could not land."""
 
     ledger: TableName = "ledger"
-    """The table that records what each batch did."""
+    """Table that records what each batch did."""
 
     contract: ContractField = Contract()
-    """What a schema change does."""
+    """What happens when a schema changes: one mode for all changes, or the keys below."""
 
     expect: Expectations = Field(
         default_factory=dict,
         examples=[{"silver_*": {"valid_user": {"rule": "user_name IS NOT NULL"}}}],
     )
-    """Rules that rows have to meet, by pattern of the names of landed tables and by name of the
-    rule."""
+    """Rules that rows must pass, by table name pattern, then by rule name."""
 
     gold: GoldTables = Field(
         default_factory=dict,
         examples=[{"gold_{route}_rows": "SELECT count(*) AS number FROM silver"}],
     )
-    """Tables that are derived from the landed ones, by name: a SELECT, or a union. With `{route}`
-    in the name there is one for each landed table, else one over all of them."""
+    """Tables derived from the landed ones, by name: a SELECT or a union. With `{route}` in the
+    name, one table per landed table; otherwise one over all of them."""
 
     max_tables: int = Field(default=2000, strict=True, gt=0)
-    """The maximum number of tables; records of further routes go to the quarantine."""
+    """Maximum number of tables. Records of further routes go to the quarantine."""
 
     trigger: Duration = Duration(seconds=10)
-    """How often a continuous run looks for new records."""
+    """How often a continuous run checks for new records."""
 
     commit: Literal["auto", "delta-rs", "spark"] = "auto"
-    """Which engine commits to the tables."""
+    """Engine that commits to the tables; `auto` uses delta-rs, or Spark for tables that it
+    cannot write."""
 
     spark: Annotated[Mapping[str, str | Secret], settings_checked_by(check_spark_setting)] = Field(
         default_factory=dict
     )
-    """Settings for the Spark session."""
+    """Settings of the Spark session: `spark.*`."""
 
     registry: RegistryField | None = Field(default=None, examples=["./schemas"])
-    """Where schemas are looked up."""
+    """Schema registry: a URL, a folder, or the keys below. Required for a stream of records."""
 
     bronze: TableName | None = None
-    """The table of records as they came; `null` for none."""
+    """Table of undecoded payloads. Not written by default."""
 
     silver: TableTemplate = "silver_{route}"
-    """The tables of opened records, one for each route."""
+    """Name template of the tables of decoded records, one per route."""
 
     max_record_bytes: Size = Size.parse("16 MB")
-    """The largest record; larger ones go to the quarantine."""
+    """Maximum size of a record. Larger ones go to the quarantine."""
 
     change_log: ChangeTemplate = "log_{database}_{table}"
-    """The tables of all changes, one for each table of the source."""
+    """Name template of the change logs: all changes, one table per source table."""
 
     merged: ChangeTemplate | None = "{database}_{table}"
-    """The tables of current rows; `null` for none."""
+    """Name template of the merged tables, which have the current rows; `null` to disable."""
 
     history: ChangeTemplate | None = None
-    """The tables of rows as they were at each time; `null` for none."""
+    """Name template of the history tables, which have every version of a row. Not written by
+    default."""
 
     merge: Merge = Merge()
-    """How changes become rows."""
+    """When and how changes are merged."""
 
     max_file_bytes: Size = Size.parse("1 GB")
-    """The largest change file; larger ones go to the quarantine."""
+    """Maximum size of a change file. Larger ones go to the quarantine."""
 
     _file: str | None = PrivateAttr(None)
 
     @property
     def file(self) -> str | None:
-        """The file that the pipeline was loaded from, as it was named there."""
+        """The path that the pipeline was loaded from, as given."""
         return self._file
 
     @property
@@ -200,13 +200,13 @@ class Pipeline(Declared):
 
     @property
     def change_files(self) -> Files:
-        """The source, of a pipeline that lands changes."""
+        """The source of a pipeline that lands changes."""
         assert isinstance(self.source, Files)
         return self.source
 
     @property
     def datastream(self) -> Datastream:
-        """The envelope, of a pipeline that lands changes."""
+        """The envelope of a pipeline that lands changes."""
         assert isinstance(self.envelope, Datastream)
         return self.envelope
 
@@ -218,7 +218,7 @@ class Pipeline(Declared):
 
     @property
     def gold_source(self) -> str:
-        """What `gold` calls the landed tables that it reads."""
+        """The name of the landed tables in `gold` declarations."""
         return "merged" if self.lands_changes else "silver"
 
     @property
@@ -238,123 +238,125 @@ class Pipeline(Declared):
         return {key: template for key, template in given.items() if template}
 
     def model_post_init(self, context: object) -> None:
-        if isinstance(context, Origin):
+        if isinstance(context, FileContext):
             self._file = context.file
 
     @model_validator(mode="after")
-    def _source_and_envelope_go_together(self) -> Self:
+    def _source_matches_envelope(self) -> Self:
         if self.lands_changes and not isinstance(self.envelope, Datastream):
             error = InvalidPipeline(
-                "bad-choice", "opens records", "change files come with `envelope: datastream`"
+                "bad-choice",
+                "is for streams of records",
+                "change files come with `envelope: datastream`",
             )
-            raise refused_at({"envelope": error})
+            raise invalid_at({"envelope": error})
         if not self.lands_changes and isinstance(self.envelope, Datastream):
             error = InvalidPipeline(
                 "bad-choice",
                 "is for streams of records",
                 "`envelope: datastream` opens change files: `source: {files: {path: ./landing}}`",
             )
-            raise refused_at({"source": error})
+            raise invalid_at({"source": error})
         return self
 
     @model_validator(mode="wrap")
     @classmethod
-    def _keys_go_with_the_source(
+    def _keys_apply_to_the_source(
         cls, written: object, validate: ModelWrapValidatorHandler[Self]
     ) -> Self:
-        """Report keys that have no use with this source beside everything else that is wrong."""
+        """Report keys that do not apply to this source together with all other errors."""
         if not isinstance(written, Mapping):
             return validate(written)
         changes = _declares_changes(written)
         other = "streams of records" if changes else "change files, `source: {files: …}`"
         foreign: dict[str | int, InvalidPipeline] = {
-            key: InvalidPipeline("unknown-key", "has no use here", f"it is for {other}")
+            key: InvalidPipeline("unknown-key", "does not apply here", f"it is for {other}")
             for key in (RECORD_KEYS if changes else CHANGE_KEYS)
             if key in written and written[key] != cls.model_fields[key].default
         }
-        refused = [refused_at(foreign)] if foreign else []
+        errors = [invalid_at(foreign)] if foreign else []
         if not changes and not _opens_changes(written) and "registry" not in written:
-            refused.append(missing("registry"))
+            errors.append(missing("registry"))
         try:
             pipeline = validate({key: written[key] for key in written if key not in foreign})
         except ValidationError as error:
-            raise refused_together([error, *refused]) if refused else error from None
-        if refused:
-            raise refused_together(refused)
+            raise combine_errors([error, *errors]) if errors else error from None
+        if errors:
+            raise combine_errors(errors)
         return pipeline
 
     @model_validator(mode="after")
-    def _each_table_has_its_own_name(self) -> Self:
+    def _table_names_are_distinct(self) -> Self:
         for (one, name), (other, other_name) in combinations(self.own_tables.items(), 2):
             if name == other_name:
-                given, taken = self._given_and_taken(one, other)
+                given, taken = self._blamed_and_other(one, other)
                 message = f"cannot be {shown(name)}: that is the name of `{taken}`"
-                raise refused_at({given: InvalidPipeline("bad-value", message)})
+                raise invalid_at({given: InvalidPipeline("bad-value", message)})
         return self
 
     @model_validator(mode="after")
-    def _each_kind_of_table_has_its_own_names(self) -> Self:
-        """Tell kinds of tables apart by what surrounds the placeholders."""
+    def _templates_are_distinct(self) -> Self:
+        """Require a distinct prefix or suffix per kind of table."""
         templates = self.templates
         for (one, first), (other, second) in combinations(templates.items(), 2):
             if around(first) == around(second):
-                given, taken = self._given_and_taken(one, other)
+                given, taken = self._blamed_and_other(one, other)
                 error = InvalidPipeline(
                     "bad-template",
-                    f"gives the same names as `{taken}`: {shown(templates[taken])}",
-                    f"put something before or after it: `{_OTHER_TEMPLATES[given]}`",
+                    f"produces the same names as `{taken}`: {shown(templates[taken])}",
+                    f"use a different prefix or suffix: `{_EXAMPLE_TEMPLATES[given]}`",
                 )
-                raise refused_at({given: error})
+                raise invalid_at({given: error})
         return self
 
     @model_validator(mode="after")
-    def _does_not_read_what_it_writes(self) -> Self:
+    def _lake_is_outside_the_source(self) -> Self:
         if not isinstance(self.source, Files):
             return self
         lake, landing = _local(self.lake), _local(self.source.path)
         if lake and landing and os.path.commonpath([lake, landing]) == landing:
             message = f"is inside `source.files.path`: {shown(self.source.path)}"
             hint = "its own tables would be read as change files"
-            raise refused_at({"lake": InvalidPipeline("bad-value", message, hint)})
+            raise invalid_at({"lake": InvalidPipeline("bad-value", message, hint)})
         return self
 
     @model_validator(mode="after")
-    def _merges_into_something(self) -> Self:
+    def _merge_has_a_target(self) -> Self:
         if not self.lands_changes or self.merged is not None:
             return self
         if "merge" in self.model_fields_set and self.history is None:
-            message = "has no use without `merged` or `history`"
-            raise refused_at({"merge": InvalidPipeline("bad-value", message)})
+            message = "has no effect without `merged` or `history`"
+            raise invalid_at({"merge": InvalidPipeline("bad-value", message)})
         if self.gold:
             message = "has nothing to read without `merged`"
-            raise refused_at({"gold": InvalidPipeline("bad-value", message)})
+            raise invalid_at({"gold": InvalidPipeline("bad-value", message)})
         return self
 
     @model_validator(mode="after")
-    def _gold_reads_what_is_landed(self) -> Self:
+    def _gold_sources_exist(self) -> Self:
         check_sources(self.gold, self.gold_source)
         return self
 
     @model_validator(mode="after")
-    def _gold_has_its_own_names(self) -> Self:
-        # Change tables without words around them leave the names of others to those.
+    def _gold_names_are_distinct(self) -> Self:
+        # Templates without prefix and suffix avoid taken names at run time.
         apart = {
             key: each for key, each in self.templates.items() if any(around(each)) or each == ROUTE
         }
-        check_apart(self.gold, {**self.own_tables, **apart})
+        check_names_are_free(self.gold, {**self.own_tables, **apart})
         return self
 
     @model_validator(mode="after")
-    def _expects_something_of_landed_tables(self) -> Self:
+    def _expectations_match_landed_tables(self) -> Self:
         check_patterns(self.expect, self.templates.values())
         return self
 
-    def _given_and_taken(self, one: str, other: str) -> tuple[str, str]:
-        """Blame the key that the file has; the other may be a default."""
+    def _blamed_and_other(self, one: str, other: str) -> tuple[str, str]:
+        """Return the key to report first: the one that the file sets, if the other is a default."""
         return (other, one) if other in self.model_fields_set else (one, other)
 
     def __eq__(self, other: object) -> bool:
-        """Compare what is declared, wherever it was written."""
+        """Compare the declarations, not the files that they were loaded from."""
         return type(other) is type(self) and dict(self) == dict(other)
 
 
@@ -376,9 +378,9 @@ def _opens_changes(written: Mapping[Any, object]) -> bool:
     return "datastream" in keys or isinstance(envelope, Datastream)
 
 
-def _local(place: str) -> str | None:
-    """Return the path of a folder on this machine."""
-    if is_remote(place):
+def _local(location: str) -> str | None:
+    """Return the path of a local folder; None if it is remote."""
+    if is_remote(location):
         return None
-    path = place.split(":", 1)[1] if place.lower().startswith("file:/") else place
+    path = location.split(":", 1)[1] if location.lower().startswith("file:/") else location
     return os.path.normpath(f"/{path.lstrip('/')}")

@@ -1,4 +1,4 @@
-"""Where schemas are asked for: a registry, or a folder of them."""
+"""The schema registry: a service, or a folder of schemas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, field_validator
 
-from headgate.config.location import LocalFile, LocalPlace, is_remote, refuse_credentials
+from headgate.config.location import LocalFile, LocalFolder, is_remote, reject_credentials
 from headgate.config.model import Declared
 from headgate.config.secrets import Secret, Username
 from headgate.config.units import Duration
@@ -17,8 +17,8 @@ _HTTP = re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE)
 
 
 def _check_url(url: str) -> str:
-    # A name without a password is refused too: with some services it is a token.
-    refuse_credentials(re.sub(r"//([^/@:]+)@", r"//\1:@", url))
+    # A user name without a password is rejected too: some services put a token there.
+    reject_credentials(re.sub(r"//([^/@:]+)@", r"//\1:@", url))
     if not _HTTP.fullmatch(url):
         raise InvalidPipeline(
             "bad-value",
@@ -29,37 +29,37 @@ def _check_url(url: str) -> str:
 
 
 class Registry(Declared):
-    """Where schemas are asked for: the URL of a registry with Confluent's API, or a folder."""
+    """A schema registry: the URL of one with Confluent's API, or a folder."""
 
     url: Annotated[str, AfterValidator(_check_url)] | None = None
-    """The registry's address: `http://localhost:8081/apis/ccompat/v7`."""
+    """URL of a registry with Confluent's API, such as `http://localhost:8081/apis/ccompat/v7`."""
 
-    folder: LocalPlace | None = None
-    """A folder with a file for each schema."""
+    folder: LocalFolder | None = None
+    """Folder with one file per schema, instead of a registry."""
 
     username: Username | None = None
-    """A name, or a reference to it such as `env:REGISTRY_USER`."""
+    """User name, or a reference such as `env:REGISTRY_USER`."""
 
     password: Secret | None = None
-    """A reference to the password: `env:NAME` or `file:/path`."""
+    """Reference to the password: `env:NAME` or `file:/path`."""
 
     token: Secret | None = None
-    """A reference to a bearer token, instead of name and password."""
+    """Reference to a bearer token, instead of user name and password."""
 
     ca: LocalFile | None = None
-    """A PEM file with the certificates of those who vouch for the registry."""
+    """CA certificates for verifying the registry (PEM)."""
 
     certificate: LocalFile | None = None
-    """A PEM file with the certificate that this client shows."""
+    """Client certificate for mutual TLS (PEM)."""
 
     key: LocalFile | None = None
-    """A PEM file with the key of that certificate."""
+    """Private key of the client certificate (PEM)."""
 
     key_password: Secret | None = None
-    """A reference to the password of the key."""
+    """Reference to the password of the private key."""
 
     timeout: Duration = Duration(seconds=60)
-    """How long unknown schemas are waited for when the registry is down."""
+    """How long to wait for a schema while the registry is unavailable."""
 
     @field_validator("folder", mode="after")
     @classmethod
@@ -91,13 +91,13 @@ class Registry(Declared):
         return token
 
 
-def _written_short(value: object) -> object:
-    """`registry: ./schemas` is short for `registry: {folder: ./schemas}`; so with a URL."""
+def _expand_short_form(value: object) -> object:
+    """Expand `registry: ./schemas` to `registry: {folder: ./schemas}`, or to a `url`."""
     if not isinstance(value, str):
         return value
     return {"url": value} if is_remote(value) else {"folder": value}
 
 
 RegistryField = Annotated[
-    Registry, BeforeValidator(_written_short, json_schema_input_type=str | Registry)
+    Registry, BeforeValidator(_expand_short_form, json_schema_input_type=str | Registry)
 ]

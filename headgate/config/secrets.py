@@ -1,4 +1,4 @@
-"""Secrets stand outside the pipeline file; the file only says where."""
+"""Secrets: references to values that are kept outside of the pipeline file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Annotated, Literal, Self
 from pydantic import GetCoreSchemaHandler, PlainValidator, ValidationInfo
 from pydantic_core import CoreSchema
 
-from headgate.config.location import absolute, folder_of, refuse_credentials
-from headgate.config.model import refused_at
-from headgate.config.units import schema_of_value
+from headgate.config.location import absolute, folder_of, reject_credentials
+from headgate.config.model import invalid_at
+from headgate.config.units import value_schema
 from headgate.errors import InvalidPipeline, PipelineFileError, shown
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -22,14 +22,14 @@ _HINT = "write `env:NAME` for an environment variable, `file:/path` for a file"
 
 @dataclass(frozen=True, repr=False)
 class Secret:
-    """Where a secret is to be found: `env:NAME` or `file:/path`. It never holds the secret."""
+    """A reference to a secret, `env:NAME` or `file:/path`. It never holds the secret itself."""
 
     kind: Literal["env", "file"]
     name: str
 
     @classmethod
     def parse(cls, reference: str, folder: str = ".") -> Self:
-        """Read a reference; a relative path in it is relative to the folder."""
+        """Parse a reference; relative paths are resolved against the folder."""
         kind, _, name = reference.partition(":")
         if kind == "env" and _VARIABLE.fullmatch(name):
             return cls("env", name)
@@ -39,7 +39,7 @@ class Secret:
         raise InvalidPipeline("secret-in-file", "must be a reference, not the secret itself", _HINT)
 
     def resolve(self) -> str:
-        """The secret itself, read anew at each use so that it can be rotated."""
+        """Return the secret, read on every call so that it can be rotated."""
         value = os.environ.get(self.name) if self.kind == "env" else self._read_file()
         if not value:
             looked = "the environment variable" if self.kind == "env" else "the file"
@@ -67,12 +67,12 @@ class Secret:
     def _read(cls, value: object, info: ValidationInfo) -> Self:
         if isinstance(value, cls):
             return value
-        # Whatever stands here may be the secret, so no message repeats it.
+        # The value may be the secret itself, so no message repeats it.
         return cls.parse(value if isinstance(value, str) else "", folder_of(info))
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return schema_of_value(cls._read)
+        return value_schema(cls._read)
 
 
 def _read_username(value: object, info: ValidationInfo) -> str | Secret:
@@ -85,7 +85,7 @@ def _read_username(value: object, info: ValidationInfo) -> str | Secret:
 
 
 Username = Annotated[str | Secret, PlainValidator(_read_username, json_schema_input_type=str)]
-"""A user's name may stand in the file; it may also be a reference."""
+"""A user name, given in the file or as a reference."""
 
 _SECRET_KEY = re.compile(
     r"password|secret|token|jaas|credential|keystore|basic\.?auth|user\.?info", re.IGNORECASE
@@ -96,12 +96,12 @@ _ENVIRONMENT = re.compile(r"env:\w+", re.ASCII)
 
 
 def needs_reference(key: str) -> bool:
-    """Whether the value of such a setting is a secret."""
+    """Whether the value of a setting is a secret."""
     return bool(_SECRET_KEY.search(key)) and not _HARMLESS_KEY.search(key)
 
 
 def read_setting(key: str, value: object, folder: str) -> str | Secret:
-    """The setting as the text that Spark takes, or as a reference to a secret."""
+    """Return a setting as text for Spark, or as a reference to a secret."""
     match value:
         case Secret():
             return value
@@ -120,27 +120,27 @@ def read_setting(key: str, value: object, folder: str) -> str | Secret:
                 "use a setting whose whole value is the secret, as a reference such as `env:NAME`",
             )
         case str():
-            return refuse_credentials(value)
+            return reject_credentials(value)
         case _:
             raise InvalidPipeline("wrong-type", f"needs text or a number, not {shown(value)}")
 
 
 def settings_checked_by(check: Callable[[str], None]) -> PlainValidator:
-    """Reads a mapping of settings; every key that is refused is a finding of its own."""
+    """Return a validator for settings that reports every invalid key."""
 
     def read(value: object, info: ValidationInfo) -> Mapping[str, str | Secret]:
         if not isinstance(value, Mapping):
             raise InvalidPipeline("wrong-type", f"needs keys and values, not {shown(value)}")
         settings: dict[str, str | Secret] = {}
-        refused: dict[str | int, InvalidPipeline] = {}
+        errors: dict[str | int, InvalidPipeline] = {}
         for key, each in value.items():
             try:
                 check(str(key))
                 settings[str(key)] = read_setting(str(key), each, folder_of(info))
             except InvalidPipeline as error:
-                refused[str(key)] = error
-        if refused:
-            raise refused_at(refused)
+                errors[str(key)] = error
+        if errors:
+            raise invalid_at(errors)
         return settings
 
     return PlainValidator(read, json_schema_input_type=dict[str, str | int | float | bool])
@@ -149,5 +149,5 @@ def settings_checked_by(check: Callable[[str], None]) -> PlainValidator:
 def check_spark_setting(key: str) -> None:
     if not key.startswith("spark."):
         raise InvalidPipeline(
-            "unknown-key", "is not a setting of Spark", f"did you mean `spark.{key}`?"
+            "unknown-key", "is not a Spark setting", f"did you mean `spark.{key}`?"
         )

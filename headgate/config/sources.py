@@ -1,4 +1,4 @@
-"""Where records or changes come from."""
+"""Sources: Kafka topics, a Delta table, or change files."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from headgate.config.kafka import Kafka
-from headgate.config.location import Place
+from headgate.config.location import Location
 from headgate.config.model import Declared, OneOf
 from headgate.config.names import SourcePatterns, matching
-from headgate.config.units import Duration, Moment, Size
+from headgate.config.units import Duration, Size, Timestamp
 from headgate.errors import InvalidPipeline, did_you_mean, shown
 
 
 class Files(Declared):
-    """Change files, Avro and JSON, to which others add."""
+    """A folder of change files, in Avro or JSON."""
 
-    path: Place = Field(examples=["./landing"])
-    """The folder of the files, or the URL of one in any file system."""
+    path: Location = Field(examples=["./landing"])
+    """Folder of the files, or its URL."""
 
     include: SourcePatterns = Field(default=(), examples=[["shop.*"]])
-    """The source's tables to read, as patterns of `database.table`; all if there are none."""
+    """Source tables to read, as `database.table` patterns. Defaults to all."""
 
     exclude: SourcePatterns = Field(default=(), examples=[["*.audit"]])
-    """The source's tables to leave out, even if `include` has them."""
+    """Source tables to skip, as `database.table` patterns. Takes precedence over `include`."""
 
-    start: Moment = None
-    """Older files are not read, by the time in their path or else by that of the file."""
+    start: Timestamp = None
+    """Skip older files, by the time in their path or else by their modification time."""
 
     files_per_batch: int = Field(default=1000, strict=True, gt=0, lt=2**31)
-    """The most files that one batch takes."""
+    """Maximum number of files per batch."""
 
     bytes_per_batch: Size = Size.parse("512 MB")
-    """The most bytes that one batch takes; a larger file has a batch of its own."""
+    """Maximum bytes per batch. A larger file is a batch of its own."""
 
     settle: Duration = Duration(minutes=10)
-    """How long a file that ends inside a record is taken for one that is still being written."""
+    """How long a file that ends inside a record is assumed to be still being written."""
 
     def takes(self, name: str) -> bool:
-        """Whether a source's table, as `database.table`, is one to read."""
+        """Whether to read a source table, given as `database.table`."""
         included = not self.include or matching(name, self.include) is not None
         return included and matching(name, self.exclude) is None
 
@@ -69,20 +69,20 @@ TableVersion = Annotated[
 
 
 class Delta(Declared):
-    """A Delta table to which others append records."""
+    """A Delta table of records, read as a stream."""
 
-    path: Place = Field(examples=["./inbox"])
-    """The folder of the table, or its URL."""
+    path: Location = Field(examples=["./inbox"])
+    """Folder of the table, or its URL."""
 
     start: TableVersion = "earliest"
-    """Where the first run begins: with all rows, with only new ones, or with those of a version."""
+    """Where the first run starts: `earliest` (all rows), `latest` (only new rows), or a version."""
 
     batch: Size = Size.parse("512 MB")
-    """The most bytes that one batch takes."""
+    """Maximum bytes per batch."""
 
 
 class SourceKeys(OneOf):
-    """The source as the file writes it."""
+    """The `source` key of the file."""
 
     kafka: Kafka | None = None
     delta: Delta | None = None

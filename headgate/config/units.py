@@ -1,4 +1,4 @@
-"""How long something lasts."""
+"""Durations, sizes and timestamps, as the pipeline file writes them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from headgate.errors import InvalidPipeline, shown
 _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)\s*", re.ASCII)
 
 
-def count_units(text: str, units: Mapping[str, int]) -> int | None:
-    """How many of the smallest unit the text means; None when it does not mean a whole number."""
+def parse_quantity(text: str, units: Mapping[str, int]) -> int | None:
+    """Parse a number and a unit into a count of the smallest unit; None if it is not whole."""
     parts = _NUMBER_AND_UNIT.fullmatch(text)
     if parts is None or parts[2].lower() not in units:
         return None
@@ -25,10 +25,10 @@ def count_units(text: str, units: Mapping[str, int]) -> int | None:
     return count.numerator if count.denominator == 1 else None
 
 
-def schema_of_value(
+def value_schema(
     read: Callable[[object, ValidationInfo], object], *, also_number: bool = False
 ) -> CoreSchema:
-    """The schema of a type whose values `read` makes from what stands in the file."""
+    """Return the pydantic schema of a type whose values `read` parses."""
     written: CoreSchema = core_schema.str_schema()
     if also_number:
         written = core_schema.union_schema([written, core_schema.int_schema()])
@@ -52,11 +52,11 @@ _DURATION_HINT = "write a number and a unit: `500ms`, `10s`, `2 minutes`, `1h`, 
 
 
 class Duration(timedelta):
-    """How long something lasts: `500ms`, `10s`, `90d`; from a millisecond to a century."""
+    """A duration from a millisecond to a century: `500ms`, `10s`, `90d`."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        milliseconds = count_units(text, _DURATION_UNITS)
+        milliseconds = parse_quantity(text, _DURATION_UNITS)
         if milliseconds is None:
             raise InvalidPipeline("bad-value", f"{shown(text)} is not a duration", _DURATION_HINT)
         if not 1 <= milliseconds <= _LONGEST:
@@ -70,7 +70,7 @@ class Duration(timedelta):
         return self // timedelta(milliseconds=1)
 
     def __str__(self) -> str:
-        """The duration in its largest whole unit, as Spark reads it too: `10 seconds`."""
+        """Format in the largest whole unit, which Spark can parse: `10 seconds`."""
         whole = [unit for unit, each in _MILLISECONDS.items() if self.milliseconds % each == 0]
         count = self.milliseconds // _MILLISECONDS[whole[-1]]
         return f"{count} {whole[-1]}" if count == 1 else f"{count} {whole[-1]}s"
@@ -89,7 +89,7 @@ class Duration(timedelta):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return schema_of_value(cls._read)
+        return value_schema(cls._read)
 
 
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -107,7 +107,7 @@ class Size(int):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        size = count_units(text, _SIZE_UNITS)
+        size = parse_quantity(text, _SIZE_UNITS)
         if size is None:
             raise InvalidPipeline("bad-value", f"{shown(text)} is not a size", _SIZE_HINT)
         if not 1 <= size <= _LARGEST:
@@ -115,7 +115,7 @@ class Size(int):
         return cls(size)
 
     def __str__(self) -> str:
-        """The size in its largest whole unit: `16 MB`."""
+        """Format in the largest whole unit: `16 MB`."""
         letter = max((each for each in _BYTES if self % _BYTES[each] == 0), key=_BYTES.__getitem__)
         return f"{self // _BYTES[letter]} {letter.upper()}B"
 
@@ -136,21 +136,21 @@ class Size(int):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return schema_of_value(cls._read, also_number=True)
+        return value_schema(cls._read, also_number=True)
 
 
 _TIME_HINT = 'use a date such as 2026-11-01 or a time such as "2026-11-01 12:00:00"'
 
 
-def moment_of(value: date | str) -> datetime | None:
-    """The moment that a date, a time or a text means; None for a text that means none."""
+def parse_timestamp(value: date | str) -> datetime | None:
+    """Return a date, time or text as a UTC timestamp; None if the text is not one."""
     match value:
         case datetime():
             return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
         case date():
             return datetime.combine(value, time(), UTC)
     try:
-        return moment_of(datetime.fromisoformat(value))
+        return parse_timestamp(datetime.fromisoformat(value))
     except (ValueError, OverflowError):
         return None
 
@@ -160,10 +160,10 @@ def _read(value: object) -> datetime | None:
         return None
     if not isinstance(value, date | str):
         raise InvalidPipeline("wrong-type", f"cannot be {shown(value)}", _TIME_HINT)
-    moment = moment_of(value)
-    if moment is None:
+    timestamp = parse_timestamp(value)
+    if timestamp is None:
         raise InvalidPipeline("bad-value", f"cannot be {shown(value)}", _TIME_HINT)
-    return moment
+    return timestamp
 
 
-Moment = Annotated[datetime | None, BeforeValidator(_read, json_schema_input_type=str | None)]
+Timestamp = Annotated[datetime | None, BeforeValidator(_read, json_schema_input_type=str | None)]

@@ -11,16 +11,16 @@ import yaml
 from headgate.config.model import Path
 from headgate.errors import Finding
 
-# Far more than any pipeline has; an alias of an alias of an alias gets there at once.
+# Far more than any pipeline has; nested aliases that multiply exceed it at once.
 _MOST_VALUES = 20_000
 _LARGEST_NUMBER = 2**64
-# What follows `!`, `&` or `*` is a name to YAML, but may be a password to the one who wrote it.
+# A word after `!`, `&` or `*` is a name in YAML, but may be an unquoted password.
 _NAMES = re.compile(r" (alias|anchor|tag|handle) (['\"]).*\2")
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A place in the file, counted from 1."""
+    """A position in the file, counted from 1."""
 
     line: int = 1
     column: int = 1
@@ -28,7 +28,7 @@ class Mark:
 
 @dataclass
 class MarkedYaml:
-    """What a YAML text says, and where it says it."""
+    """A parsed YAML text, with the positions of its keys and values."""
 
     file: str
     data: object = None
@@ -37,19 +37,19 @@ class MarkedYaml:
     keys: dict[Path, Mark] = field(default_factory=dict)
     values: dict[Path, Mark] = field(default_factory=dict)
     texts: dict[Path, Mark] = field(default_factory=dict)
-    """Where texts begin of which each letter stands in the file as it is."""
+    """Positions of texts that the file has verbatim, without folding or escapes."""
 
     def mark_of_key(self, path: Path) -> Mark:
         return self.keys.get(path) or self.mark_of_value(path)
 
     def mark_of_value(self, path: Path) -> Mark:
-        """Where the value is or, when it is missing, the mapping that lacks it."""
+        """Return the position of a value, or of the mapping that lacks it."""
         while path and path not in self.values:
             path = path[:-1]
         return self.values.get(path, Mark())
 
     def mark_inside(self, path: Path, line: int | None, column: int | None) -> Mark:
-        """Where a line of a text is, if the text stands in the file as it is."""
+        """Return the position of a line and column inside a text that the file has verbatim."""
         while path and path not in self.values:
             path = path[:-1]
         start = self.texts.get(path)
@@ -62,7 +62,7 @@ class MarkedYaml:
 
 
 def read_marked_yaml(text: str, file: str) -> MarkedYaml:
-    """Read one document; what makes it unreadable as a whole is its only finding."""
+    """Parse one document; if it cannot be parsed, that is the only finding."""
     marked = MarkedYaml(file)
     try:
         loader = yaml.SafeLoader(text)
@@ -70,8 +70,8 @@ def read_marked_yaml(text: str, file: str) -> MarkedYaml:
         marked.data = _NodeReader(text, loader, marked).read(root, ()) if root else {}
     except yaml.MarkedYAMLError as error:
         problem = ", ".join(part for part in (error.context, error.problem) if part)
-        place = error.problem_mark or error.context_mark
-        mark, message = _mark(place), _NAMES.sub(r" \1", problem)
+        position = error.problem_mark or error.context_mark
+        mark, message = _mark(position), _NAMES.sub(r" \1", problem)
     except yaml.reader.ReaderError as error:
         mark = Mark(text.count("\n", 0, error.position) + 1)
         message = "YAML does not allow this character"
@@ -85,7 +85,7 @@ def read_marked_yaml(text: str, file: str) -> MarkedYaml:
 
 
 class _NodeReader:
-    """Walks the nodes of a YAML text and notes where each of them is."""
+    """Walks the nodes of a YAML text and records their positions."""
 
     def __init__(self, text: str, loader: yaml.SafeLoader, marked: MarkedYaml) -> None:
         self._loader = loader
@@ -125,13 +125,13 @@ class _NodeReader:
                 continue
             self._marked.keys[here] = _mark(key_node.start_mark)
             if not isinstance(value_node, yaml.ScalarNode):
-                # People look for a mapping at its key, not at its first line.
+                # Point at the key of a mapping, not at its first line.
                 self._marked.values[here] = self._marked.keys[here]
             mapping[key] = self.read(value_node, here)
         return mapping
 
     def _start_of_text(self, node: yaml.ScalarNode) -> Mark | None:
-        """None where the file and the text differ: folded lines, escaped letters."""
+        """Return where a text starts; None if it is folded or has escapes."""
         start, end = node.start_mark, node.end_mark
         if node.style == "|":
             lines = self._lines[start.line + 1 : end.line + 1]
@@ -141,10 +141,10 @@ class _NodeReader:
                 return None
             return Mark(start.line + 2, len(whole) - len(first) + 1)
         opening = len(node.style or "")
-        as_it_is = (
+        verbatim = (
             end.line == start.line and end.index - start.index == len(node.value) + 2 * opening
         )
-        return Mark(start.line + 1, start.column + 1 + opening) if as_it_is else None
+        return Mark(start.line + 1, start.column + 1 + opening) if verbatim else None
 
     def _read_scalar(self, node: yaml.ScalarNode) -> Any:
         try:

@@ -69,7 +69,7 @@ class Runner:
             batches=len(self._landed),
             rows=sum(batch.rows for batch in self._landed),
             quarantined=sum(sum(batch.quarantined.values()) for batch in self._landed),
-            stopped=self.stop.asked,
+            stopped=self.stop.requested,
             tables=frozenset(tables),
         )
         self._emit(ended)

@@ -1,1 +1,1 @@
-"""Tables that are derived from landed ones, as the pipeline declares them."""
+"""Gold tables: derived from the landed tables, as the pipeline declares them."""

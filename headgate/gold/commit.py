@@ -1,4 +1,4 @@
-"""In a task: the rows that were computed for derived tables, committed table by table."""
+"""Commits of derived rows, which run inside Spark tasks, one commit per table."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from headgate.lake.staged import StagedFile
 from headgate.lake.write import commit_files, new_file
 
 TABLE = "_table"
-"""Which of the tables at hand a row is for, by its place among them: numbers are quicker to sort
-and to compare than names."""
-COMMITTED = "table string, rows bigint, version bigint, error string"
-_LARGEST_FILE = 128 << 20
+"""Column with the index of the table that a row is for; integers sort faster than names."""
+COMMITTED_DDL = "table string, rows bigint, version bigint, error string"
+_MAX_FILE_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """What a commit to one derived table needs to know beside its rows."""
+    """How to commit the rows of one derived table."""
 
     marks: tuple[Mark, ...]
-    """Versions of the sources up to which the table then has everything."""
+    """Versions of the sources that the table includes after the commit."""
     appends: bool
-    """Whether the rows are added to those of the table, and do not replace them."""
+    """Whether to append the rows, instead of replacing those of the table."""
 
 
 @dataclass(frozen=True)
 class Committed:
-    """How it went for one table."""
+    """The result of one commit."""
 
     table: str
     rows: int
@@ -40,29 +39,28 @@ class Committed:
 
 
 Commit = Callable[[tuple[pa.Scalar, ...], Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What Spark runs for the rows of one table."""
+"""A function for `applyInArrow`, called with the rows of one table."""
 
 
 def commit_each(lake: str, tables: Sequence[tuple[str, Derivation]]) -> Commit:
-    """For rows that are grouped by the place of their table. A table's trouble is told, not
-    raised."""
+    """Return a function that commits rows grouped by `TABLE` and returns errors as results."""
 
     def commit(
         key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         name, derivation = tables[key[0].as_py()]
-        told = commit_rows(lake, name, without_table(batches), derivation)
-        yield pa.RecordBatch.from_pylist([vars(told)], schema=_COMMITTED)
+        committed = commit_rows(lake, name, drop_table_column(batches), derivation)
+        yield pa.RecordBatch.from_pylist([vars(committed)], schema=_COMMITTED_SCHEMA)
 
     return commit
 
 
-def without_table(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def drop_table_column(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     for batch in batches:
         yield pa.Table.from_batches([batch.drop_columns([TABLE])])
 
 
-_COMMITTED = pa.schema(
+_COMMITTED_SCHEMA = pa.schema(
     [("table", pa.string()), ("rows", pa.int64()), ("version", pa.int64()), ("error", pa.string())]
 )
 
@@ -70,33 +68,34 @@ _COMMITTED = pa.schema(
 def commit_rows(
     lake: str, table: str, pieces: Iterable[pa.Table], derivation: Derivation
 ) -> Committed:
+    """Write rows to files and commit them; an error is part of the result."""
     rows = 0
     try:
         files = []
-        for portion in portions(pieces):
-            rows += len(portion)
-            files.append(new_file(lake, table, portion))
+        for content in split_into_files(pieces):
+            rows += len(content)
+            files.append(new_file(lake, table, content))
         return Committed(table, rows, _commit(lake, table, files, derivation))
-    except Exception as error:  # one table's trouble is not the others'
+    except Exception as error:  # must not fail the other tables
         return Committed(table, rows, None, f"{type(error).__name__}: {error}")
 
 
-def portions(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """As many rows at once as one file shall have; at least one portion, be it empty."""
+def split_into_files(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows of one file at a time; at least one table, even if it is empty."""
     held: list[pa.Table] = []
     size = written = 0
-    for piece in map(typed, pieces):
+    for piece in map(drop_untyped_columns, pieces):
         held.append(piece)
         size += piece.nbytes
-        if size > _LARGEST_FILE:
+        if size > _MAX_FILE_BYTES:
             yield pa.concat_tables(held)
             held, size, written = [], 0, written + 1
     if size or not written:
         yield pa.concat_tables(held)
 
 
-def typed(rows: pa.Table) -> pa.Table:
-    """Without columns of which nobody knows the type yet: they are null in all rows."""
+def drop_untyped_columns(rows: pa.Table) -> pa.Table:
+    """Drop columns whose type is still unknown because all their values are null."""
     known = [field.name for field in rows.schema if not _has_null_type(field.type)]
     return rows.select(known) if len(known) < rows.num_columns else rows
 
@@ -108,14 +107,14 @@ def _has_null_type(kind: pa.DataType) -> bool:
 
 
 def _commit(lake: str, name: str, files: Sequence[StagedFile], derivation: Derivation) -> int:
-    """Commit files that are all rows of the table, or more of them."""
-    there = Snapshot.newest(lake, name)
-    if there is not None and derivation.appends and _has_marks(there, derivation):
-        return there.version
+    """Replace the rows of the table with those of the files, or append them."""
+    table = Snapshot.newest(lake, name)
+    if table is not None and derivation.appends and _has_marks(table, derivation):
+        return table.version
     return commit_files(
         lake,
         name,
-        there,
+        table,
         files,
         schema=files[0].schema,
         marks=derivation.marks,
@@ -124,7 +123,7 @@ def _commit(lake: str, name: str, files: Sequence[StagedFile], derivation: Deriv
 
 
 def _has_marks(table: Snapshot, derivation: Derivation) -> bool:
-    """Whether a task that was run again has nothing left to do."""
+    """Whether an earlier attempt of this task has already committed."""
     return all(
         (marked := table.mark(mark.app)) is not None and marked >= mark.version
         for mark in derivation.marks

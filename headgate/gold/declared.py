@@ -1,4 +1,4 @@
-"""The derived tables that a pipeline declares, ready to be computed."""
+"""The gold declarations of a pipeline, parsed and with their sources."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from headgate.sql.select import (
 
 @dataclass(frozen=True)
 class Landed:
-    """A landed table: what it is called, and the value that decided so."""
+    """A landed table and its route."""
 
     table: str
     name: str
-    """What stands for `{route}` in the names of derived tables."""
+    """The value of `{route}` in the names of derived tables."""
     route: str
 
 
 def landed(pipeline: Pipeline, tables: Iterable[tuple[str, str | None]]) -> list[Landed]:
-    """Tables with their routes; those of a change pipeline are routes of their own."""
+    """Return the landed tables among `tables`; a merged table is its own route."""
     if pipeline.lands_changes:
         return [Landed(table, table, table) for table, _ in tables]
     before, after = pipeline.silver.split("{route}")
@@ -43,8 +43,8 @@ def landed(pipeline: Pipeline, tables: Iterable[tuple[str, str | None]]) -> list
     ]
 
 
-How = Literal["merge", "append", "replace"]
-"""What new rows of a source do to a derived table: change groups, add rows, or make all anew."""
+UpdateMode = Literal["merge", "append", "replace"]
+"""How new rows of a source update a derived table: merge into groups, append, or rebuild it."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class DeclaredQuery:
     name: str
     select: GoldSelect
     app: str
-    """Whose mark in a table says up to which version of its source it has everything. Another
-    declaration has another one, so that its tables are computed anew."""
+    """Transaction app id of the mark that records the source version a table includes. It depends
+    on the declaration, so that tables are rebuilt when the declaration changes."""
 
     @property
     def by_route(self) -> bool:
@@ -66,13 +66,13 @@ class DeclaredQuery:
         return incremental(self.select)
 
     @property
-    def how(self) -> How:
+    def update_mode(self) -> UpdateMode:
         if isinstance(self.states, Incremental):
             return "merge"
         return "append" if self.select.row_by_row else "replace"
 
     def app_for(self, source: str) -> str:
-        """One table of all sources has a mark for each of them."""
+        """Return the app id of the mark for a source; a table over all sources has one for each."""
         return self.app if self.by_route else f"{self.app}:{source}"
 
     def table_for(self, route_name: str) -> str:
@@ -81,14 +81,14 @@ class DeclaredQuery:
 
 @dataclass(frozen=True)
 class DeclaredUnion:
-    """Rows of many tables in one."""
+    """A declared union of many tables."""
 
     name: str
     declared: GoldUnion
     select: UnionSelect
     app: str
     of_landed: bool
-    """Whether it is of the landed tables themselves."""
+    """Whether it reads the landed tables, not other gold tables."""
 
     def app_for(self, source: str) -> str:
         return f"{self.app}:{source}"
@@ -96,7 +96,7 @@ class DeclaredUnion:
     def sources(
         self, queries: Iterable[DeclaredQuery], landed: Iterable[Landed]
     ) -> Iterator[tuple[str, str]]:
-        """The tables that it is of, each with its route."""
+        """Yield the tables that the union reads, each with its route."""
         for one in landed:
             if self.of_landed:
                 yield one.table, one.route
@@ -108,7 +108,7 @@ class DeclaredUnion:
 
 
 def declared_gold(pipeline: Pipeline, app: str) -> tuple[list[DeclaredQuery], list[DeclaredUnion]]:
-    """Queries first: unions are of what they give."""
+    """Return the declared queries and the unions, which may read tables of the queries."""
     queries, unions = [], []
     for name, declared in pipeline.gold.items():
         if isinstance(declared, GoldQuery):
@@ -133,7 +133,7 @@ def _app(app: str, name: str, text: str) -> str:
 
 
 def union_select(union: GoldUnion) -> UnionSelect:
-    """What a declared union is made of. Raises `InvalidPipeline` if that cannot be read."""
+    """Parse a declared union. Raises `InvalidPipeline` if it is not valid SQL."""
     outputs = analyze_columns(union.select)
     where = None if union.where is None else parse_condition(union.where)
     nodes = [*(each.node for each in outputs), *([] if where is None else [where])]
@@ -145,12 +145,12 @@ def union_select(union: GoldUnion) -> UnionSelect:
 
 
 def describe(name: str, declared: GoldQuery | GoldUnion) -> str:
-    """`gold_{route}_player_agg: incremental (4 states)`."""
-    return f"{name}: {how_it_follows(declared)}"
+    """Return a line such as `gold_{route}_player_agg: incremental (4 states)`."""
+    return f"{name}: {update_method(declared)}"
 
 
-def how_it_follows(declared: GoldQuery | GoldUnion, rows_change: bool = False) -> str:
-    """Where rows change and go, as in merged tables, nothing can be added to what there was."""
+def update_method(declared: GoldQuery | GoldUnion, rows_change: bool = False) -> str:
+    """Describe how a table is updated; `rows_change` if its sources have updates or deletes."""
     if isinstance(declared, GoldUnion):
         return f"union of {declared.from_} by {declared.mode}"
     if rows_change:

@@ -1,7 +1,7 @@
-"""Brings all that a pipeline derives up to what it is derived from.
+"""Updates all derived tables of a pipeline.
 
-A derived table has a mark: up to which version of which source it has everything. Whatever was cut
-short is done again for the tables that lack their mark, and changes nothing in the others.
+A derived table has a mark per source: the version that it includes. After a crash, only the tables
+without the newest marks are updated again.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from headgate.lake.tables import OpenTables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SIDE_BY_SIDE = 16
+_MAX_WORKERS = 16
 
 
 @dataclass
 class GoldDeriver:
-    """Derives what a pipeline declares."""
+    """Updates and rebuilds the derived tables of a pipeline."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -43,22 +43,22 @@ class GoldDeriver:
 
     def __post_init__(self) -> None:
         self._queries, unions = declared_gold(self.pipeline, self.app)
-        # Unions last: they are of what the others give.
+        # Unions last: they may read tables of the queries.
         self._declared: list[DeclaredQuery | DeclaredUnion] = [*self._queries, *unions]
         self._tables = OpenTables(self.pipeline.lake)
         self._sources = SourceTables(self.pipeline.lake, self._tables)
 
     def derive(self, landed: Sequence[Landed]) -> list[GoldEntry]:
-        """From tables that may have got something; nothing happens to those that have not."""
+        """Update derived tables from landed ones; those without new rows are skipped."""
         self.known |= {one.table: one for one in landed}
-        return self._told(self._derive(landed))
+        return self._report(self._derive(landed))
 
     def refresh(self, tables: Sequence[str]) -> list[GoldEntry]:
-        """Make derived tables anew, from all rows that there are; each is replaced at once."""
-        return self._told(self._derive(list(self.known.values()), frozenset(tables)))
+        """Rebuild derived tables from all rows; each is replaced in one commit."""
+        return self._report(self._derive(list(self.known.values()), frozenset(tables)))
 
     def tables(self, patterns: Iterable[str] = ("*",)) -> list[str]:
-        """The derived tables that the pipeline makes of what has landed, by pattern."""
+        """Return the derived tables of all landed ones, by name pattern."""
         names = {
             one.table_for(landed.name) if isinstance(one, DeclaredQuery) else one.name
             for landed in self.known.values()
@@ -69,97 +69,103 @@ class GoldDeriver:
         )
 
     def _derive(
-        self, landed: Sequence[Landed], anew: frozenset[str] | None = None
+        self, landed: Sequence[Landed], rebuild: frozenset[str] | None = None
     ) -> Iterator[Committed]:
         self._sources = SourceTables(self.pipeline.lake, self._tables)
         for declared in self._declared:
             try:
                 if isinstance(declared, DeclaredQuery):
-                    yield from self._query(declared, landed, anew)
+                    yield from self._query(declared, landed, rebuild)
                 else:
-                    yield from self._union(declared, landed, anew)
-            except Exception as error:  # what one declaration lacks is not the others' trouble
+                    yield from self._union(declared, landed, rebuild)
+            except Exception as error:  # must not fail the other declarations
                 yield Committed(declared.name, 0, None, _first_line(error))
 
     def _query(
-        self, query: DeclaredQuery, landed: Sequence[Landed], anew: frozenset[str] | None
+        self, query: DeclaredQuery, landed: Sequence[Landed], rebuild: frozenset[str] | None
     ) -> Iterator[Committed]:
         if query.by_route:
-            tables = self._by_route(query, landed, anew)
+            tables = self._by_route(query, landed, rebuild)
         else:
-            tables = self._of_all(query, landed, anew)
+            tables = self._over_all(query, landed, rebuild)
         routes = {table: one.route for table, one in self.known.items()}
         deriver = QueryDeriver(
-            self.spark, self.pipeline.lake, query, routes, lambda one: self._anew(query, one)
+            self.spark,
+            self.pipeline.lake,
+            query,
+            routes,
+            lambda one: self._with_all_rows(query, one),
         )
         if tables:
             yield from deriver.derive(tables)
 
     def _by_route(
-        self, query: DeclaredQuery, landed: Sequence[Landed], anew: frozenset[str] | None
+        self, query: DeclaredQuery, landed: Sequence[Landed], rebuild: frozenset[str] | None
     ) -> list[OutdatedTable]:
-        """Each source has a derived table of its own."""
+        """Return the outdated tables of a query with one table per source."""
 
         def outdated(one: Landed) -> OutdatedTable | None:
             name = query.table_for(one.name)
-            if anew is not None and name not in anew:
+            if rebuild is not None and name not in rebuild:
                 return None
             derived = self._derived(name)
-            rows = self._sources.rows_since(one.table, derived, query.app, anew is not None)
-            if rows is not None and query.how == "replace" and not rows.is_whole:
-                rows = self._sources.rows_since(one.table, derived, query.app, anew=True)
+            rows = self._sources.rows_since(one.table, derived, query.app, rebuild is not None)
+            if rows is not None and query.update_mode == "replace" and not rows.is_whole:
+                rows = self._sources.rows_since(one.table, derived, query.app, full=True)
             return None if rows is None else OutdatedTable(derived, (rows,), rows.is_whole)
 
-        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        with ThreadPoolExecutor(_MAX_WORKERS) as pool:
             return [one for one in pool.map(outdated, landed) if one is not None]
 
-    def _of_all(
-        self, query: DeclaredQuery, landed: Sequence[Landed], anew: frozenset[str] | None
+    def _over_all(
+        self, query: DeclaredQuery, landed: Sequence[Landed], rebuild: frozenset[str] | None
     ) -> list[OutdatedTable]:
-        """All sources have one derived table. A new source adds to it; one of which rows have
-        changed makes all of it anew."""
-        if anew is not None and query.name not in anew:
+        """Return the table over all sources if it is outdated.
+
+        It is rebuilt if rows of a source have changed; new rows and new sources are added to it.
+        """
+        if rebuild is not None and query.name not in rebuild:
             return []
         derived = self._derived(query.name)
         rows = self._rows(derived, query, landed)
-        if not rows and anew is None:
+        if not rows and rebuild is None:
             return []
         is_whole = (
-            anew is not None
-            or query.how == "replace"
+            rebuild is not None
+            or query.update_mode == "replace"
             or any(one.was_rewritten for one in rows)
-            or not self._is_of(query, derived)
+            or not self._was_derived_by(query, derived)
         )
         if is_whole:
-            rows = self._rows(derived, query, self.known.values(), anew=True)
+            rows = self._rows(derived, query, self.known.values(), full=True)
         return [OutdatedTable(derived, tuple(rows), is_whole)]
 
     def _union(
-        self, union: DeclaredUnion, landed: Sequence[Landed], anew: frozenset[str] | None
+        self, union: DeclaredUnion, landed: Sequence[Landed], rebuild: frozenset[str] | None
     ) -> Iterator[Committed]:
-        if anew is not None and union.name not in anew:
+        if rebuild is not None and union.name not in rebuild:
             return
-        everything = list(self.known.values())
+        all_landed = list(self.known.values())
         deriver = UnionDeriver(
-            self.spark, self.pipeline.lake, union, self._queries, self._sources, everything
+            self.spark, self.pipeline.lake, union, self._queries, self._sources, all_landed
         )
         derived = self._derived(union.name)
         yield from deriver.derive(
-            derived, landed, anew is not None or not self._is_of(union, derived)
+            derived, landed, rebuild is not None or not self._was_derived_by(union, derived)
         )
 
     def _derived(self, name: str) -> DerivedTable:
         lake = self.pipeline.lake
         return DerivedTable(lake, name, Snapshot.newest(lake, name, self._tables))
 
-    def _anew(self, query: DeclaredQuery, table: OutdatedTable) -> OutdatedTable:
-        """A table with all rows of all its sources."""
+    def _with_all_rows(self, query: DeclaredQuery, table: OutdatedTable) -> OutdatedTable:
+        """Return a table with all rows of all its sources, to rebuild it."""
         sources = (
             [self.known[one.source] for one in table.sources]
             if query.by_route
             else self.known.values()
         )
-        rows = self._rows(table.derived, query, sources, anew=True)
+        rows = self._rows(table.derived, query, sources, full=True)
         return OutdatedTable(table.derived, tuple(rows), is_whole=True)
 
     def _rows(
@@ -167,14 +173,16 @@ class GoldDeriver:
         derived: DerivedTable,
         query: DeclaredQuery,
         landed: Iterable[Landed],
-        anew: bool = False,
+        full: bool = False,
     ) -> list[SourceRows]:
         since = self._sources.rows_since
-        found = [since(one.table, derived, query.app_for(one.table), anew) for one in landed]
+        found = [since(one.table, derived, query.app_for(one.table), full) for one in landed]
         return [one for one in found if one is not None]
 
-    def _is_of(self, declared: DeclaredQuery | DeclaredUnion, derived: DerivedTable) -> bool:
-        """Whether a table was made by this declaration, not by another of the same name."""
+    def _was_derived_by(
+        self, declared: DeclaredQuery | DeclaredUnion, derived: DerivedTable
+    ) -> bool:
+        """Whether this declaration derived a table, not an earlier one of the same name."""
         marks = (declared.app_for(source) for source in self._sources_of(declared))
         return any(derived.marked(app) is not None for app in marks)
 
@@ -185,20 +193,21 @@ class GoldDeriver:
         else:
             yield from self.known
 
-    def _told(self, committed: Iterable[Committed]) -> list[GoldEntry]:
+    def _report(self, committed: Iterable[Committed]) -> list[GoldEntry]:
+        """Emit events, and return the entries for the ledger."""
         began = perf_counter()
         entries = []
         for one in committed:
             if one.error is not None:
                 self.listener(GoldFailed(one.table, one.error))
             entries.append(GoldEntry(one.table, one.rows, one.version, one.error))
-        followed = [entry for entry in entries if entry.error is None]
-        if followed:
-            rows = sum(entry.rows for entry in followed)
-            self.listener(GoldDerived(len(followed), rows, perf_counter() - began))
+        updated = [entry for entry in entries if entry.error is None]
+        if updated:
+            rows = sum(entry.rows for entry in updated)
+            self.listener(GoldDerived(len(updated), rows, perf_counter() - began))
         return entries
 
 
 def _first_line(error: Exception) -> str:
-    """Spark's messages go on for pages."""
+    """Return the first line of an error; Spark's messages contain whole query plans."""
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -1,4 +1,4 @@
-"""Writes what a pipeline declares as gold as a project for Spark Declarative Pipelines."""
+"""Export of the gold declarations as a project for Spark Declarative Pipelines."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ if TYPE_CHECKING:
 
 
 def sdp_declarations(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
-    """By name: what it reads, the columns that it names and gives, and the SQL."""
-    return {name: _read(said, pipeline.gold_source) for name, said in pipeline.gold.items()}
+    """Return, by name, what a declaration reads, its input and output columns, and its SQL."""
+    return {
+        name: _declaration(declared, pipeline.gold_source)
+        for name, declared in pipeline.gold.items()
+    }
 
 
-def _read(said: GoldQuery | GoldUnion, source: str) -> dict[str, Any]:
+def _declaration(declared: GoldQuery | GoldUnion, source: str) -> dict[str, Any]:
     from headgate.gold.declared import union_select
     from headgate.sql.gold_select import parse_gold
 
-    if isinstance(said, GoldUnion):
-        union = union_select(said)
-        return _record(said.from_, union.columns, union.outputs, union.sql(said.from_))
-    select = parse_gold(said.sql)
+    if isinstance(declared, GoldUnion):
+        union = union_select(declared)
+        return _record(declared.from_, union.columns, union.outputs, union.sql(declared.from_))
+    select = parse_gold(declared.sql)
     return _record(source, select.columns, select.outputs, _same_as_headgate(select, source))
 
 
@@ -47,17 +50,17 @@ def _record(
 
 
 def _same_as_headgate(select: GoldSelect, source: str) -> str:
-    """As it is declared, unless Headgate computes it by other functions: estimates would differ."""
+    """Return the SQL as declared, or as Headgate computes it, so that estimates do not differ."""
     from headgate.sql.incremental import Incremental, incremental
 
-    how = incremental(select)
-    if isinstance(how, Incremental) and any(state.visible is None for state in how.states):
-        return how.full_sql(source, extra_keys=())
-    return _alone(select.sql)
+    states = incremental(select)
+    if isinstance(states, Incremental) and any(one.visible is None for one in states.states):
+        return states.full_sql(source, extra_keys=())
+    return _without_semicolon(select.sql)
 
 
-def _alone(sql: str) -> str:
-    """Without the semicolon that may end it, and what stands behind that."""
+def _without_semicolon(sql: str) -> str:
+    """Remove a final semicolon and what follows it."""
     from sqlglot.tokenizer_core import TokenType
 
     from headgate.sql.parse import Verbatim
@@ -71,27 +74,27 @@ def _alone(sql: str) -> str:
 
 _SPEC = "spark-pipeline.yml"
 _MARK = "# Written by `headgate export sdp`, which overwrites it.\n"
-_AS_THEY_ARE = (
+_TEMPLATES = (
     "README.md",
     "conf/log4j2.properties",
     "conf/spark-defaults.conf",
     "conf/spark-env.sh",
     "transformations/headgate_gold.py",
 )
-"""Files that are the same in every project, but for `@words@` of the pipeline."""
+"""Files that are copied into every project, with `@variables@` filled in."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A project, and the files of it that were written."""
+    """A written project and its files."""
 
     folder: str
     files: tuple[str, ...]
 
 
 def export_sdp(pipeline: Pipeline, folder: str | os.PathLike[str]) -> Exported:
-    """Files that an export wrote before are written anew; all others stay as they are."""
-    place = Path(folder)
+    """Write the project. Files of an earlier export are overwritten, all others are kept."""
+    target = Path(folder)
     if not pipeline.gold:
         raise UsageError(
             "bad-argument",
@@ -99,23 +102,23 @@ def export_sdp(pipeline: Pipeline, folder: str | os.PathLike[str]) -> Exported:
             hint="declare some in `gold` in the pipeline file",
             where=pipeline.file,
         )
-    _refuse_others(place, pipeline)
+    _check_target(target, pipeline)
     texts = project_files(pipeline)
     try:
         for name, text in texts.items():
-            target = place / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, "utf-8")
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
     except OSError as error:
-        said = f"{place} cannot be written: {error.strerror}"
-        raise UsageError("bad-argument", said, hint="name another folder") from None
-    return Exported(str(place), tuple(texts))
+        message = f"{target} cannot be written: {error.strerror}"
+        raise UsageError("bad-argument", message, hint="name another folder") from None
+    return Exported(str(target), tuple(texts))
 
 
 def project_files(pipeline: Pipeline) -> dict[str, str]:
-    """The files of the project by their paths in it."""
-    ours = files("headgate.gold").joinpath("sdp_project")
-    words = {
+    """Return the content of the project's files by relative path."""
+    templates = files("headgate.gold").joinpath("sdp_project")
+    variables = {
         "@name@": pipeline.name,
         "@declared@": "\n".join(f"- `{name}`" for name in pipeline.gold),
         "@example@": min(pipeline.gold, key=lambda name: "{route}" in name),
@@ -124,7 +127,8 @@ def project_files(pipeline: Pipeline) -> dict[str, str]:
     }
     return {
         **{
-            name: _filled_in(ours.joinpath(name).read_text("utf-8"), words) for name in _AS_THEY_ARE
+            name: _render(templates.joinpath(name).read_text("utf-8"), variables)
+            for name in _TEMPLATES
         },
         _SPEC: _MARK + _yaml(_specification(pipeline)),
         "gold.yml": _MARK + _yaml(_project(pipeline)),
@@ -132,17 +136,17 @@ def project_files(pipeline: Pipeline) -> dict[str, str]:
 
 
 def delta_package() -> str:
-    """Delta Lake as `spark-submit --packages` names it: the one that Headgate runs with."""
+    """Return the Maven coordinates of the Delta Lake version that Headgate uses."""
     (found,) = (jar for jar in locked_jars("spark") if jar.name.startswith("delta-spark_"))
     return f"{found.organisation}:{found.name}:{found.revision}"
 
 
-def _refuse_others(place: Path, pipeline: Pipeline) -> None:
-    """A folder has to be new, empty, or the project of the same pipeline."""
-    if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+def _check_target(target: Path, pipeline: Pipeline) -> None:
+    """Raise unless the folder is new, empty, or a project of the same pipeline."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     try:
-        text = (place / _SPEC).read_text("utf-8")
+        text = (target / _SPEC).read_text("utf-8")
     except OSError:
         text = ""
     if text.startswith(f"{_MARK}name: {_name(pipeline)}\n"):
@@ -150,14 +154,14 @@ def _refuse_others(place: Path, pipeline: Pipeline) -> None:
     what = "the project of another pipeline" if text.startswith(_MARK) else "something else"
     raise UsageError(
         "already-exists",
-        f"{place} already exists and is {what}",
+        f"{target} already exists and is {what}",
         hint="name a folder that does not exist yet",
     )
 
 
-def _filled_in(text: str, words: Mapping[str, str]) -> str:
-    for word, meant in words.items():
-        text = text.replace(word, meant)
+def _render(text: str, variables: Mapping[str, str]) -> str:
+    for variable, value in variables.items():
+        text = text.replace(variable, value)
     return text
 
 
@@ -181,26 +185,26 @@ def _project(pipeline: Pipeline) -> dict[str, Any]:
         "lake": _lake(pipeline),
         "ledger": pipeline.ledger,
         "source": pipeline.gold_source,
-        # Merged tables have no other name for their routes than their own.
+        # A merged table is its own route.
         "template": pipeline.silver if not pipeline.lands_changes else None,
         "gold": sdp_declarations(pipeline),
     }
 
 
 def _state(pipeline: Pipeline) -> str:
-    """Where runs of the project keep what they make: in the lake, wherever the project is."""
+    """Return the folder of the project's tables and catalog, which is inside the lake."""
     return f"{_lake(pipeline)}/_sdp/{pipeline.name}"
 
 
 def _lake(pipeline: Pipeline) -> str:
-    """The lake as a plain path."""
+    """Return the lake as a plain path."""
     lake = pipeline.lake
     path = lake.split(":", 1)[1] if lake.lower().startswith("file:/") else lake
     return os.path.normpath(f"/{path.lstrip('/')}")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes SQL as people do: over several lines."""
+    """Writes SQL as block text over several lines."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -1,4 +1,4 @@
-"""Derived tables as a run keeps them: behind every batch, and at its start whatever is behind."""
+"""Updates of derived tables after every batch of a run, and rebuilds on request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class GoldFollowUp:
-    """Derived tables follow the landed tables; a pipeline that declares none pays nothing."""
+    """Updates derived tables after the landed ones; does nothing without declarations."""
 
     def __init__(
         self, spark: SparkSession, pipeline: Pipeline, ledger: Ledger, listener: Listener
@@ -34,7 +34,7 @@ class GoldFollowUp:
         self._caught_up = False
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
-        """Derive from tables that have changed; at first from all that have landed."""
+        """Derive from tables that have changed; the first time from all landed tables."""
         if not self._pipeline.gold:
             return Followed()
         if not self._caught_up:
@@ -48,13 +48,13 @@ class GoldFollowUp:
         return Followed(self._deriver.derive(tables)) if tables else Followed()
 
     def tables(self, patterns: Sequence[str] = ("*",)) -> list[str]:
-        """Those that are made of what has landed so far, by pattern."""
-        self._learn()
+        """Return the derived tables of all landed ones, by name pattern."""
+        self._load_landed()
         return self._deriver.tables(patterns)
 
     def refresh(self, tables: Sequence[str]) -> list[GoldEntry]:
-        """Make tables anew; those that are made of them follow."""
-        self._learn()
+        """Rebuild tables, and update those that are derived from them."""
+        self._load_landed()
         entries = self._deriver.refresh(tables)
         entries += self._deriver.derive(list(self._deriver.known.values()))
         version = self._ledger.landed()
@@ -62,12 +62,12 @@ class GoldFollowUp:
             self._ledger.add(version, entries)
         return entries
 
-    def _learn(self) -> None:
+    def _load_landed(self) -> None:
         self._deriver.known |= {one.table: one for one in all_landed(self._pipeline)}
 
 
 def all_landed(pipeline: Pipeline) -> list[Landed]:
-    """All tables that others may be derived from, by the ledger."""
+    """Return all landed tables that gold may read, as the ledger records them."""
     if pipeline.lands_changes:
         merged = [one.merged for one in known_sources(pipeline) if one.merged is not None]
         return landed(pipeline, [(table, None) for table in merged])
@@ -78,7 +78,7 @@ def all_landed(pipeline: Pipeline) -> list[Landed]:
 
 @dataclass(frozen=True)
 class Refreshed:
-    """A derived table that was made anew, or followed one that was."""
+    """A derived table that was rebuilt, or updated after one that was."""
 
     table: str
     rows: int
@@ -92,7 +92,7 @@ def refresh(
     listener: Listener = lambda _: None,
     began: Callable[[list[str]], None] = lambda _: None,
 ) -> list[Refreshed]:
-    """Each table is replaced in one commit; whoever reads it sees the old rows until then."""
+    """Rebuild derived tables, each in one commit: readers see the old rows until then."""
     with run_lock(pipeline.checkpoint, pipeline.name):
         ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
         derived = GoldFollowUp(pipeline_session(pipeline), pipeline, ledger, listener)
@@ -107,8 +107,8 @@ def refresh(
 
 
 def _unknown(patterns: Sequence[str], known: Sequence[str]) -> LandingError:
-    asked = ", ".join(map(shown, patterns))
-    hint = "nothing has landed yet that a table could be derived from"
+    wanted = ", ".join(map(shown, patterns))
+    hint = "no table has landed yet that gold could be derived from"
     if known:
         hint = did_you_mean(patterns[0], known) or "headgate tables lists all tables"
-    return LandingError("table-unknown", f"no derived table matches {asked}", hint=hint)
+    return LandingError("table-unknown", f"no derived table matches {wanted}", hint=hint)

@@ -1,7 +1,7 @@
-"""Brings the tables of one declaration up to their sources: one Spark job for all of them.
+"""Updates the tables of one declared query, with one Spark job for all of them.
 
-What the sources got since is aggregated for all tables at once and merged with the groups that the
-tables have. So what is committed is always all of a table, or rows that are added to it.
+New rows of the sources are aggregated for all tables at once, and merged with the groups that the
+tables already have. A commit therefore replaces all rows of a table, or appends to it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headgate.gold.commit import COMMITTED, TABLE, Committed, Derivation, commit_each, commit_rows
+from headgate.gold.commit import (
+    COMMITTED_DDL,
+    TABLE,
+    Committed,
+    Derivation,
+    commit_each,
+    commit_rows,
+)
 from headgate.gold.declared import DeclaredQuery
-from headgate.gold.source_table import OutdatedTable, SourceRows, alike
-from headgate.gold.spark_rows import Views, kept_rows, rows_of, union_of
+from headgate.gold.source_table import OutdatedTable, SourceRows, group_by_types
+from headgate.gold.spark_rows import Views, derived_rows, rows_of_sources, union_of
 from headgate.lake.commit import Mark
 from headgate.sql.incremental import Incremental
 
@@ -26,20 +33,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class QueryDeriver:
-    """Computes one declaration."""
+    """Updates the tables of one declared query."""
 
     spark: SparkSession
     lake: str
     query: DeclaredQuery
     routes: Mapping[str, str]
-    """Of the landed tables."""
-    read_anew: Callable[[OutdatedTable], OutdatedTable]
-    """A table with all rows of all its sources."""
+    """Routes by landed table."""
+    read_all_rows: Callable[[OutdatedTable], OutdatedTable]
+    """Returns a table with all rows of all its sources."""
 
     def derive(self, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
+        """Update tables, grouped by the column types of their sources."""
         by_source = {one.source: table for table in tables for one in table.sources}
         select = self.query.select
-        groups = alike(
+        groups = group_by_types(
             [one for table in tables for one in table.sources],
             select.columns,
             select.surely_columns,
@@ -55,12 +63,12 @@ class QueryDeriver:
     def _rows(
         self, schema: pa.Schema, sources: Sequence[SourceRows], tables: Sequence[OutdatedTable]
     ) -> DataFrame:
-        place = {one.source: at for at, table in enumerate(tables) for one in table.sources}
+        table_of = {one.source: at for at, table in enumerate(tables) for one in table.sources}
         routes = self.routes if self.query.select.has_route else None
-        return rows_of(self.spark, schema, sources, place, routes)
+        return rows_of_sources(self.spark, schema, sources, table_of, routes)
 
-    def _together(self, rows: DataFrame, tables: Sequence[OutdatedTable]) -> DataFrame:
-        """All rows of a table in one task, where they stay until they are committed."""
+    def _colocate(self, rows: DataFrame, tables: Sequence[OutdatedTable]) -> DataFrame:
+        """Put all rows of a table into one task, which also commits them."""
         tasks = min(len(tables), self.spark.sparkContext.defaultParallelism)
         return rows.repartition(tasks, TABLE)
 
@@ -70,19 +78,20 @@ class QueryDeriver:
             states = self.query.states
             if isinstance(states, Incremental):
                 new = self.spark.sql(states.partial_sql(view))
-                misfits = [table for table in tables if not _keeps_states(table, new.schema)]
+                mismatched = [table for table in tables if not _states_match(table, new.schema)]
             else:
                 new = self._selected(view, tables, views)
-                misfits = [table for table in tables if not _takes_rows(table, new.schema)]
-            if misfits:
-                # Columns of the sources have other types by now.
-                anew = [self.read_anew(one) if one in misfits else one for one in tables]
-                yield from self.derive(anew)
+                mismatched = [table for table in tables if not _rows_match(table, new.schema)]
+            if mismatched:
+                # Columns of the sources have changed their types: rebuild those tables.
+                yield from self.derive(
+                    [self.read_all_rows(one) if one in mismatched else one for one in tables]
+                )
                 return
             if isinstance(states, Incremental):
-                new = self._with_kept(states, new, tables, views)
+                new = self._merge_with_existing(states, new, tables, views)
             else:
-                new = self._together(new, tables)
+                new = self._colocate(new, tables)
             yield from self._commit(new, tables, views)
 
     def _selected(self, view: str, tables: Sequence[OutdatedTable], views: Views) -> DataFrame:
@@ -91,35 +100,35 @@ class QueryDeriver:
             return self.spark.sql(text)
         from pyspark.sql import functions as F
 
-        # It has to see each table by itself: many branches, but one job.
+        # The query has to see each table separately: many branches, but one job.
         return union_of(
             self.spark.sql(
                 self.query.select.over(
-                    views.add(self.spark.table(view).where(F.col(TABLE) == place).drop(TABLE))
+                    views.add(self.spark.table(view).where(F.col(TABLE) == index).drop(TABLE))
                 )
-            ).withColumn(TABLE, F.lit(place))
-            for place in range(len(tables))
+            ).withColumn(TABLE, F.lit(index))
+            for index in range(len(tables))
         )
 
-    def _with_kept(
+    def _merge_with_existing(
         self, states: Incremental, new: DataFrame, tables: Sequence[OutdatedTable], views: Views
     ) -> DataFrame:
-        """Groups of new rows with those that the tables have, of tables that are not made anew."""
+        """Merge the groups of new rows with those of the tables, except for rebuilt tables."""
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import to_arrow_schema
 
         files = [
-            (file, place)
-            for place, table in enumerate(tables)
-            if not table.is_whole and (content := table.derived.content) is not None
-            for file in content.files
+            (file, index)
+            for index, table in enumerate(tables)
+            if not table.is_whole and (snapshot := table.derived.snapshot) is not None
+            for file in snapshot.files
         ]
-        merged = self._together(new, tables)
+        merged = self._colocate(new, tables)
         if files:
             columns = to_arrow_schema(new.drop(TABLE).schema, timezone="UTC")
-            both = new.unionByName(kept_rows(self.spark, columns, files))
-            text = states.merge_sql(views.add(self._together(both, tables)))
-            # A sum of sums of decimals has more digits than a sum of values.
+            both = new.unionByName(derived_rows(self.spark, columns, files))
+            text = states.merge_sql(views.add(self._colocate(both, tables)))
+            # A sum of decimal sums has a higher precision than a sum of values.
             merged = self.spark.sql(text).select(
                 *(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in new.schema)
             )
@@ -129,30 +138,32 @@ class QueryDeriver:
         self, result: DataFrame, tables: Sequence[OutdatedTable], views: Views
     ) -> Iterator[Committed]:
         derivations = [(table.name, self._derivation(table)) for table in tables]
-        job = result.groupBy(TABLE).applyInArrow(commit_each(self.lake, derivations), COMMITTED)
-        told = [Committed(**row.asDict()) for row in job.collect()]
-        yield from told
-        done = {one.table for one in told}
+        job = result.groupBy(TABLE).applyInArrow(commit_each(self.lake, derivations), COMMITTED_DDL)
+        results = [Committed(**row.asDict()) for row in job.collect()]
+        yield from results
+        done = {one.table for one in results}
         missing = [one for one in derivations if one[0] not in done]
         if missing:
-            # Nothing passed the query: that is remembered too.
-            rows = self._of_nothing(result, views)
+            # The query returned no rows for these tables; their marks are committed all the same.
+            rows = self._empty_result(result, views)
             for table, derivation in missing:
                 yield commit_rows(self.lake, table, [rows], derivation)
 
     def _derivation(self, table: OutdatedTable) -> Derivation:
         marks = [Mark(self.query.app_for(one.source), one.version) for one in table.sources]
-        return Derivation(tuple(marks), appends=self.query.how == "append" and not table.is_whole)
+        return Derivation(
+            tuple(marks), appends=self.query.update_mode == "append" and not table.is_whole
+        )
 
-    def _of_nothing(self, result: DataFrame, views: Views) -> pa.Table:
-        """What the query gives for no rows: one row, if it has aggregates and no groups."""
+    def _empty_result(self, result: DataFrame, views: Views) -> pa.Table:
+        """Return the result for no rows: one row if the query has aggregates without groups."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         columns = to_arrow_schema(result.drop(TABLE).schema, timezone="UTC")
         if not self.query.select.is_one_row:
             return columns.empty_table()
-        nothing = [(column, pa.null()) for column in self.query.select.columns]
-        view = views.add(rows_of(self.spark, pa.schema(nothing), (), {}))
+        untyped = [(column, pa.null()) for column in self.query.select.columns]
+        view = views.add(rows_of_sources(self.spark, pa.schema(untyped), (), {}))
         states = self.query.states
         text = (
             states.full_sql(view, extra_keys=())
@@ -162,34 +173,34 @@ class QueryDeriver:
         return pa.Table.from_batches(self.spark.sql(text).toArrow().to_batches()).cast(columns)
 
 
-def _keeps_states(table: OutdatedTable, states: StructType) -> bool:
-    """Whether groups of the table can be merged with new ones."""
+def _states_match(table: OutdatedTable, states: StructType) -> bool:
+    """Whether the table has states of the same types, so that new groups can be merged."""
     if table.is_whole:
         return True
-    kept = _types_of(table)
+    existing = _types_of(table)
     return all(
-        kept.get(one.name) == one.dataType
+        existing.get(one.name) == one.dataType
         for one in states
         if one.name != TABLE and not _is_void(one.dataType)
     )
 
 
-def _takes_rows(table: OutdatedTable, rows: StructType) -> bool:
-    """Whether rows can be added to the table."""
+def _rows_match(table: OutdatedTable, rows: StructType) -> bool:
+    """Whether the table has columns of the same types, so that rows can be appended."""
     if table.is_whole:
         return True
-    there = _types_of(table)
-    return all(there.get(one.name, one.dataType) == one.dataType for one in rows)
+    existing = _types_of(table)
+    return all(existing.get(one.name, one.dataType) == one.dataType for one in rows)
 
 
 def _types_of(table: OutdatedTable) -> dict[str, DataType]:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    content = table.derived.content
-    assert content is not None
-    return {one.name: one.dataType for one in from_arrow_schema(content.schema)}
+    snapshot = table.derived.snapshot
+    assert snapshot is not None
+    return {one.name: one.dataType for one in from_arrow_schema(snapshot.schema)}
 
 
 def _is_void(kind: DataType) -> bool:
-    """Whether nobody knows the type, or that of a part of it."""
+    """Whether the type, or a part of it, is unknown."""
     return "void" in kind.simpleString()

@@ -1,4 +1,4 @@
-"""A table that others are derived from: what it got since they were last brought up to it."""
+"""Sources of derived tables: which of their rows a derived table does not include yet."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ class DerivedTable:
 
     lake: str
     name: str
-    content: Snapshot | None
+    snapshot: Snapshot | None
 
     def marked(self, app: str) -> int | None:
-        """Return the version of a source up to which the table has everything."""
-        return None if self.content is None else self.content.mark(app)
+        """Return the version of a source that the table includes."""
+        return None if self.snapshot is None else self.snapshot.mark(app)
 
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Rows of a source that a derived table does not have yet, or all of them."""
+    """Rows of a source that a derived table does not include yet, or all rows."""
 
     lake: str
     source: str
     version: int
-    """With these rows, the derived table has everything up to this version of the source."""
+    """The version of the source that the derived table includes once it has these rows."""
     files: tuple[str, ...]
     schema: pa.Schema
     marked: int | None = None
-    """The version that the derived table had everything of so far."""
+    """The version that the derived table includes so far."""
     is_whole: bool = True
-    """Whether these are all rows, be it that nothing was known of them or that some changed."""
+    """Whether these are all rows: none was included so far, or some have changed."""
     is_plain: bool = True
-    """Whether the rows of the files are the rows of the table."""
+    """Whether the files can be read directly, without deletion vectors or column mapping."""
 
     @property
     def was_rewritten(self) -> bool:
-        """Whether rows that the derived table knows of may be others by now."""
+        """Whether rows that the derived table includes may have changed."""
         return self.is_whole and self.marked is not None
 
 
 @dataclass(frozen=True)
 class OutdatedTable:
-    """A derived table, and what its sources have got that it has not."""
+    """A derived table, and the rows of its sources that it does not include yet."""
 
     derived: DerivedTable
     sources: tuple[SourceRows, ...]
     is_whole: bool
-    """Whether all rows of all sources are there, so that the table is made anew."""
+    """Whether these are all rows of all sources, so that the table is rebuilt."""
 
     @property
     def name(self) -> str:
@@ -62,24 +62,24 @@ class OutdatedTable:
 
 
 class SourceTables:
-    """Tables that others are derived from, each looked at once for all declarations."""
+    """Sources of derived tables, each opened once for all declarations."""
 
     def __init__(self, lake: str, tables: OpenTables) -> None:
         self._lake = lake
         self._tables = tables
-        self._seen: dict[str, Snapshot | None] = {}
+        self._snapshots: dict[str, Snapshot | None] = {}
 
     def rows_since(
-        self, source: str, derived: DerivedTable, app: str, anew: bool = False
+        self, source: str, derived: DerivedTable, app: str, full: bool = False
     ) -> SourceRows | None:
-        """What is new, or anew all there is; None where the derived table has everything."""
-        if source not in self._seen:
-            self._seen[source] = Snapshot.newest(self._lake, source, self._tables)
-        table, marked = self._seen[source], derived.marked(app)
-        if table is None or (marked is not None and marked >= table.version and not anew):
+        """Return new rows, or all rows if `full`; None if the derived table is up to date."""
+        if source not in self._snapshots:
+            self._snapshots[source] = Snapshot.newest(self._lake, source, self._tables)
+        table, marked = self._snapshots[source], derived.marked(app)
+        if table is None or (marked is not None and marked >= table.version and not full):
             return None
         is_plain = table.is_plain
-        new = table.since(marked) if is_plain and not anew else table
+        new = table.since(marked) if is_plain and not full else table
         return SourceRows(
             self._lake,
             source,
@@ -92,25 +92,27 @@ class SourceTables:
         )
 
 
-def rows_then(rows: SourceRows) -> SourceRows | None:
-    """All rows of a source as it was when it was last looked at; None if nobody knows any more."""
+def rows_at_mark(rows: SourceRows) -> SourceRows | None:
+    """Return all rows of a source at the marked version; None if its files are gone."""
     if rows.marked is None:
         return None
     try:
-        there = Snapshot.open(rows.lake, rows.source, rows.marked)
+        table = Snapshot.open(rows.lake, rows.source, rows.marked)
     except TableError:
         return None
-    if there is None or not there.has_files():
+    if table is None or not table.has_files():
         return None
-    return SourceRows(rows.lake, rows.source, rows.marked, there.files, there.schema)
+    return SourceRows(rows.lake, rows.source, rows.marked, table.files, table.schema)
 
 
-def alike(
-    sources: Iterable[SourceRows], columns: Iterable[str], surely: Iterable[str]
+def group_by_types(
+    sources: Iterable[SourceRows], columns: Iterable[str], required: Iterable[str]
 ) -> list[tuple[pa.Schema, list[SourceRows]]]:
-    """The sources by the types of the columns that are asked for; one that lacks a column goes
-    with any that have it, and has it as null. One that surely is a column is null where no
-    source has it; what else is asked for may be a name that the query itself gives."""
+    """Group sources by the types of the given columns; a column that a source lacks fits any type.
+
+    Columns in `required` are part of every schema, as null if no source has them; other names may
+    be aliases that the query defines.
+    """
     wanted = {name.lower() for name in columns}
     groups: list[tuple[dict[str, pa.Field], list[SourceRows]]] = []
     for one in sources:
@@ -122,7 +124,7 @@ def alike(
                 break
         else:
             groups.append((dict(mine), [one]))
-    always = {name.lower() for name in surely}
+    always = {name.lower() for name in required}
     return [(_schema(fields, always), members) for fields, members in groups]
 
 
@@ -131,7 +133,7 @@ def _same(known: pa.Field | None, field: pa.Field) -> bool:
 
 
 def _schema(fields: Mapping[str, pa.Field], always: Iterable[str]) -> pa.Schema:
-    """Columns that no table has are null, of no type; `route` is known anyway."""
+    """Return a schema with untyped nulls for missing columns; `route` is added elsewhere."""
     missing = sorted(name for name in always if name not in fields and name != "route")
     plain = [pa.field(field.name, field.type) for field in fields.values()]
     return pa.schema([*plain, *(pa.field(name, pa.null()) for name in missing)])

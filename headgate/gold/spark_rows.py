@@ -1,7 +1,7 @@
-"""Rows of many tables as one view of Spark's.
+"""Rows of many tables as one Spark view.
 
-Tasks read the files themselves: to look into hundreds of small ones takes Spark's own reader many
-times as long as all the rest.
+Tasks read the files directly: Spark's own reader spends most of the time on opening hundreds of
+small files.
 """
 
 from __future__ import annotations
@@ -23,37 +23,39 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ROUTE = "route"
-_PORTION = 1 << 16
-"""Rows that go to Spark at once."""
+_BATCH_ROWS = 1 << 16
+"""Rows per Arrow batch sent to Spark."""
 
-Common = dict[str, dict[str, Any]]
-"""By source: what all of its rows have in common."""
-_TOLD: tuple[pa.Field, ...] = (pa.field(TABLE, pa.int32()), pa.field(_ROUTE, pa.string()))
+Constants = dict[str, dict[str, Any]]
+"""Constant column values of all rows of a source, by source."""
+_CONSTANT_FIELDS: tuple[pa.Field, ...] = (
+    pa.field(TABLE, pa.int32()),
+    pa.field(_ROUTE, pa.string()),
+)
 
 _views = count()
 
 
-def rows_of(
+def rows_of_sources(
     spark: SparkSession,
     schema: pa.Schema,
     sources: Sequence[SourceRows],
     table_of: Mapping[str, int],
     routes: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Rows of all sources, each with the place of the table that it is for, and with its route
-    if that is asked for.
+    """Return the rows of all sources, with the index of their table and, if given, their route.
 
-    Columns that a source lacks are null; so are those that have no type.
+    Columns that a source lacks, and columns without a type, are null.
     """
     if routes is None or _ROUTE in (name.lower() for name in schema.names):
-        # A table may have a column `route` of its own.
-        common: Common = {one.source: {TABLE: table_of[one.source]} for one in sources}
-        told: Sequence[pa.Field] = _TOLD[:1]
+        # A column `route` of the table itself takes precedence.
+        common: Constants = {one.source: {TABLE: table_of[one.source]} for one in sources}
+        constant_fields: Sequence[pa.Field] = _CONSTANT_FIELDS[:1]
     else:
         common = {
             one.source: {TABLE: table_of[one.source], _ROUTE: routes[one.source]} for one in sources
         }
-        told = _TOLD
+        constant_fields = _CONSTANT_FIELDS
     files = [(path, common[one.source]) for one in sources if one.is_plain for path in one.files]
     frames = [
         _rows_by_delta(spark, schema, one, common[one.source])
@@ -61,20 +63,20 @@ def rows_of(
         if not one.is_plain
     ]
     if files or not frames:
-        frames.append(_rows_of_files(spark, schema, files, told))
+        frames.append(_rows_of_files(spark, schema, files, constant_fields))
     return union_of(frames)
 
 
-def kept_rows(
+def derived_rows(
     spark: SparkSession, schema: pa.Schema, files: Iterable[tuple[str, int]]
 ) -> DataFrame:
-    """Rows of derived tables; their files come with the places of the tables."""
+    """Return the rows of derived tables, given their files with the index of the table."""
     common = [(path, {TABLE: table}) for path, table in files]
-    return _rows_of_files(spark, schema, common, _TOLD[:1])
+    return _rows_of_files(spark, schema, common, _CONSTANT_FIELDS[:1])
 
 
 def union_of(frames: Iterable[DataFrame]) -> DataFrame:
-    """Spark finds the types that hold the values of all."""
+    """Return a union by name; Spark widens the types."""
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
@@ -82,16 +84,16 @@ def _rows_of_files(
     spark: SparkSession,
     schema: pa.Schema,
     files: Sequence[tuple[str, Mapping[str, Any]]],
-    told: Sequence[pa.Field],
+    constant_fields: Sequence[pa.Field],
 ) -> DataFrame:
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
     typed = [field for field in schema if not pa.types.is_null(field.type)]
-    columns = pa.schema([*typed, *told])
+    columns = pa.schema([*typed, *constant_fields])
     named = spark.createDataFrame(
         [(path, *common.values()) for path, common in files],
-        from_arrow_schema(pa.schema([("path", pa.string()), *told])),
+        from_arrow_schema(pa.schema([("path", pa.string()), *constant_fields])),
     )
     rows = named.mapInArrow(partial(_read_files, columns), from_arrow_schema(columns))
     untyped = {field.name: F.lit(None) for field in schema if pa.types.is_null(field.type)}
@@ -99,23 +101,23 @@ def _rows_of_files(
 
 
 def _read_files(columns: pa.Schema, files: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task: the rows of files, in columns of which some are the same for a whole file."""
+    """Read files inside a task, adding the constant columns of each file."""
     held: list[pa.RecordBatch] = []
     for batch in files:
-        for told in batch.to_pylist():
-            file = open_parquet(told.pop("path"))
-            own = pa.schema([field for field in columns if field.name not in told])
-            there = [name for name in file.schema_arrow.names if name in own.names]
-            # How many rows there are is told by any column, if none of these is there.
-            read = there or file.schema_arrow.names[:1]
-            for rows in file.iter_batches(columns=read, batch_size=_PORTION):
+        for constants in batch.to_pylist():
+            file = open_parquet(constants.pop("path"))
+            own = pa.schema([field for field in columns if field.name not in constants])
+            present = [name for name in file.schema_arrow.names if name in own.names]
+            # Without any of the columns, read another one for the number of rows.
+            read = present or file.schema_arrow.names[:1]
+            for rows in file.iter_batches(columns=read, batch_size=_BATCH_ROWS):
                 common = [
-                    pa.repeat(pa.scalar(told[name], columns.field(name).type), len(rows))
-                    for name in told
+                    pa.repeat(pa.scalar(constants[name], columns.field(name).type), len(rows))
+                    for name in constants
                 ]
                 arrays = [*conform_rows(rows, own).columns, *common]
                 held.append(pa.RecordBatch.from_arrays(arrays, schema=columns))
-                if sum(map(len, held)) >= _PORTION:
+                if sum(map(len, held)) >= _BATCH_ROWS:
                     yield pa.concat_batches(held)
                     held = []
     if held:
@@ -125,7 +127,7 @@ def _read_files(columns: pa.Schema, files: Iterable[pa.RecordBatch]) -> Iterator
 def _rows_by_delta(
     spark: SparkSession, schema: pa.Schema, one: SourceRows, common: Mapping[str, Any]
 ) -> DataFrame:
-    """Of a table with deleted rows in its files, or with columns by other names."""
+    """Read a table with deletion vectors or column mapping through Spark's Delta reader."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_type
 
@@ -141,7 +143,7 @@ def _rows_by_delta(
 
 
 class Views:
-    """Temporary views with names that nobody else has."""
+    """Temporary views with unique names, dropped on exit."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

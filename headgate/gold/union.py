@@ -1,8 +1,7 @@
-"""One table of the rows of many.
+"""Updates a declared union.
 
-In an upsert, all rows of a source that has changed take the place of those that it had there; the
-rows of a source are a partition, so that this is one commit. When appending, a source adds the rows
-that it did not have when it was last looked at.
+Each source is a partition. An upsert replaces the partitions of the sources that have changed, in
+one commit. An append adds the rows that a source has got since the version in its mark.
 """
 
 from __future__ import annotations
@@ -15,10 +14,16 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from headgate.gold.commit import TABLE, Commit, Committed, portions, without_table
+from headgate.gold.commit import TABLE, Commit, Committed, drop_table_column, split_into_files
 from headgate.gold.declared import DeclaredQuery, DeclaredUnion, Landed
-from headgate.gold.source_table import DerivedTable, SourceRows, SourceTables, alike, rows_then
-from headgate.gold.spark_rows import Views, rows_of, union_of
+from headgate.gold.source_table import (
+    DerivedTable,
+    SourceRows,
+    SourceTables,
+    group_by_types,
+    rows_at_mark,
+)
+from headgate.gold.spark_rows import Views, rows_of_sources, union_of
 from headgate.lake.commit import Mark
 from headgate.lake.parquet import write_parquet
 from headgate.lake.staged import StagedFile
@@ -28,129 +33,129 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SOURCE = "_source"
-"""The table that a row came from, in every union."""
+"""Column with the table that a row came from; unions are partitioned by it."""
 
-_SIDE_BY_SIDE = 16
+_MAX_WORKERS = 16
 
 
 @dataclass(frozen=True)
 class UnionDeriver:
-    """Computes one union: one Spark job and one commit, however many sources have changed."""
+    """Updates one union with one Spark job and one commit, for any number of sources."""
 
     spark: SparkSession
     lake: str
     union: DeclaredUnion
     queries: Sequence[DeclaredQuery]
     sources: SourceTables
-    everything: Sequence[Landed]
-    """All landed tables, for when all of it has to be made anew."""
+    all_landed: Sequence[Landed]
+    """All landed tables, to rebuild the union from."""
 
     def derive(
-        self, derived: DerivedTable, landed: Iterable[Landed], anew: bool
+        self, derived: DerivedTable, landed: Iterable[Landed], rebuild: bool
     ) -> Iterator[Committed]:
-        """From sources that may have changed, or anew from all."""
-        routes = dict(self.union.sources(self.queries, self.everything if anew else landed))
+        """Update the union from sources that may have changed, or rebuild it from all sources."""
+        routes = dict(self.union.sources(self.queries, self.all_landed if rebuild else landed))
 
         def outdated(table: str) -> SourceRows | None:
-            return self.sources.rows_since(table, derived, self.union.app_for(table), anew)
+            return self.sources.rows_since(table, derived, self.union.app_for(table), rebuild)
 
-        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        with ThreadPoolExecutor(_MAX_WORKERS) as pool:
             touched = [one for one in pool.map(outdated, routes) if one is not None]
         if not touched:
             return
         with Views(self.spark) as views:
-            rows = self._rows(touched, routes, views, anew)
-            rows, other = (rows, ()) if anew else self._in_types_of(derived, rows)
-            if other and self.union.declared.mode == "upsert":
-                yield from self.derive(derived, (), anew=True)
+            rows = self._rows(touched, routes, views, rebuild)
+            rows, changed = (rows, ()) if rebuild else self._cast_to_table(derived, rows)
+            if changed and self.union.declared.mode == "upsert":
+                yield from self.derive(derived, (), rebuild=True)
                 return
-            if other:
-                raise TypeError(f"{', '.join(other)} cannot be appended: of another type by now")
+            if changed:
+                raise TypeError(f"cannot append {', '.join(changed)}: the type has changed")
             job = rows.groupBy(TABLE).applyInArrow(
                 _write_each(self.lake, self.union.name, list(routes)), "file string"
             )
             files = [StagedFile.from_json(row.file) for row in job.collect()]
-        version = self._commit(derived, touched, files, anew)
+        version = self._commit(derived, touched, files, rebuild)
         yield Committed(self.union.name, sum(file.rows for file in files), version)
 
     def _rows(
-        self, touched: Sequence[SourceRows], routes: Mapping[str, str], views: Views, anew: bool
+        self, touched: Sequence[SourceRows], routes: Mapping[str, str], views: Views, rebuild: bool
     ) -> DataFrame:
-        """All rows of the sources; when appending, those that they did not have before."""
-        place = {source: at for at, source in enumerate(routes)}
+        """Return all rows of the sources; when appending, those that are new."""
+        index_of = {source: at for at, source in enumerate(routes)}
         columns = self.union.select.columns
-        told = routes if self.union.select.has_route else None
+        known_routes = routes if self.union.select.has_route else None
 
         def selected(sources: Sequence[SourceRows]) -> DataFrame:
             frames = [
-                rows_of(self.spark, schema, members, place, told)
-                for schema, members in alike(sources, columns, columns)
+                rows_of_sources(self.spark, schema, members, index_of, known_routes)
+                for schema, members in group_by_types(sources, columns, columns)
             ]
             view = views.add(union_of(frames))
             return self.spark.sql(self.union.select.sql(view, extra=TABLE))
 
         rows = selected(touched)
-        if self.union.declared.mode == "append" and not anew:
-            before = [then for one in touched if one.was_rewritten and (then := rows_then(one))]
+        if self.union.declared.mode == "append" and not rebuild:
+            before = [old for one in touched if one.was_rewritten and (old := rows_at_mark(one))]
             if before:
                 rows = rows.exceptAll(selected(before))
         return rows
 
-    def _in_types_of(
+    def _cast_to_table(
         self, derived: DerivedTable, rows: DataFrame
     ) -> tuple[DataFrame, tuple[str, ...]]:
-        """Rows in the types that the table has, and columns of which it cannot hold the values."""
+        """Cast rows to the table's types; also return columns that would need a wider type."""
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        if derived.content is None:
+        if derived.snapshot is None:
             return rows, ()
-        types = from_arrow_schema(derived.content.schema)
-        there = self.spark.createDataFrame([], types).drop(SOURCE)
-        both = there.unionByName(rows.drop(TABLE), allowMissingColumns=True).schema
-        other = [one.name for one in there.schema if both[one.name].dataType != one.dataType]
+        types = from_arrow_schema(derived.snapshot.schema)
+        existing = self.spark.createDataFrame([], types).drop(SOURCE)
+        both = existing.unionByName(rows.drop(TABLE), allowMissingColumns=True).schema
+        changed = [one.name for one in existing.schema if both[one.name].dataType != one.dataType]
         columns = [
             F.col(f"`{name}`").cast(both[name].dataType).alias(name)
             for name in rows.columns
             if name != TABLE
         ]
-        return rows.select(TABLE, *columns), tuple(other)
+        return rows.select(TABLE, *columns), tuple(changed)
 
     def _commit(
         self,
         derived: DerivedTable,
         touched: Sequence[SourceRows],
         files: Sequence[StagedFile],
-        anew: bool,
+        rebuild: bool,
     ) -> int | None:
         columns = pa.unify_schemas([file.schema for file in files]) if files else pa.schema([])
         schema = pa.schema([*columns, pa.field(SOURCE, pa.string())])
-        if derived.content is None and not files:
+        if derived.snapshot is None and not files:
             return None
         replaced = [one.source for one in touched if one.was_rewritten]
-        if anew or self.union.declared.mode == "append":
+        if rebuild or self.union.declared.mode == "append":
             replaced = []
         return commit_files(
             self.lake,
             self.union.name,
-            derived.content,
+            derived.snapshot,
             files,
-            schema=schema if files or not anew else None,
+            schema=schema if files or not rebuild else None,
             marks=[Mark(self.union.app_for(one.source), one.version) for one in touched],
-            replace=anew,
+            replace=rebuild,
             partition_by=[SOURCE],
             replace_partitions=replaced,
         )
 
 
 def _write_each(lake: str, table: str, sources: Sequence[str]) -> Commit:
-    """Files for the rows of each source, which are grouped by its place."""
+    """Return a function that writes the rows of each source, grouped by its index."""
 
     def write(
         key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         source = sources[key[0].as_py()]
-        for rows in portions(without_table(batches)):
+        for rows in split_into_files(drop_table_column(batches)):
             name = f"part-{uuid4()}.parquet"
             file = write_parquet(lake, table, name, rows, partition={SOURCE: source})
             yield pa.RecordBatch.from_pydict({"file": [file.to_json()]})

@@ -19,8 +19,8 @@ from headgate.gold.declared import (
     DeclaredUnion,
     Landed,
     declared_gold,
-    how_it_follows,
     landed,
+    update_method,
 )
 from headgate.inspect.schema import open_table
 from headgate.inspect.tables import TableKind, kind_of
@@ -174,7 +174,7 @@ class _GoldPlanner:
         steps = map_parallel(lambda table: self._step(declared, table, sources[table]), sources)
         return DerivedPlan(
             name=declared.name,
-            how=how_it_follows(self.pipeline.gold[declared.name], self.pipeline.lands_changes),
+            how=update_method(self.pipeline.gold[declared.name], self.pipeline.lands_changes),
             tables=tuple(steps.values()),
             unknown=tuple(_unknown(columns, made_of.values())),
             missing=tuple(_missing(columns, made_of.values())),

@@ -192,7 +192,7 @@ class Demo:
         except BaseException as error:
             self._failure = error
         finally:
-            self._stop.ask()
+            self._stop.request()
 
     def _send_batches(self) -> None:
         size = self._size

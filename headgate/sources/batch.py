@@ -1,4 +1,4 @@
-"""What a source gives to a run: one batch after the other, and word of what it waits for."""
+"""The port between sources and runs: batches, and events such as having caught up."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Extent:
     start: Any = None
     end: Any = None
     lag: int | None = None
-    """Records that the source has beyond this batch, where it can be asked."""
+    """Number of records beyond this batch; None if the source cannot report it."""
 
 
 class RunsJobs(Protocol):
-    """Runs Spark jobs over the rows of a batch, in the thread that Spark wants them in."""
+    """Runs Spark jobs over the rows of a batch, in the thread that Spark requires."""
 
     def __call__(self, job: Callable[[DataFrame], _Result], /) -> _Result: ...
 
@@ -44,7 +44,7 @@ class SourceBatch:
 
 @dataclass(frozen=True)
 class CaughtUp:
-    """Everything that the source has was handed over."""
+    """Every record that the source has so far was handed over."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +63,19 @@ class Recovery:
     next_batch: int | None
     """The batch that an earlier run would have continued with; None for a first run."""
     lands_staged: bool
-    """Whether a batch that is staged already has to be landed from its note: the source will not
-    give it again."""
+    """Whether a staged batch must be landed from its note, because the source will not return it
+    again."""
 
 
 class Source(Protocol):
     """Decides what the next batch reads."""
 
     def recover(self, progress: Progress | None, staged: StagedBatch | None) -> Recovery:
-        """Return where to continue, or raise why that cannot be done. Needs no Spark."""
+        """Return where to continue, or raise `CheckpointError`. Does not use Spark."""
         ...
 
     def batches(
         self, spark: SparkSession, ledger: Ledger
     ) -> Generator[SourceBatch | CaughtUp | UnfinishedFiles]:
-        """Yield batches; each must have landed before the next one is asked for."""
+        """Yield batches; each must have landed before the next one is requested."""
         ...

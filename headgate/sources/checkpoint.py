@@ -1,4 +1,4 @@
-"""Spark's checkpoint of a stream, and whether it agrees with the ledger."""
+"""Spark's checkpoint of a stream, and its comparison with the ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.lake.ledger import Progress
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """What the checkpoint says of itself."""
+    """The identity and the progress that a checkpoint records."""
 
     query_id: str | None
     last_begun: int | None
@@ -24,14 +24,14 @@ class CheckpointState:
 
 @dataclass(frozen=True)
 class Resume:
-    """How the run begins."""
+    """Where and how a run continues."""
 
     first_version: int
     """The version of the checkpoint's batch 0."""
-    start_anew: bool
-    """The ledger does not know this checkpoint yet."""
-    by_ledger: bool = False
-    """The source is read from where the ledger ends, not from where the pipeline says."""
+    new_checkpoint: bool
+    """Whether the ledger has no batch of this checkpoint yet."""
+    from_ledger: bool = False
+    """Whether to read the source from where the ledger ends, instead of from `start`."""
 
 
 def resume(
@@ -41,7 +41,7 @@ def resume(
     tables_without_ledger: Sequence[str],
     from_ledger: bool,
 ) -> Resume:
-    """Where to go on, or the error that says why not; `staged` is the batch under way."""
+    """Return where to continue, or raise `CheckpointError`; `staged` is the batch in progress."""
     if progress is None:
         if checkpoint.last_committed is not None:
             raise CheckpointError(
@@ -56,13 +56,13 @@ def resume(
                 " but no ledger, so what has landed in them is unknown",
                 hint="restore the ledger, or use an empty lake folder",
             )
-        return Resume(first_version=0, start_anew=True)
+        return Resume(first_version=0, new_checkpoint=True)
     if checkpoint.query_id == progress.query_id:
         return _same_checkpoint(progress, checkpoint)
     known = [version for version in (progress.landed, staged) if version is not None]
     newest = max(known, default=None)
     if newest is None:
-        return Resume(first_version=0, start_anew=True)
+        return Resume(first_version=0, new_checkpoint=True)
     if checkpoint.last_committed is not None:
         raise CheckpointError(
             "checkpoint-foreign",
@@ -77,7 +77,7 @@ def resume(
             hint="restore the checkpoint, or run with --from-ledger to continue where the ledger "
             "ends: nothing is lost and nothing lands twice",
         )
-    return Resume(first_version=newest + 1, start_anew=True, by_ledger=True)
+    return Resume(first_version=newest + 1, new_checkpoint=True, from_ledger=True)
 
 
 def _same_checkpoint(progress: Progress, checkpoint: CheckpointState) -> Resume:
@@ -91,18 +91,18 @@ def _same_checkpoint(progress: Progress, checkpoint: CheckpointState) -> Resume:
             f"batch {begun}: it was rolled back",
             hint="restore the newest checkpoint, or empty its folder and run with --from-ledger",
         )
-    return Resume(first_version=progress.first_version, start_anew=False)
+    return Resume(first_version=progress.first_version, new_checkpoint=False)
 
 
 class Checkpoint:
-    """Reads, never writes: the folder is Spark's."""
+    """A read-only view of the checkpoint folder, which Spark writes."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
 
     @property
     def query_id(self) -> str | None:
-        """The identity of the stream; a checkpoint made anew has another one."""
+        """The identity of the stream; a recreated checkpoint has a different one."""
         try:
             return str(json.loads((self.folder / "metadata").read_text())["id"])
         except (OSError, ValueError, KeyError):
@@ -117,7 +117,7 @@ class Checkpoint:
         return self._newest("commits")
 
     def start_of(self, batch: int) -> Any:
-        """Where the source begins in that batch."""
+        """Return the offsets at which a batch starts."""
         if batch > 0:
             return self.offsets(batch - 1)
         try:
@@ -127,7 +127,7 @@ class Checkpoint:
             return None
 
     def offsets(self, batch: int) -> Any:
-        """Where the source ends in that batch, in the source's own terms."""
+        """Return the offsets at which a batch ends, in the source's own format."""
         try:
             lines = (self.folder / "offsets" / str(batch)).read_text().splitlines()
             return json.loads(lines[2])

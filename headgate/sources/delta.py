@@ -1,4 +1,4 @@
-"""A Delta table as a stream of records in the shape that Kafka's have."""
+"""A Delta table as a stream of records, with the columns of Kafka records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPES = {
 
 
 def stream_table(spark: SparkSession, source: Delta, start: int | None = None) -> DataFrame:
-    """The table's rows from where the pipeline says, or from a given version."""
+    """Read the table from `source.start`, or from a given version."""
     from pyspark.sql import functions as F
 
     if not is_table(source.path):

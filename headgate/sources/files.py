@@ -1,4 +1,4 @@
-"""A folder of change files: which are new, and their bytes."""
+"""A folder of change files: listing new files and reading them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NEW_LEDGER = "files"
-"""What the ledger has instead of the identity of a checkpoint."""
+"""Recorded in the ledger in place of a checkpoint's identity."""
 
 _Result = TypeVar("_Result")
 
@@ -46,16 +46,16 @@ _GLOB = re.compile(r"([\\{}\[\]*?,])")
 
 @dataclass(frozen=True, order=True)
 class LandedFile:
-    """A file as a listing shows it; one that has grown since is another one."""
+    """A listed file. A file that has grown since compares as a different one."""
 
     path: str
     size: int
     modified: int
-    """In milliseconds."""
+    """Modification time in milliseconds since the epoch."""
 
     @property
-    def moment(self) -> datetime:
-        """The time in its path, or else that of the file."""
+    def time(self) -> datetime:
+        """The time in the path; the modification time if the path has none."""
         if found := _TIME_IN_PATH.search(self.path):
             try:
                 year, month, day, hour, minute = map(int, found.groups())
@@ -68,8 +68,8 @@ class LandedFile:
 class FileSource:
     """The source of change files.
 
-    There is no checkpoint: the table of files says which were read, and a file that has grown
-    since is read again. A batch that was staged and not completed is landed from its note.
+    It has no checkpoint: the table of files records which ones were read, and a file that has
+    grown since is read again. A batch that was staged but not completed is landed from its note.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class FileSource:
         self._once = once
         self._trigger_milliseconds = trigger_milliseconds
         self._read: dict[str, tuple[int, int]] = {}
-        """Size and modification time of every file that was read."""
+        """Size and modification time of every file read so far."""
 
     def recover(self, progress: Progress | None, staged: StagedBatch | None) -> Recovery:
-        """Require a ledger wherever there are change logs."""
+        """Continue after the last batch; raise if there are change logs but no ledger."""
         lake = self._pipeline.lake
         if progress is None:
             logs = ChangeTables.of(self._pipeline).logs_in(lake)
@@ -106,13 +106,13 @@ class FileSource:
         new = None if landed is not None else NEW_LEDGER
         self._read = files_read(self._pipeline.lake)
         unfinished: set[LandedFile] = set()
-        while not self._stop.asked:
+        while not self._stop.requested:
             files = batch_of(
                 [each for each in self._new(spark) if each not in unfinished], self._source
             )
             if files:
-                place = {"files": len(files), "first": files[0].path, "last": files[-1].path}
-                yield SourceBatch(Extent(number, None, place), self._jobs(spark, files), new)
+                extent = {"files": len(files), "first": files[0].path, "last": files[-1].path}
+                yield SourceBatch(Extent(number, None, extent), self._jobs(spark, files), new)
                 self._read |= self._read_in(number)
                 new, number = None, number + 1
                 waiting = {each for each in files if self._is_new(each)}
@@ -156,7 +156,7 @@ class FileSource:
 
 
 def files_read(lake: str, batch: int | None = None) -> dict[str, tuple[int, int]]:
-    """Return size and modification time of the files that were read, in one batch or ever."""
+    """Return size and modification time of the files read, in one batch or in all."""
     table = Snapshot.open(lake, FILES_TABLE)
     if table is None:
         return {}
@@ -167,14 +167,14 @@ def files_read(lake: str, batch: int | None = None) -> dict[str, tuple[int, int]
 
 
 def list_files(spark: SparkSession, source: Files) -> list[LandedFile]:
-    """All files that are there, the earliest first; those that others still write are left out."""
+    """List complete files, earliest first; hidden and temporary files are skipped."""
     listed = _listed_by_spark(spark, source.path) if is_remote(source.path) else _walk(source.path)
-    found = [file for file in listed if source.start is None or file.moment >= source.start]
-    return sorted(found, key=lambda file: (file.moment, file.path))
+    found = [file for file in listed if source.start is None or file.time >= source.start]
+    return sorted(found, key=lambda file: (file.time, file.path))
 
 
 def batch_of(files: Sequence[LandedFile], source: Files) -> list[LandedFile]:
-    """As many of them as one batch takes."""
+    """Return the first files, up to the limits of one batch."""
     taken: list[LandedFile] = []
     size = 0
     for file in files[: source.files_per_batch]:
@@ -188,7 +188,7 @@ def batch_of(files: Sequence[LandedFile], source: Files) -> list[LandedFile]:
 def records_of_files(
     spark: SparkSession, source: Files, files: Sequence[LandedFile], tasks: int
 ) -> DataFrame:
-    """One row a file. The bytes of local ones are read where they are opened."""
+    """Return a row per file; local files are read later, in the task that opens them."""
     from pyspark.sql import functions as F
 
     if is_remote(source.path):
@@ -204,11 +204,11 @@ def records_of_files(
 
 
 def read_local(path: str) -> tuple[bytes, LandedFile]:
-    """A file's bytes, and what it was when they were read."""
+    """Return a file's content with its size and modification time when it was read."""
     with open(path, "rb") as file:
         content = file.read()
-        told = os.fstat(file.fileno())
-    return content, LandedFile(path, told.st_size, told.st_mtime_ns // 1_000_000)
+        stat = os.fstat(file.fileno())
+    return content, LandedFile(path, stat.st_size, stat.st_mtime_ns // 1_000_000)
 
 
 def _walk(path: str) -> Iterator[LandedFile]:
@@ -227,15 +227,15 @@ def _walk(path: str) -> Iterator[LandedFile]:
             if entry.is_dir():
                 folders.append(entry.path)
             elif not entry.name.endswith(_UNFINISHED):
-                told = entry.stat()
-                yield LandedFile(entry.path, told.st_size, told.st_mtime_ns // 1_000_000)
+                stat = entry.stat()
+                yield LandedFile(entry.path, stat.st_size, stat.st_mtime_ns // 1_000_000)
 
 
 def _entries(folder: str) -> Iterable[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return list(entries)
-    except FileNotFoundError:  # removed meanwhile
+    except FileNotFoundError:  # removed since it was listed
         return []
 
 

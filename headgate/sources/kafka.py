@@ -22,19 +22,19 @@ _LOGIN_MODULES = {
 
 
 def stream_topics(spark: SparkSession, source: Kafka, start: Any = None) -> DataFrame:
-    """The topics from where the pipeline says, or from given offsets."""
+    """Read the topics from `source.start`, or from given offsets."""
     options = {
         **_options(source),
         **(_start(source) if start is None else {"startingOffsets": json.dumps(start)}),
         "maxOffsetsPerTrigger": str(source.batch),
-        # As many tasks as cores, however few partitions the topic has.
+        # Use all cores, even if the topic has fewer partitions.
         "minPartitions": str(spark.sparkContext.defaultParallelism),
     }
     return _columns(spark.readStream.format("kafka").options(**options).load())
 
 
 def records_between(start: Mapping[str, Any] | None, end: Mapping[str, Any] | None) -> int | None:
-    """How many records lie between two sets of offsets."""
+    """Return the number of records between two sets of offsets."""
     if end is None:
         return None
     begun = start or {}
@@ -55,8 +55,8 @@ def _options(source: Kafka) -> dict[str, str]:
         "failOnDataLoss": "true",
         "includeHeaders": "true",
         "kafka.isolation.level": "read_committed",
-        # Kafka's defaults are for consumers that wait for records; a batch is there already.
-        # Every partition has a consumer that keeps what it has fetched, so it is not more.
+        # Kafka's defaults suit consumers that wait for records; here the batch already exists.
+        # Each partition's consumer buffers what it fetches, so larger values cost memory.
         "kafka.max.poll.records": "10000",
         "kafka.max.partition.fetch.bytes": str(2 << 20),
         **{key: text(value) for key, value in source.options.items()},
@@ -113,7 +113,7 @@ def text(value: str | Secret) -> str:
 
 
 def quoted(value: str) -> str:
-    """A value in a JAAS line: nothing in it can end the quotes."""
+    """Quote a value for a JAAS configuration, escaping quotes and backslashes."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -123,11 +123,11 @@ def _read(path: str) -> str:
         return file.read()
 
 
-_AT_ONCE = 5.0
+_LAG_TIMEOUT_SECONDS = 5.0
 
 
 def client_settings(source: Kafka) -> dict[str, Any]:
-    """The pipeline's broker and credentials in librdkafka's words."""
+    """Return the broker and credentials as settings of librdkafka."""
     settings: dict[str, Any] = {"bootstrap.servers": source.servers, "log_level": 0}
     wanted = source.security
     if wanted is None:
@@ -149,7 +149,7 @@ def client_settings(source: Kafka) -> dict[str, Any]:
 
 
 def topics_found(source: Kafka, seconds: float = 10) -> dict[str, int]:
-    """The source's topics that the broker has, with their numbers of partitions."""
+    """Return the source's topics that exist on the broker, with their partition counts."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -168,8 +168,8 @@ def topics_found(source: Kafka, seconds: float = 10) -> dict[str, int]:
     return {name: len(known[name].partitions) for name in wanted}
 
 
-class Behind:
-    """How many records a topic has beyond some offsets; asked once a batch."""
+class Lag:
+    """The number of records beyond given offsets, requested once per batch."""
 
     def __init__(self, source: Kafka) -> None:
         from confluent_kafka.admin import AdminClient
@@ -177,25 +177,27 @@ class Behind:
         self._admin = AdminClient(client_settings(source))
 
     def records(self, offsets: Mapping[str, Mapping[str, int]]) -> int | None:
-        """None where the broker does not say so at once: nobody waits for a figure."""
+        """Return the lag, or None if the broker is slow: landing must not wait for a metric."""
         from confluent_kafka import KafkaException, TopicPartition
         from confluent_kafka.admin._listoffsets import OffsetSpec
 
-        asked = {
+        latest = {
             TopicPartition(topic, int(partition)): OffsetSpec.latest()  # type: ignore[no-untyped-call]
             for topic, partitions in offsets.items()
             for partition in partitions
         }
         read = sum(offset for partitions in offsets.values() for offset in partitions.values())
         try:
-            newest = self._admin.list_offsets(asked, request_timeout=_AT_ONCE).values()
-            return max(0, sum(int(one.result(_AT_ONCE).offset) for one in newest) - read)
+            newest = self._admin.list_offsets(latest, request_timeout=_LAG_TIMEOUT_SECONDS).values()
+            return max(
+                0, sum(int(one.result(_LAG_TIMEOUT_SECONDS).offset) for one in newest) - read
+            )
         except (KafkaException, TimeoutError, ValueError):
             return None
 
 
 def require_topics(source: Kafka) -> None:
-    """A clear error now rather than a long wait in Spark."""
+    """Raise if a topic is missing, instead of letting Spark retry until it times out."""
     missing = [topic for topic in source.topics if topic not in topics_found(source)]
     if missing:
         raise SourceError(

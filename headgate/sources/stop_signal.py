@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C ask a run to finish its batch and end."""
+"""Graceful stop: SIGTERM or Ctrl-C lets a run finish its batch, then ends it."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from types import FrameType
 
 
 class StopSignal:
-    """Whether the run was asked to stop."""
+    """A request to stop the run, shared between threads."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._requested = threading.Event()
 
-    def ask(self) -> None:
-        self._asked.set()
+    def request(self) -> None:
+        self._requested.set()
 
     @property
-    def asked(self) -> bool:
-        return self._asked.is_set()
+    def requested(self) -> bool:
+        return self._requested.is_set()
 
     def wait(self, seconds: float) -> bool:
-        return self._asked.wait(seconds)
+        return self._requested.wait(seconds)
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Listen while the block runs. A second Ctrl-C is not waited for."""
+        """Handle signals while the block runs. A second Ctrl-C interrupts at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def handle(number: int, _: FrameType | None) -> None:
-            if self.asked and number == signal.SIGINT:
+            if self.requested and number == signal.SIGINT:
                 raise KeyboardInterrupt
-            self.ask()
+            self.request()
 
         before = {one: signal.signal(one, handle) for one in (signal.SIGTERM, signal.SIGINT)}
         try:

@@ -21,21 +21,21 @@ from headgate.lake.staged import StagedBatch
 from headgate.sources.batch import CaughtUp, Extent, Recovery, SourceBatch
 from headgate.sources.checkpoint import Checkpoint, CheckpointState, Resume, resume
 from headgate.sources.delta import stream_table
-from headgate.sources.kafka import Behind, records_between, require_topics, stream_topics
+from headgate.sources.kafka import Lag, records_between, require_topics, stream_topics
 from headgate.sources.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_ROWS_WORTH_A_TASK = 20_000
+_MIN_ROWS_PER_TASK = 20_000
 _POLL_SECONDS = 0.25
 
 _Result = TypeVar("_Result")
 
 
 class _NotLanded(Exception):
-    """Raised inside of a batch that the run gave up: the checkpoint must not count it."""
+    """Fails a batch that the run abandoned, so that Spark does not commit it."""
 
 
 class StreamSource:
@@ -56,7 +56,7 @@ class StreamSource:
         self._from_ledger = from_ledger
         self._trigger_milliseconds = trigger_milliseconds
         self._checkpoint = Checkpoint(pipeline.checkpoint)
-        self._behind: Behind | None = None
+        self._lag: Lag | None = None
         self._resume: Resume | None = None
         self._handed: queue.SimpleQueue[_Handed] = queue.SimpleQueue()
 
@@ -80,13 +80,13 @@ class StreamSource:
         self._resume = found
         if isinstance(self._pipeline.source, Kafka):
             require_topics(self._pipeline.source)
-            self._behind = Behind(self._pipeline.source)
-        continues = progress is not None and not found.start_anew
+            self._lag = Lag(self._pipeline.source)
+        continues = progress is not None and not found.new_checkpoint
         landed = progress.landed if progress is not None and continues else None
         return Recovery(
             first_version=found.first_version,
             next_batch=None if landed is None else landed - found.first_version + 1,
-            lands_staged=found.by_ledger and staged is not None,
+            lands_staged=found.from_ledger and staged is not None,
         )
 
     def batches(self, spark: SparkSession, ledger: Ledger) -> Generator[SourceBatch | CaughtUp]:
@@ -101,7 +101,7 @@ class StreamSource:
                     query.awaitTermination()
                     return
                 was_idle, idle = idle, _is_idle(query)
-                if idle and self._stop.asked:
+                if idle and self._stop.requested:
                     query.stop()
                     return
                 if idle and not was_idle:
@@ -110,7 +110,7 @@ class StreamSource:
             idle = False
             landed = False
             try:
-                if self._stop.asked:
+                if self._stop.requested:
                     return
                 yield self._batch(handed)
                 landed = True
@@ -122,9 +122,9 @@ class StreamSource:
     def _batch(self, handed: _Handed) -> SourceBatch:
         number, checkpoint = handed.number, self._checkpoint
         start, end = checkpoint.start_of(number), checkpoint.offsets(number)
-        rows = records_between(start, end) if self._behind else None
-        lag = self._behind.records(end) if self._behind and end else None
-        begins = self._resume is not None and self._resume.start_anew and number == 0
+        rows = records_between(start, end) if self._lag else None
+        lag = self._lag.records(end) if self._lag and end else None
+        begins = self._resume is not None and self._resume.new_checkpoint and number == 0
         handed.tasks = _tasks(handed.frame, rows)
         return SourceBatch(
             Extent(number, start, end, lag),
@@ -133,10 +133,10 @@ class StreamSource:
         )
 
     def _stream(self, spark: SparkSession, ledger: Ledger) -> DataFrame:
-        """Read the source from where the pipeline says, or from where the ledger ends."""
+        """Read the source from its `start`, or from where the ledger ends."""
         source = self._pipeline.source
         end = None
-        if self._resume is not None and self._resume.by_ledger:
+        if self._resume is not None and self._resume.from_ledger:
             progress = ledger.progress()
             end = progress.ended_at if progress else None
             if end is None:
@@ -151,7 +151,7 @@ class StreamSource:
         return stream_table(spark, source, int(end["reservoirVersion"]))
 
     def _start(self, frame: DataFrame) -> StreamingQuery:
-        # Spark keeps the function of a query that has ended: this object would stay with it.
+        # Spark keeps a reference to the function after the query ends; do not leak this object.
         this = weakref.proxy(self)
         writer = (
             frame.writeStream.queryName(self._pipeline.name)
@@ -170,7 +170,7 @@ class StreamSource:
 
 @dataclass
 class _Handed:
-    """A batch that Spark waits for, and the jobs over it that its thread runs."""
+    """A batch that Spark is blocked on, with the jobs to run in its thread."""
 
     frame: DataFrame
     number: int
@@ -185,7 +185,7 @@ class _Handed:
             raise _NotLanded
 
     def run(self, job: Callable[[DataFrame], _Result]) -> _Result:
-        """Run a job over the rows, with no more tasks than it is worth."""
+        """Run a job over the rows, with few tasks for few rows."""
         done: Future[_Result] = Future()
 
         def attempt() -> None:
@@ -208,7 +208,7 @@ def _is_idle(query: StreamingQuery) -> bool:
 
 def _tasks(frame: DataFrame, rows: int | None) -> int:
     cores = frame.sparkSession.sparkContext.defaultParallelism
-    return cores if rows is None else max(1, min(cores, -(-rows // _ROWS_WORTH_A_TASK)))
+    return cores if rows is None else max(1, min(cores, -(-rows // _MIN_ROWS_PER_TASK)))
 
 
 def _cannot_continue(why: str) -> CheckpointError:

@@ -99,7 +99,9 @@ def parse_select(text: str) -> exp.Select:
     if tokens[0].token_type not in _QUERY_STARTS:
         hint = did_you_mean(tokens[0].text, _WORDS[:1]) or "it must start with `SELECT`"
         raise bad_sql(
-            f"is not a SELECT, but {shown(tokens[0].text)} …", hint, _token_position(tokens[0])
+            f"is not a SELECT; it starts with {shown(tokens[0].text)}",
+            hint,
+            _token_position(tokens[0]),
         )
     tree = _parse(text, tokens)
     if not isinstance(tree, exp.Select) or tree.args.get("into"):

@@ -157,7 +157,7 @@ def _cast(node: exp.Expr) -> list[exp.Expr]:
 
 def _in(node: exp.Expr) -> list[exp.Expr]:
     if any(node.args.get(each) for each in ("query", "unnest", "field")):
-        raise UnusableRule("it reads other rows: a rule sees a single row")
+        raise UnusableRule("it reads other rows; a rule sees a single row")
     for each in node.expressions:
         literal = each.this if isinstance(each, exp.Neg | exp.Cast) else each
         if not isinstance(literal, exp.Literal | exp.Null | exp.Boolean):
@@ -212,7 +212,7 @@ def _concat(node: exp.Expr) -> list[exp.Expr]:
 def _substring(node: exp.Expr) -> list[exp.Expr]:
     start, length = node.args.get("start"), node.args.get("length")
     if whole_number(start) is None or (length is not None and whole_number(length) is None):
-        raise UnusableRule("`substring` takes integers")
+        raise UnusableRule("`substring` takes whole numbers")
     return [node.this]
 
 
@@ -356,7 +356,7 @@ def _check_parts(node: exp.Expr, as_truth: bool) -> None:
 
 def _refusal(node: exp.Expr) -> str:
     if isinstance(node, exp.AggFunc | exp.Window | exp.Query | exp.Subquery | exp.Exists):
-        return f"`{shown_sql(node)}` reads other rows: a rule sees a single row"
+        return f"`{shown_sql(node)}` reads other rows; a rule sees a single row"
     name = node.name if isinstance(node, exp.Anonymous) else node.key
     if name.lower() in _NONDETERMINISTIC:
         return f"`{shown_sql(node)}` changes between calls: a rule depends on the row alone"

@@ -106,7 +106,7 @@ def _refuse_ambiguous_names(outputs: tuple[Output, ...]) -> None:
             if not uses(meant.node, meant.name):
                 raise bad_sql(
                     f"has {shown(root_name(column))}, which may be an earlier output or a column",
-                    "repeat what it stands for, or give that output another name",
+                    "repeat its expression, or rename that output",
                     position(column),
                 )
         before[output.name.lower()] = output

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str], Path]:
-    """Writes a pipeline file into a folder of its own and says where."""
+    """Write a pipeline file into its own folder and return its path."""
 
     def write_file(text: str) -> Path:
         path = tmp_path / "games.yaml"

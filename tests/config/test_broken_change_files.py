@@ -29,7 +29,7 @@ ENVELOPE = "envelope: datastream\n"
 END = "lake: ./lake\n"
 RECORDS = "it is for streams of records"
 
-# What is put in place of what, the code, the line, and a word of the message or the hint.
+# Old text, new text, expected code, line, and a part of the message or hint.
 BROKEN = {
     # the two kinds of pipelines
     "records' envelope as a word": (
@@ -205,9 +205,7 @@ def test_good_file_has_no_finding(write: Write) -> None:
 
 
 @pytest.mark.parametrize("key", ["change_log", "merge", "history"])
-def test_streams_of_records_are_told_which_keys_are_for_change_files(
-    key: str, write: Write
-) -> None:
+def test_keys_for_change_files_are_findings_in_a_stream_of_records(key: str, write: Write) -> None:
     text = f"""\
 name: games
 source: {{delta: {{path: ./inbox}}}}

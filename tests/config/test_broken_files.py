@@ -31,7 +31,7 @@ WRAPPER = GOOD.splitlines()[7].strip()
 TOPICS = "    topics: [games]\n"
 END = "lake: ./lake\n"
 
-# What is put in place of what, the code, the line, and a word of the message or the hint.
+# Old text, new text, expected code, line, and a part of the message or hint.
 BROKEN = {
     # the YAML itself
     "unclosed list": ("topics: [games]", "topics: [games", "not-yaml", 6, "flow sequence"),
@@ -170,7 +170,7 @@ BROKEN = {
     "wrapper field twice": ("payload: payload", "payload: game_name", "bad-value", 8, "`route`"),
     "wrapper field with a dot": ("payload: payload", "payload: a.b", "bad-value", 8, "field"),
     "wrapper message with a space": ("message: wrapper", "message: a b", "bad-value", 8, "package"),
-    "proto that is not there": (
+    "missing proto": (
         "payload: payload", "payload: payload, proto: no.proto", "bad-proto", 8, "no.proto",
     ),
     # tables and the rest
@@ -286,7 +286,7 @@ trigger: 1 moon
     ]
 
 
-def test_error_speaks_of_the_first_finding_and_keeps_all(
+def test_error_has_the_message_of_the_first_finding_and_keeps_all(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(GOOD.replace("topics", "topicz").replace("./lake", "s3://lake"))
@@ -330,13 +330,13 @@ def test_any_value_anywhere_is_a_finding_and_never_a_crash(
             assert "Input should" not in f"{finding.message} {finding.hint}"
 
 
-def test_aliases_that_multiply_are_refused(write: Write) -> None:
+def test_multiplying_aliases_are_rejected(write: Write) -> None:
     layers = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 9))
     [finding] = check_pipeline(write(f"l0: &l0 [x]\n{layers}"))
     assert (finding.code, finding.message) == ("not-yaml", "the file has too many values")
 
 
-def test_file_that_is_not_there_is_a_finding(tmp_path: Path) -> None:
+def test_missing_file_is_a_finding(tmp_path: Path) -> None:
     missing = tmp_path / "games.yaml"
     [finding] = check_pipeline(missing)
     assert (finding.code, finding.where) == ("file-not-found", str(missing))
@@ -357,14 +357,14 @@ def test_file_that_is_not_text_names_the_line(tmp_path: Path) -> None:
     assert (finding.code, finding.line) == ("not-yaml", 2)
 
 
-def test_empty_file_needs_everything(write: Write) -> None:
+def test_empty_file_lacks_every_required_key(write: Write) -> None:
     messages = [finding.message for finding in check_pipeline(write(""))]
     assert messages == [
         f"the pipeline needs `{key}`" for key in ("name", "source", "envelope", "lake", "registry")
     ]
 
 
-def test_envelope_as_a_word_needs_the_keys_of_that_envelope(write: Write) -> None:
+def test_envelope_given_as_a_word_needs_its_required_keys(write: Write) -> None:
     findings = check_pipeline(write(GOOD.replace(f"\n  {WRAPPER}", " wrapper")))
     assert {(each.code, each.where) for each in findings} == {("missing-key", findings[0].where)}
     assert [each.message.split()[-1] for each in findings] == [

@@ -181,7 +181,7 @@ def test_change_pipeline_survives_pickling(write: Write) -> None:
 @pytest.mark.parametrize(
     "written", ["datastream", "{datastream: }", "{datastream: {}}", "{datastream: {keys: {}}}"]
 )
-def test_envelope_may_be_a_word(written: str, write: Write) -> None:
+def test_envelope_may_be_given_as_a_word(written: str, write: Write) -> None:
     assert load(write(SMALL.replace("datastream", written))).envelope == Datastream()
 
 
@@ -225,7 +225,7 @@ def test_datastream_finds_the_declared_key_of_a_table() -> None:
     assert datastream.key_of("crm.pages") is None
 
 
-def test_lineages_are_read_as_changes_tell_them() -> None:
+def test_lineages_are_normalized() -> None:
     server = "3E11FA47-71ca-11e1-9e33-c80aa9429562"
     datastream = Datastream(lineages=["log:Mysql-Bin", f"gtid:{server}", "gtid:007", "gtid:0"])
     assert datastream.lineages == ("log:Mysql-Bin", f"gtid:{server.lower()}", "gtid:7", "gtid:0")
@@ -242,7 +242,7 @@ def test_lineages_are_read_as_changes_tell_them() -> None:
         ("/data/", "file:/data/lake"),
     ],
 )
-def test_lake_is_not_where_change_files_are_read(path: str, lake: str) -> None:
+def test_lake_inside_the_change_files_is_rejected(path: str, lake: str) -> None:
     with pytest.raises(InvalidPipeline, match="`lake` is inside `source"):
         build(source=Files(path=path), lake=lake)
 
@@ -252,8 +252,8 @@ def test_change_files_may_be_anywhere_else(path: str) -> None:
     assert build(source=Files(path=path), lake="/data/lake").change_files.path == path
 
 
-def test_pipeline_refuses_the_keys_of_the_other_kind_of_source() -> None:
-    with pytest.raises(InvalidPipeline, match="`registry` has no use here"):
+def test_pipeline_rejects_the_keys_of_the_other_kind_of_source() -> None:
+    with pytest.raises(InvalidPipeline, match="`registry` does not apply here"):
         build(registry="./schemas")
     with pytest.raises(InvalidPipeline, match=r"`source` needs one of .*, not a `Datastream`"):
         build(source=Datastream())

@@ -1,4 +1,4 @@
-"""What a contract says of one table."""
+"""The rules of a contract for one table."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from headgate.config.contract import Contract, Mode, Rules, TableRules, UnknownF
 STRICT = Contract(columns=Mode.FREEZE, per_table={"silver_test_*": TableRules(types="freeze")})
 
 
-def test_first_pattern_that_matches_says_what_is_other_for_a_table() -> None:
+def test_first_matching_pattern_overrides_the_rules_of_a_table() -> None:
     assert STRICT.for_table("silver_chess") == Rules(columns=Mode.FREEZE)
     assert STRICT.for_table("silver_test_1") == Rules(columns=Mode.FREEZE, types=Mode.FREEZE)
 
 
-def test_unknown_fields_are_chosen_for_all_tables_or_by_pattern() -> None:
+def test_unknown_fields_are_set_for_all_tables_or_by_pattern() -> None:
     contract = Contract(
         unknown_fields="keep", per_table={"a*": {"unknown_fields": "ignore"}, "b*": "freeze"}
     )
@@ -24,12 +24,12 @@ def test_unknown_fields_are_chosen_for_all_tables_or_by_pattern() -> None:
     assert not contract.for_table("c").strict
 
 
-def test_tables_of_the_same_rules_share_them() -> None:
+def test_tables_with_equal_rules_share_them() -> None:
     assert STRICT.for_table("silver_chess") is STRICT.for_table("silver_go")
     assert STRICT.for_table("silver_chess") is not STRICT.for_table("silver_test_1")
 
 
-def test_contract_that_was_asked_is_still_the_same_value() -> None:
+def test_looking_up_rules_does_not_change_the_contract() -> None:
     fresh = Contract(columns=Mode.FREEZE, per_table={"silver_test_*": TableRules(types="freeze")})
     STRICT.for_table("silver_chess")
     assert fresh == STRICT

@@ -36,7 +36,7 @@ def test_duration_parses_number_and_unit(text: str, milliseconds: int) -> None:
     "text",
     ["", "10", "s", "-1s", "0s", "0.5ms", "1.0001s", "10 parsecs", "40000d", "٣s", "9" * 99 + "s"],
 )
-def test_duration_refuses_what_it_cannot_mean(text: str) -> None:
+def test_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(PipelineFileError):
         Duration.parse(text)
 
@@ -50,7 +50,7 @@ def test_duration_shows_its_largest_whole_unit(text: str, shown: str) -> None:
 
 
 @given(st.integers(1, CENTURY))
-def test_duration_survives_being_written(milliseconds: int) -> None:
+def test_duration_round_trips_as_text(milliseconds: int) -> None:
     duration = Duration(milliseconds=milliseconds)
     assert Duration.parse(str(duration)) == duration
     assert duration.milliseconds == milliseconds

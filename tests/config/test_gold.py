@@ -17,7 +17,7 @@ from headgate.config import (
     check_pipeline,
     load_pipeline,
 )
-from headgate.config.gold import may_share_a_name
+from headgate.config.gold import names_may_collide
 from tests.config.test_broken_change_files import GOOD as CHANGES
 from tests.config.test_broken_files import GOOD as RECORDS
 
@@ -41,7 +41,7 @@ expect:
     positive: score >= 0
 """
 LINE = RECORDS.count("\n") + 1
-"""The line on which what is added to the file begins."""
+"""The line on which the added text starts."""
 
 
 def finding_in(write: Write, added: str, to: str = RECORDS) -> Finding:
@@ -92,12 +92,12 @@ def test_union_takes_tables_by_pattern() -> None:
     assert not union.takes("gold_chess_daily")
 
 
-def test_declarations_need_no_parser_until_there_is_something_to_parse() -> None:
+def test_sql_parser_is_imported_only_when_needed() -> None:
     program = "import sys, headgate.config; sys.exit('sqlglot' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-# Gold as it stands in the file, the code, line and column inside of it, a word of what is said.
+# The SQL, the expected line and column inside of it, and a part of the message or hint.
 BROKEN_SQL = {
     "typing error": ("SELECT x\nFORM silver\n", 2, 6, "did you mean `FROM`?"),
     "something missing": ("SELECT x FROM silver WHERE\nGROUP BY x", 2, 1, "`GROUP BY`"),
@@ -123,7 +123,7 @@ BROKEN_SQL = {
     "all columns": ("SELECT * FROM silver", 1, 8, "list the columns"),
     "column without a name": ("SELECT user,\n  count(*) FROM silver GROUP BY user", 2, 3, "AS …"),
     "column twice": ("SELECT x, y AS X FROM silver", 1, 11, "two columns"),
-    "name that Delta refuses": ("SELECT x AS `a b` FROM silver", 1, 8, "not allow spaces"),
+    "name that Delta does not allow": ("SELECT x AS `a b` FROM silver", 1, 8, "not allow spaces"),
     "name of our own": ("SELECT x AS _table FROM silver", 1, 8, "Headgate uses"),
     "neither grouped nor aggregated": (
         "SELECT user,\n upper(x) AS x, max(y) AS y FROM silver GROUP BY user", 2, 8, "max(x)",
@@ -173,7 +173,7 @@ def test_broken_sql_of_folded_lines_is_found_at_its_key(write: Write) -> None:
 
 
 BROKEN = {
-    "name with a letter that is none": (
+    "name with a capital letter": (
         "gold: {Gold: SELECT x FROM silver}", "bad-value", 0, "lowercase letters",
     ),
     "unknown placeholder": (
@@ -307,14 +307,14 @@ def test_broken_gold_of_change_files(added: str, code: str, word: str, write: Wr
     assert word in f"{finding.message} {finding.hint}"
 
 
-def test_declaration_built_in_python_has_no_place() -> None:
+def test_declaration_built_in_python_has_no_position() -> None:
     with pytest.raises(InvalidPipeline) as raised:
         GoldQuery(sql="SELECT x\nFORM silver")
     assert raised.value.where is None
     assert [each.line for each in raised.value.findings] == [None]
 
 
-def test_what_a_rule_cannot_have_is_found_where_it_stands(write: Write) -> None:
+def test_unsupported_function_in_a_rule_is_found_at_its_position(write: Write) -> None:
     rule = "x > 0\n        AND levenshtein(y, 'z') < 3"
     finding = finding_in(write, f"expect:\n  silver_*:\n    a: |\n        {rule}\n")
     assert finding.message.endswith(
@@ -324,7 +324,7 @@ def test_what_a_rule_cannot_have_is_found_where_it_stands(write: Write) -> None:
     assert (finding.line, finding.column) == (LINE + 4, 13)
 
 
-def test_place_inside_of_a_text_travels_with_the_error() -> None:
+def test_position_inside_a_text_is_pickled_with_the_error() -> None:
     error = InvalidPipeline("bad-sql", "is wrong", inside=(2, 3))
     assert pickle.loads(pickle.dumps(error)).inside == (2, 3)
 
@@ -343,6 +343,6 @@ def test_place_inside_of_a_text_travels_with_the_error() -> None:
         ("{database}_{table}", "gold_{route}", True),
     ],
 )
-def test_templates_and_patterns_may_share_a_name(one: str, other: str, expected: bool) -> None:
-    assert may_share_a_name(one, other) is expected
-    assert may_share_a_name(other, one) is expected
+def test_names_templates_and_patterns_may_collide(one: str, other: str, expected: bool) -> None:
+    assert names_may_collide(one, other) is expected
+    assert names_may_collide(other, one) is expected

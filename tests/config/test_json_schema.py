@@ -25,7 +25,7 @@ def _definition(name: str) -> dict[str, Any]:
     return found
 
 
-def test_json_schema_has_every_key_and_what_it_means() -> None:
+def test_json_schema_has_every_key_with_a_description() -> None:
     schema = pipeline_json_schema()
     assert list(schema["properties"]) == list(Pipeline.model_fields)
     assert set(schema["required"]) == {"name", "source", "envelope", "lake"}
@@ -41,7 +41,7 @@ def test_json_schema_has_every_key_of_a_part(model: type[BaseModel]) -> None:
     assert set(_definition(model.__name__)["properties"]) == keys
 
 
-def test_json_schema_lets_sql_and_rules_stand_alone() -> None:
+def test_json_schema_allows_sql_and_rules_as_text() -> None:
     properties = pipeline_json_schema()["properties"]
     gold = properties["gold"]["additionalProperties"]["anyOf"]
     assert {"type": "string"} in gold
@@ -65,7 +65,7 @@ def test_json_schema_describes_the_file_and_not_the_models() -> None:
     assert _definition("Merge")["properties"]["horizon"]["default"] == "3650 days"
 
 
-def test_json_schema_keeps_the_keys_of_the_other_kind_of_source_out() -> None:
+def test_json_schema_excludes_the_keys_of_the_other_kind_of_source() -> None:
     schema = pipeline_json_schema()
     assert schema["then"] == {"properties": dict.fromkeys(RECORD_KEYS, False)}
     assert schema["else"]["properties"] == dict.fromkeys(CHANGE_KEYS, False)

@@ -83,7 +83,7 @@ Write = Callable[[str], Path]
 
 
 def build(**fields: Any) -> Pipeline:
-    """A pipeline in the few lines that a person would write."""
+    """Build a pipeline in a few lines, as a user would."""
     small = {"name": "games", "source": KAFKA, "registry": "./schemas", "envelope": WRAPPER}
     return Pipeline(**{**small, "lake": "./lake", **fields})
 
@@ -204,7 +204,7 @@ def test_pipeline_reads_delta_as_the_source(write: Write) -> None:
 
 
 @pytest.mark.parametrize("written", ["confluent", "{confluent: }", "{confluent: {route: topic}}"])
-def test_pipeline_takes_confluent_in_short(written: str, write: Write) -> None:
+def test_pipeline_accepts_the_short_form_of_confluent(written: str, write: Write) -> None:
     text = SMALL[: SMALL.index("envelope")] + f"envelope: {written}\nlake: ./lake\n"
     assert load_pipeline(write(text)).envelope == Confluent()
 
@@ -232,7 +232,7 @@ def test_pipeline_wrapper_names_payload_messages_by_route(
     assert WRAPPER.payload_messages.for_route("chess") is None
 
 
-def test_pipeline_aliases_and_comments_are_yaml_as_usual(write: Write) -> None:
+def test_pipeline_file_may_have_yaml_aliases_and_comments(write: Write) -> None:
     path = write(SMALL.replace("name: games", "name: &n games # why").replace("[games]", "[*n]"))
     assert isinstance(source := load_pipeline(path).source, Kafka)
     assert source.topics == ("games",)
@@ -251,7 +251,7 @@ def test_pipeline_survives_pickling(write: Write) -> None:
     assert copy.file == pipeline.file
 
 
-def test_pipeline_built_wrong_says_so_without_a_file() -> None:
+def test_invalid_pipeline_built_in_python_raises_without_a_file() -> None:
     with pytest.raises(PipelineFileError) as raised:
         build(trigger=10, silver="silver", zebra=1, source=Confluent())
     assert isinstance(raised.value, InvalidPipeline)
@@ -267,7 +267,7 @@ def test_pipeline_built_wrong_says_so_without_a_file() -> None:
     )
 
 
-def test_pipeline_parts_built_wrong_name_the_part() -> None:
+def test_invalid_part_built_in_python_names_the_part() -> None:
     with pytest.raises(InvalidPipeline, match="`Kafka` needs exactly one of `topics`, `pattern`"):
         Kafka(servers="localhost:9092")
     anything: Any = {"servers": "localhost:9092", "topicz": ["games"]}

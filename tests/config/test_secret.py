@@ -51,7 +51,7 @@ def test_secret_parses_references(reference: str, secret: Secret) -> None:
 @pytest.mark.parametrize(
     "text", [CANARY, "", "env:", f"env:{CANARY} !", "file:", "file:/", f"vault:{CANARY}", "ENV:PW"]
 )
-def test_secret_refuses_anything_else_and_never_repeats_it(text: str) -> None:
+def test_invalid_reference_is_rejected_and_not_repeated(text: str) -> None:
     with pytest.raises(PipelineFileError) as raised:
         Secret.parse(text)
     assert raised.value.code == "secret-in-file"
@@ -66,7 +66,7 @@ def test_secret_is_read_at_each_use(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert (in_file.resolve(), in_variable.resolve()) == (value, value)
 
 
-def test_secret_that_is_missing_says_where_it_looked(
+def test_missing_secret_names_where_it_looked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EMPTY", "")
@@ -147,7 +147,7 @@ def test_secret_in_the_file_is_found_and_not_repeated(
     assert raised.value.__context__ is None
 
 
-def test_secret_given_in_python_is_refused_and_not_repeated() -> None:
+def test_secret_given_in_python_is_rejected_and_not_repeated() -> None:
     literal: Any = CANARY
     with pytest.raises(InvalidPipeline) as raised:
         Registry(url="http://host", token=literal)
@@ -156,7 +156,7 @@ def test_secret_given_in_python_is_refused_and_not_repeated() -> None:
     assert raised.value.__context__ is None
 
 
-def test_username_may_stand_in_the_file() -> None:
+def test_username_may_be_given_in_the_file() -> None:
     def username(given: str) -> str | Secret | None:
         password = Secret("env", "PW")
         return Security(

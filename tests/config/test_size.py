@@ -30,13 +30,13 @@ def test_size_parses_number_and_unit(text: str, size: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "MB", "-1 MB", "0", "0.1 b", "1 acre", "16 ib", "9000000000 GB"]
 )
-def test_size_refuses_what_it_cannot_mean(text: str) -> None:
+def test_invalid_size_is_rejected(text: str) -> None:
     with pytest.raises(PipelineFileError):
         Size.parse(text)
 
 
 @given(st.integers(1, 2**63 - 1))
-def test_size_survives_being_written(size: int) -> None:
+def test_size_round_trips_as_text(size: int) -> None:
     assert Size.parse(str(Size(size))) == size
 
 

@@ -32,18 +32,18 @@ def refusal(
 
 
 def test_first_run_begins_at_the_beginning() -> None:
-    assert resume(None, None, EMPTY, (), from_ledger=False) == Resume(0, start_anew=True)
+    assert resume(None, None, EMPTY, (), from_ledger=False) == Resume(0, new_checkpoint=True)
 
 
 def test_run_that_crashed_before_the_ledgers_first_row_begins_anew() -> None:
     begun = CheckpointState("mine", 0, None)
-    assert resume(None, None, begun, (), from_ledger=False) == Resume(0, start_anew=True)
+    assert resume(None, None, begun, (), from_ledger=False) == Resume(0, new_checkpoint=True)
 
 
 def test_run_that_crashed_after_the_ledgers_first_row_goes_on() -> None:
     started = replace(PROGRESS, landed=None, ended_at=None)
     begun = CheckpointState("mine", 0, None)
-    assert resume(started, None, begun, (), from_ledger=False) == Resume(0, start_anew=False)
+    assert resume(started, None, begun, (), from_ledger=False) == Resume(0, new_checkpoint=False)
 
 
 def test_checkpoint_of_a_lake_without_ledger_is_foreign() -> None:
@@ -59,7 +59,7 @@ def test_tables_without_a_ledger_are_not_touched() -> None:
 @pytest.mark.parametrize("from_ledger", [False, True])
 def test_same_checkpoint_goes_on(from_ledger: bool) -> None:
     assert resume(PROGRESS, None, MINE, ("silver_chess",), from_ledger) == Resume(
-        0, start_anew=False
+        0, new_checkpoint=False
     )
 
 
@@ -69,13 +69,17 @@ def test_same_checkpoint_goes_on(from_ledger: bool) -> None:
     ids=["all committed", "crashed before Spark's commit", "next batch begun"],
 )
 def test_same_checkpoint_goes_on_wherever_it_stopped(checkpoint: CheckpointState) -> None:
-    assert resume(PROGRESS, None, checkpoint, (), from_ledger=False) == Resume(0, start_anew=False)
+    assert resume(PROGRESS, None, checkpoint, (), from_ledger=False) == Resume(
+        0, new_checkpoint=False
+    )
 
 
 def test_batches_are_counted_from_the_checkpoints_first_version() -> None:
     later = replace(PROGRESS, first_version=10, landed=12)
     checkpoint = CheckpointState("mine", 2, 2)
-    assert resume(later, None, checkpoint, (), from_ledger=False) == Resume(10, start_anew=False)
+    assert resume(later, None, checkpoint, (), from_ledger=False) == Resume(
+        10, new_checkpoint=False
+    )
     error = refusal(later, CheckpointState("mine", 1, 1))
     assert "batch 2" in error.message
 
@@ -95,7 +99,7 @@ def test_empty_checkpoint_is_refused_and_the_way_on_is_named() -> None:
 
 
 def test_from_ledger_continues_where_the_ledger_ends() -> None:
-    expected = Resume(4, start_anew=True, by_ledger=True)
+    expected = Resume(4, new_checkpoint=True, from_ledger=True)
     assert resume(PROGRESS, None, EMPTY, (), from_ledger=True) == expected
     begun = CheckpointState("new", 0, None)
     assert resume(PROGRESS, None, begun, (), from_ledger=True) == expected
@@ -103,7 +107,7 @@ def test_from_ledger_continues_where_the_ledger_ends() -> None:
 
 def test_from_ledger_counts_a_batch_that_is_staged() -> None:
     assert resume(PROGRESS, 4, EMPTY, (), from_ledger=True) == Resume(
-        5, start_anew=True, by_ledger=True
+        5, new_checkpoint=True, from_ledger=True
     )
     with pytest.raises(CheckpointError, match="5 batches"):
         resume(PROGRESS, 4, EMPTY, (), from_ledger=False)
@@ -117,4 +121,4 @@ def test_checkpoint_of_another_stream_is_foreign(from_ledger: bool) -> None:
 
 def test_other_checkpoint_is_fine_as_long_as_nothing_was_begun() -> None:
     started = replace(PROGRESS, landed=None, ended_at=None)
-    assert resume(started, None, EMPTY, (), from_ledger=False) == Resume(0, start_anew=True)
+    assert resume(started, None, EMPTY, (), from_ledger=False) == Resume(0, new_checkpoint=True)

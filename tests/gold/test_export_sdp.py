@@ -1,4 +1,4 @@
-"""The project that an export writes, without running it."""
+"""The exported project, without running it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def games(tmp_path: Path) -> Pipeline:
     return declared(tmp_path, "games-embedded", GAMES)
 
 
-def test_the_specification_is_what_spark_reads(games: Pipeline, tmp_path: Path) -> None:
+def test_spark_can_load_the_specification(games: Pipeline, tmp_path: Path) -> None:
     from pyspark.pipelines.cli import find_pipeline_spec, load_pipeline_spec
 
     export_sdp(games, tmp_path / "project")
@@ -39,7 +39,7 @@ def test_the_specification_is_what_spark_reads(games: Pipeline, tmp_path: Path) 
     assert [one.include for one in found.libraries] == ["transformations/**/*"]
 
 
-def test_declarations_are_written_with_what_they_name(games: Pipeline) -> None:
+def test_declarations_are_exported_with_their_columns(games: Pipeline) -> None:
     project = yaml.safe_load(project_files(games)["gold.yml"])
     assert project["template"] == "silver_{route}_events"
     of_players = project["gold"]["gold_{route}_player_agg"]
@@ -52,7 +52,7 @@ def test_declarations_are_written_with_what_they_name(games: Pipeline) -> None:
     assert sorted(unified["columns"]) == sorted(["route", *of_players["outputs"]])
 
 
-def test_sql_stands_there_as_it_was_written(games: Pipeline) -> None:
+def test_sql_is_exported_verbatim(games: Pipeline) -> None:
     assert (
         "      SELECT user_name, count(*) AS session_count,\n" in project_files(games)["gold.yml"]
     )
@@ -65,7 +65,7 @@ def test_estimates_are_computed_as_headgate_computes_them(tmp_path: Path) -> Non
     assert project["gold"]["players"]["outputs"] == ["players"]
 
 
-def test_a_semicolon_and_what_stands_behind_it_are_left_out(tmp_path: Path) -> None:
+def test_a_final_semicolon_and_what_follows_are_removed(tmp_path: Path) -> None:
     gold = 'gold: {rows: "SELECT count(*) AS many FROM silver; -- all of them"}\n'
     project = yaml.safe_load(project_files(declared(tmp_path, "games-embedded", gold))["gold.yml"])
     assert project["gold"]["rows"]["sql"] == "SELECT count(*) AS many FROM silver\n"
@@ -77,7 +77,7 @@ def test_changes_are_read_from_merged_tables(tmp_path: Path) -> None:
     assert project["gold"]["all_names"]["reads"] == "merged"
 
 
-def test_what_is_written_is_well_formed_python(games: Pipeline, tmp_path: Path) -> None:
+def test_exported_python_passes_ruff(games: Pipeline, tmp_path: Path) -> None:
     export_sdp(games, tmp_path / "project")
     for command in (["check"], ["format", "--check"]):
         subprocess.run(
@@ -87,21 +87,21 @@ def test_what_is_written_is_well_formed_python(games: Pipeline, tmp_path: Path) 
         )
 
 
-def test_nothing_of_this_machine_is_in_it_but_the_lake(
+def test_the_lake_is_the_only_local_path_in_the_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("HOME", "/home/user")
     monkeypatch.setenv("TOKEN", "a secret word")
     spark = "spark: {spark.hadoop.fs.s3a.secret.key: env:TOKEN}\n"
     pipeline = declared(tmp_path, "games-embedded", f"{spark}{GAMES}")
     for text in project_files(pipeline).values():
         assert "a secret word" not in text
-        assert "/home/somebody" not in text
+        assert "/home/user" not in text
         assert str(tmp_path) not in text.replace(f"{tmp_path}/lake", "")
         assert sys.prefix not in text
 
 
-def test_a_second_export_leaves_other_files_alone(games: Pipeline, tmp_path: Path) -> None:
+def test_a_second_export_keeps_other_files(games: Pipeline, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     written = export_sdp(games, folder)
     own = folder / "transformations" / "own.sql"
@@ -114,7 +114,7 @@ def test_a_second_export_leaves_other_files_alone(games: Pipeline, tmp_path: Pat
     assert (folder / "gold.yml").read_text("utf-8") == project_files(games)["gold.yml"]
 
 
-def test_a_folder_of_something_else_is_left_alone(games: Pipeline, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_rejected(games: Pipeline, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UsageError, match="already exists and is something else"):
         export_sdp(games, tmp_path)
@@ -125,7 +125,7 @@ def test_a_folder_of_something_else_is_left_alone(games: Pipeline, tmp_path: Pat
         export_sdp(games, file)
 
 
-def test_the_project_of_another_pipeline_is_left_alone(games: Pipeline, tmp_path: Path) -> None:
+def test_the_project_of_another_pipeline_is_rejected(games: Pipeline, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     export_sdp(games, folder)
     before = (folder / "gold.yml").read_text("utf-8")
@@ -134,24 +134,24 @@ def test_the_project_of_another_pipeline_is_left_alone(games: Pipeline, tmp_path
     assert (folder / "gold.yml").read_text("utf-8") == before
 
 
-def test_a_place_that_cannot_be_written_is_named(games: Pipeline, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(games: Pipeline, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"file/project cannot be written: Not a directory"):
         export_sdp(games, tmp_path / "file" / "project")
 
 
-def test_an_empty_folder_will_do(games: Pipeline, tmp_path: Path) -> None:
+def test_an_empty_folder_is_accepted(games: Pipeline, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     assert export_sdp(games, tmp_path / "project").files
 
 
-def test_without_gold_there_is_nothing_to_export(tmp_path: Path) -> None:
+def test_a_pipeline_without_gold_cannot_be_exported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="declares no gold tables"):
         export_sdp(declared(tmp_path, "games-embedded", ""), tmp_path / "project")
     assert not (tmp_path / "project").exists()
 
 
-def test_every_word_is_filled_in(games: Pipeline) -> None:
+def test_every_variable_is_filled_in(games: Pipeline) -> None:
     for text in project_files(games).values():
         assert re.findall("@[a-z]+@", text) == []
 
@@ -162,5 +162,5 @@ def test_a_lake_may_be_a_url(games: Pipeline, tmp_path: Path) -> None:
         assert project_files(by_url)[name] == project_files(games)[name]
 
 
-def test_delta_lake_is_the_one_that_headgate_runs_with() -> None:
+def test_delta_lake_has_the_version_that_headgate_uses() -> None:
     assert delta_package() == "io.delta:delta-spark_4.2_2.13:4.4.0"

@@ -5,7 +5,7 @@ from headgate.gold.declared import union_select
 from headgate.sql.gold_select import OutputColumn
 
 
-def test_union_is_told_by_its_parts() -> None:
+def test_union_is_parsed_into_its_parts() -> None:
     union = GoldUnion(from_="gold_*", select="route, upper(a.b) AS b", where="n > 1 AND ok")
     select = union_select(union)
     assert select.outputs == (OutputColumn("route", "`route`"), OutputColumn("b", "UPPER(`a`.`b`)"))
@@ -16,7 +16,7 @@ def test_union_is_told_by_its_parts() -> None:
     )
 
 
-def test_union_of_all_rows_without_a_route() -> None:
+def test_union_without_where_and_route() -> None:
     select = union_select(GoldUnion(from_="silver", select="x"))
     assert (select.where, select.has_route) == (None, False)
     assert select.sql("v") == "SELECT `x`\nFROM `v`"

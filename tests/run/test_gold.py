@@ -1,4 +1,4 @@
-"""Derived tables follow what they are derived from, whatever happened to it."""
+"""Derived tables stay consistent with their sources, run after run."""
 
 from __future__ import annotations
 
@@ -87,21 +87,21 @@ def assert_all_derived(spark: SparkSession, pipeline: Pipeline) -> None:
     assert counts == {game: len(rows(lake, f"silver_{game}_events")) for game in games}
 
 
-def test_gold_is_what_silver_says_after_every_run(
+def test_gold_matches_silver_after_every_run(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     registry, inbox = pipeline.schema_registry, DeltaDestination(str(tmp_path / "inbox"), "games")
     for seed, (tables, versions) in enumerate([(2, 1), (3, 2), (3, 3)]):
         plan = GamesPlan(tables=tables, versions=versions, records=300, seed=seed)
         simulate(plan, registry, inbox)
-        told = Told()
-        run_pipeline(pipeline, RunOptions(once=True), told)
-        assert not told.of(GoldFailed)
-        assert told.of(GoldDerived)
+        events = Told()
+        run_pipeline(pipeline, RunOptions(once=True), events)
+        assert not events.of(GoldFailed)
+        assert events.of(GoldDerived)
         assert_all_derived(spark, pipeline)
 
 
-def test_a_changed_declaration_is_computed_anew_and_a_broken_one_hinders_nobody(
+def test_a_changed_declaration_is_rebuilt_and_a_broken_one_does_not_fail_others(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
@@ -113,22 +113,22 @@ def test_a_changed_declaration_is_computed_anew_and_a_broken_one_hinders_nobody(
 
     changed = GoldQuery(sql="SELECT upper(user_name) AS player FROM silver")
     broken = GoldQuery(sql="SELECT to_json(user_name) AS player FROM silver")
-    anew = {**gold, "names_{route}": changed, "broken_{route}": broken}
-    told = Told()
-    run_pipeline(pipeline.model_copy(update={"gold": anew}), RunOptions(once=True), told)
+    changed_gold = {**gold, "names_{route}": changed, "broken_{route}": broken}
+    events = Told()
+    run_pipeline(pipeline.model_copy(update={"gold": changed_gold}), RunOptions(once=True), events)
 
-    (failed,) = told.of(GoldFailed)
+    (failed,) = events.of(GoldFailed)
     assert failed.table == "broken_{route}"
     assert "to_json" in failed.error
     silver = next(path.name for path in Path(pipeline.lake).glob("silver_*_events"))
     game = silver[7:-7]
     wanted = recomputed(spark, pipeline.lake, silver, changed.sql)
     assert same(rows(pipeline.lake, f"names_{game}"), wanted)
-    status = read_status(pipeline.model_copy(update={"gold": anew}))
+    status = read_status(pipeline.model_copy(update={"gold": changed_gold}))
     assert [one.table for one in status.derived if one.error] == ["broken_{route}"]
 
 
-def test_refresh_makes_tables_anew_and_those_that_are_made_of_them_follow(
+def test_refresh_rebuilds_tables_and_updates_those_derived_from_them(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
@@ -142,7 +142,7 @@ def test_refresh_makes_tables_anew_and_those_that_are_made_of_them_follow(
         refresh(pipeline, ["silver_*"])
 
 
-def test_rows_that_only_delta_knows_to_be_gone_are_gone_from_derived_tables_too(
+def test_rows_deleted_by_deletion_vectors_are_removed_from_derived_tables(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     inbox = DeltaDestination(str(tmp_path / "inbox"), "games")

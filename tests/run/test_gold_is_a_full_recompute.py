@@ -1,8 +1,7 @@
-"""Derived tables are what a full recompute of their sources gives, whatever happened before.
+"""Derived tables equal a full recompute of their sources, whatever happened before.
 
-Every case is a game with a history of its own: batches of rows, columns that come and change their
-types, rows that are taken back, derivations that were cut short, refreshes. All of them run at
-once, as the games of a pipeline do.
+Every case is a game with its own history: batches of rows, columns that are added or change their
+types, deleted rows, interrupted derivations, refreshes. All games are tables of one pipeline.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ IN_ALL = "SELECT count(*) AS sessions, count(level) AS levels, max(score) AS bes
 GOOD = "SELECT player, score FROM silver WHERE score > 50"
 MEDIAN = "SELECT player, median(score) AS middle FROM silver GROUP BY player"
 BY_GAME = "SELECT route, count(*) AS sessions, sum(score) AS total FROM silver GROUP BY route"
-"""Each with `route` as a column of its own; the same words mean the same to DuckDB."""
+"""These queries mean the same in Spark and in DuckDB."""
 
-UNITED = "route, player, sessions, total"
+UNION_COLUMNS = "route, player, sessions, total"
 
 
 def pipeline_in(lake: Path) -> Pipeline:
@@ -61,7 +60,7 @@ def pipeline_in(lake: Path) -> Pipeline:
             "good_{route}": GOOD,
             "median_{route}": MEDIAN,
             "by_game": BY_GAME,
-            "united": {"from": "players_*", "select": UNITED},
+            "united": {"from": "players_*", "select": UNION_COLUMNS},
             "everything": {"from": "silver", "select": "route, player, score"},
         },
     )
@@ -69,7 +68,7 @@ def pipeline_in(lake: Path) -> Pipeline:
 
 @dataclass
 class Game:
-    """A landed table, and what may happen to it."""
+    """A landed table with random changes."""
 
     lake: Path
     name: str
@@ -86,8 +85,8 @@ class Game:
     def landed(self) -> Landed:
         return Landed(f"silver_{self.name}", self.name, self.name)
 
-    def go_on(self) -> None:
-        """Anything that a landed table may go through between two derivations."""
+    def evolve(self) -> None:
+        """Apply random changes, as may happen between two derivations."""
         chance = self.random.random()
         if chance < 0.2 and "level" not in self.columns:
             self.columns["level"] = pa.int32()
@@ -130,7 +129,7 @@ class Game:
             write_deltalake(self.path, rows, mode="overwrite", schema_mode="overwrite")
 
     def rows(self) -> pa.Table:
-        """All columns that declarations know, whether the table has them or not."""
+        """Return all rows, with every column that the declarations use."""
         rows = DeltaTable(self.path).to_pyarrow_table()
         for name in ("score", "level"):
             if name not in rows.column_names:
@@ -139,8 +138,8 @@ class Game:
         return rows.append_column("route", route)
 
 
-def told(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """Rows to compare: columns without a value are as good as none."""
+def comparable(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Return rows in a comparable form, without nulls and internal columns."""
     shown = (
         {
             name: round(float(value), 9) if isinstance(value, int | float | Decimal) else str(value)
@@ -153,19 +152,21 @@ def told(rows: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def derived(lake: Path, table: str) -> list[str]:
-    return told(DeltaTable(lake / table).to_pyarrow_table().to_pylist())
+    return comparable(DeltaTable(lake / table).to_pyarrow_table().to_pylist())
 
 
 def recomputed(sql: str, silver: pa.Table) -> list[str]:
     with duckdb.connect() as engine:
         engine.execute("SET TimeZone = 'UTC'")
         engine.register("silver", silver)
-        return told(engine.sql(sql).arrow().read_all().to_pylist())
+        return comparable(engine.sql(sql).arrow().read_all().to_pylist())
 
 
 @settings(max_examples=1, deadline=None)
 @given(seed=st.integers(0, 10**9))
-def test_two_hundred_cases(spark: SparkSession, tmp_path_factory: Any, seed: int) -> None:
+def test_derived_tables_equal_a_full_recompute(
+    spark: SparkSession, tmp_path_factory: Any, seed: int
+) -> None:
     lake = tmp_path_factory.mktemp("lake")
     random = Random(seed)
     games = [Game(lake, f"g{number:03}", Random(random.random())) for number in range(CASES)]
@@ -173,16 +174,16 @@ def test_two_hundred_cases(spark: SparkSession, tmp_path_factory: Any, seed: int
     deriver = GoldDeriver(spark, pipeline_in(lake), "headgate:games", events.append)
     for _ in range(ROUNDS):
         for game in games:
-            game.go_on()
-        there = [game.landed for game in games if game.path.exists()]
-        # Cut short: some tables are derived, and the others have to catch up.
-        deriver.derive([one for one in there if random.random() < 0.3])
+            game.evolve()
+        landed = [game.landed for game in games if game.path.exists()]
+        # Interrupted: only some tables are derived, the others have to catch up.
+        deriver.derive([one for one in landed if random.random() < 0.3])
         deriver.refresh(deriver.tables([random.choice(["players_g1*", "united", "by_game"])]))
         if random.random() < 0.3:
-            # Another process: all it knows is in the lake.
+            # Another process, which has only the state in the lake.
             deriver = GoldDeriver(spark, deriver.pipeline, "headgate:games", events.append)
-        deriver.derive(there)
-    assert deriver.derive(there) == []
+        deriver.derive(landed)
+    assert deriver.derive(landed) == []
     assert not [one for one in events if isinstance(one, GoldFailed)]
 
     silver = {game.name: game.rows() for game in games if game.path.exists()}

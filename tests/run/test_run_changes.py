@@ -221,7 +221,7 @@ def test_what_comes_while_it_runs_lands_without_a_restart(tmp_path: Path) -> Non
         late.write_bytes(content)
         told.wait_for(lambda: landed(told) == shop.changes + shop.backfilled)
     finally:
-        stop.ask()
+        stop.request()
         run.join()
     assert_same(
         tmp_path / "lake",

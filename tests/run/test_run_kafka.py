@@ -106,7 +106,7 @@ def test_new_columns_and_a_new_game_land_while_the_run_goes_on(
     told.wait_for(lambda: len(told.of(BatchLanded)) == 1)
     send((chess, 2), (go, 1))
     told.wait_for(lambda: sum(event.rows for event in told.of(BatchLanded)) == 200)
-    stop.ask()
+    stop.request()
     running.join(60)
     registry.close()
 
@@ -231,7 +231,7 @@ def test_second_copy_of_a_run_is_refused(
     with pytest.raises(CheckpointError) as refused:
         run_pipeline(pipeline, ONCE)
 
-    stop.ask()
+    stop.request()
     running.join(60)
     assert refused.value.code == "checkpoint-in-use"
 

@@ -22,35 +22,35 @@ def put(folder: Path, *paths: str) -> None:
         (folder / path).write_bytes(b"x")
 
 
-def test_files_come_by_the_time_in_their_path(tmp_path: Path) -> None:
+def test_files_are_listed_by_the_time_in_their_path(tmp_path: Path) -> None:
     late = "shop_orders/2026/01/02/03/05/a.avro"
     early = "shop_lines/2026/01/02/03/04/b.avro"
     put(tmp_path, late, early)
     assert names(tmp_path) == [early, late]
 
 
-def test_files_that_others_still_write_are_left_alone(tmp_path: Path) -> None:
+def test_hidden_and_temporary_files_are_skipped(tmp_path: Path) -> None:
     put(tmp_path, "a.avro", ".b.avro", "_c.avro", "d.tmp", "_delta_log/e.json", "f.avro.part")
     assert names(tmp_path) == ["a.avro"]
 
 
-def test_older_files_than_wanted_are_left_alone(tmp_path: Path) -> None:
+def test_files_older_than_start_are_skipped(tmp_path: Path) -> None:
     put(tmp_path, "t/2025/12/31/23/59/a.avro", "t/2026/01/01/00/00/b.avro", "c.avro")
     start = datetime(2026, 1, 1, tzinfo=UTC)
     assert names(tmp_path, start=start) == ["t/2026/01/01/00/00/b.avro", "c.avro"]
 
 
-def test_what_looks_like_a_time_and_is_none_is_not_taken_for_one(tmp_path: Path) -> None:
+def test_an_invalid_time_in_a_path_is_ignored(tmp_path: Path) -> None:
     put(tmp_path, "t/2026/99/99/99/99/a.avro")
     assert names(tmp_path, start=datetime(2026, 1, 1, tzinfo=UTC)) == ["t/2026/99/99/99/99/a.avro"]
 
 
-def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no folder"):
         names(tmp_path / "nowhere")
 
 
-def test_a_batch_has_as_many_files_and_bytes_as_it_may() -> None:
+def test_a_batch_is_limited_by_files_and_by_bytes() -> None:
     files = [LandedFile(str(number), 10, 0) for number in range(5)]
     few = Files(path="/x", files_per_batch=3)
     assert batch_of(files, few) == files[:3]
@@ -60,7 +60,7 @@ def test_a_batch_has_as_many_files_and_bytes_as_it_may() -> None:
     assert batch_of(files, tiny) == files[:1]
 
 
-def test_a_file_that_grows_is_another_one(tmp_path: Path) -> None:
+def test_a_file_that_has_grown_is_listed_as_a_different_one(tmp_path: Path) -> None:
     put(tmp_path, "a.json")
     (listed,) = list_files(Mock(), Files(path=str(tmp_path)))
     content, read = read_local(listed.path)

@@ -79,7 +79,7 @@ def run(
         from headgate.sources.stop_signal import StopSignal
 
         stop = StopSignal()
-        tally.stop_asked = lambda: stop.asked
+        tally.stop_asked = lambda: stop.requested
         ended = run_pipeline(declared, RunOptions(once, from_ledger, milliseconds), view, stop)
     pending, behind = _pending(declared), _not_derived(declared)
     if as_json:

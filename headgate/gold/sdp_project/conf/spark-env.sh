@@ -1,6 +1,6 @@
-# Written by `headgate export sdp`, which writes it anew.
-# Where Delta Lake comes from: the jars that `headgate jars spark` has fetched, else a repository. It is
-# said here because Spark 4.2 may lose `--jars` and `--packages` on the way to the server that it starts.
+# Written by `headgate export sdp`, which overwrites it.
+# Delta Lake: the jars that `headgate jars spark` has fetched, or else a Maven repository. Set here because
+# Spark 4.2 may not pass `--jars` and `--packages` on to the server that it starts.
 jars="${HEADGATE_HOME:-$HOME/.headgate}/jars/spark"
 if [ -d "$jars" ]; then
   delta="--jars '$jars/*.jar'"

@@ -1,7 +1,7 @@
-"""The gold tables of a Headgate pipeline, over all that it has landed by now.
+"""The gold tables of a Headgate pipeline, derived from the tables landed so far.
 
-`headgate export sdp` wrote this file, and writes it anew. What it makes is declared in `gold.yml`,
-beside this folder; tables of your own go into files of your own, in this folder.
+Written by `headgate export sdp`, which overwrites it. The declarations are in `gold.yml`, next to
+this folder. Put your own tables into other files in this folder.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ class Landed(NamedTuple):
 
     name: str
     part: str
-    """What stands for `{route}` in the names of gold tables."""
+    """The value of `{route}` in the names of gold tables."""
     route: str
     columns: Mapping[str, DataType]
-    """By their names in small letters."""
+    """Types by lowercase name."""
 
 
 class Declared(NamedTuple):
-    """What one declaration says."""
+    """A declaration in `gold.yml`."""
 
     name: str
     reads: str
-    """What all landed tables are called, or a pattern of gold tables."""
+    """The name for all landed tables, or a pattern of gold table names."""
     columns: Sequence[str]
-    """Those of its inputs that it names, in small letters."""
+    """Lowercase names of the input columns that it uses."""
     outputs: Sequence[str]
     sql: str
 
@@ -51,15 +51,15 @@ class Input(NamedTuple):
 
     name: str
     columns: Collection[str]
-    """In small letters."""
+    """Lowercase names."""
     route: str | None = None
-    """Of all its rows, where it has no column that says so."""
+    """The route of all rows, if the dataset has no such column."""
 
 
 def read_landed(project: Mapping[str, Any]) -> list[Landed]:
-    """Every table that the ledger tells of by now."""
+    """Return every table in the ledger."""
     lake, name, template = project["lake"], project["pipeline"], project["template"]
-    told = (
+    landed = (
         spark.read.format("delta")
         .load(f"{lake}/{project['ledger']}")
         .where(sf.col("pipeline").isin(name, f"{name}:replay"))
@@ -68,7 +68,7 @@ def read_landed(project: Mapping[str, Any]) -> list[Landed]:
         .agg(sf.max("route"))
     )
     try:
-        tables = sorted(told.collect())
+        tables = sorted(landed.collect())
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
@@ -83,7 +83,7 @@ def read_landed(project: Mapping[str, Any]) -> list[Landed]:
             part = table.removeprefix(before).removesuffix(after)
         schema = spark.read.format("delta").load(f"{lake}/{table}").schema
         columns = {field.name.lower(): field.dataType for field in schema}
-        # Histories, which the ledger calls merged as well, are left out.
+        # Skip history tables, which are also `merged` in the ledger.
         if template is not None or "_is_current" not in columns:
             found.append(Landed(table, part, route or table, columns))
     return found
@@ -95,21 +95,21 @@ def quoted(name: str) -> str:
 
 
 def define_landed(lake: str, table: Landed, wanted: Mapping[str, DataType]) -> Input:
-    """A view of a table as it landed, with its route, and null for what it lacks."""
-    # By the names of the types: Spark 4.2 would add to text how it is sorted, which few can read.
-    beside = {name: sf.lit(None).cast(kind.simpleString()) for name, kind in wanted.items()}
-    beside["route"] = sf.lit(table.route)
-    lacks = {name: value for name, value in beside.items() if name not in table.columns}
+    """Define a view of a landed table, with its route, and null for missing columns."""
+    # Cast by type name: a string type would add a collation, which few readers support.
+    added = {name: sf.lit(None).cast(kind.simpleString()) for name, kind in wanted.items()}
+    added["route"] = sf.lit(table.route)
+    missing = {name: value for name, value in added.items() if name not in table.columns}
 
     @dp.temporary_view(name=quoted(table.name))
     def landed() -> DataFrame:
-        return spark.read.format("delta").load(f"{lake}/{table.name}").withColumns(lacks)
+        return spark.read.format("delta").load(f"{lake}/{table.name}").withColumns(missing)
 
-    return Input(table.name, {*table.columns, *lacks})
+    return Input(table.name, {*table.columns, *missing})
 
 
 def define_union(gold: str, columns: Sequence[str], inputs: Sequence[Input]) -> str:
-    """A view of some columns of many datasets; null where one of them lacks a column."""
+    """Define a view of the same columns of many datasets; missing columns are null."""
     view = f"_into_{gold}"
 
     def value(one: Input, column: str) -> Column:
@@ -123,7 +123,7 @@ def define_union(gold: str, columns: Sequence[str], inputs: Sequence[Input]) -> 
             spark.table(quoted(one.name)).select(*(value(one, column) for column in columns))
             for one in inputs
         ]
-        # In pairs, and pairs of pairs: a plan as deep as there are tables would be too deep.
+        # A balanced tree of unions: a chain would nest the plan too deeply.
         while len(parts) > 1:
             pairs = [parts[at : at + 2] for at in range(0, len(parts), 2)]
             parts = [pair[0].union(pair[1]) if pair[1:] else pair[0] for pair in pairs]
@@ -133,7 +133,7 @@ def define_union(gold: str, columns: Sequence[str], inputs: Sequence[Input]) -> 
 
 
 def define_gold(name: str, declared: Declared, dataset: str) -> None:
-    """One gold table: the declared SQL over one dataset."""
+    """Define a gold table: the declared SQL over one dataset."""
     columns = ", ".join(map(quoted, declared.outputs))
     sql = (
         f"WITH {quoted(declared.reads)} AS (SELECT * FROM {quoted(dataset)})\n"
@@ -147,16 +147,16 @@ def define_gold(name: str, declared: Declared, dataset: str) -> None:
 
 def define_all(project: Mapping[str, Any]) -> None:
     lake, source = project["lake"], project["source"]
-    declarations = [Declared(name, **said) for name, said in project["gold"].items()]
+    declarations = [Declared(name, **keys) for name, keys in project["gold"].items()]
     landed = read_landed(project)
     if not landed:
-        raise SystemExit(f"Nothing has landed in {lake} yet; `headgate run` lands what there is.")
+        raise SystemExit(f"No tables in {lake} yet; land some with `headgate run`.")
     known = {name: kind for table in landed for name, kind in table.columns.items()}
     named = [name for one in declarations if one.reads == source for name in one.columns]
     wanted = {name: known.get(name, StringType()) for name in named}
     inputs = [define_landed(lake, table, wanted) for table in landed]
     of_routes: list[Input] = []
-    # Those that read gold tables come last, when it is known which ones there are.
+    # Declarations that read gold tables come last, after all of those are defined.
     for declared in sorted(declarations, key=lambda one: one.reads != source):
         if ROUTE in declared.name:
             for table in landed:
