@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headgate.errors import LandingError
 from headgate.formats.decoder import only_length
-from headgate.lake.staged import Checked, OnFail
+from headgate.lake.staged import ExpectationResult, OnFail
 
 if TYPE_CHECKING:
     from headgate.config.expect import Expectation
@@ -105,11 +105,11 @@ class Expectations:
             )
 
     @property
-    def counts(self) -> tuple[Checked, ...]:
+    def results(self) -> tuple[ExpectationResult, ...]:
         if not self._checked:
             return ()
         return tuple(
-            Checked(self._table, rule.name, rule.on_fail, self._checked, failed)
+            ExpectationResult(self._table, rule.name, rule.on_fail, self._checked, failed)
             for rule, failed in self._failed.items()
         )
 
@@ -123,7 +123,7 @@ class Expectations:
         return pa.record_batch(found) if found else only_length(len(parts[0]))
 
 
-def without(rows: pa.RecordBatch, failing: Mapping[int, str]) -> pa.RecordBatch:
+def drop_rows(rows: pa.RecordBatch, failing: Mapping[int, str]) -> pa.RecordBatch:
     """Return the rows that are not among the failing ones."""
     if not failing:
         return rows

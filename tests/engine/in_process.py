@@ -15,8 +15,8 @@ from headgate.engine.batch import BatchLander
 from headgate.engine.events import Event
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan
-from headgate.engine.record_plan import StagingPlan
-from headgate.engine.stage import all_told, staged_files
+from headgate.engine.record_plan import RecordPlan
+from headgate.engine.task_results import decode_results, task_results
 from headgate.envelopes.wrapper import WrapperEnvelope
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
@@ -87,8 +87,8 @@ def staged_by(*tasks: pa.RecordBatch) -> Callable[[BatchPlan], list[StagedFile]]
     """The one job of a batch, with a task for each part of its records."""
 
     def run(plan: BatchPlan) -> list[StagedFile]:
-        told = [row for task in tasks for row in all_told(plan.stage([task]))]
-        return staged_files(told)
+        told = [row for task in tasks for row in task_results(plan.stage([task]))]
+        return decode_results(told)
 
     return run
 
@@ -116,8 +116,8 @@ class Pipeline:
         self.committer: Committer = DeltaRsCommitter(str(self.lake))
 
     @property
-    def plan(self) -> StagingPlan:
-        return StagingPlan(
+    def plan(self) -> RecordPlan:
+        return RecordPlan(
             lake=str(self.lake),
             names=self.names,
             envelope=self.envelope,

@@ -13,7 +13,7 @@ from headgate.engine.events import ExpectationsBroken
 from headgate.errors import LandingError, PipelineFileError
 from headgate.lake.ledger_entries import ExpectationEntry
 from headgate.lake.names import TableNames
-from headgate.lake.staged import Checked, rules_added_up
+from headgate.lake.staged import ExpectationResult, sum_expectations
 from tests.engine.in_process import PLAIN, WIDER, Pipeline, extent, record, records, staged_by
 from tests.quarantine.replaying import in_quarantine, replay
 
@@ -189,6 +189,12 @@ def test_a_rule_that_cannot_be_checked_is_refused_before_anything_runs() -> None
 
 
 def test_counts_of_tasks_are_added_up() -> None:
-    one, other = Checked("t", "r", "warn", 3, 1), Checked("t", "r", "warn", 4, 2)
-    apart = Checked("t", "s", "warn", 1, 0)
-    assert rules_added_up([one, apart, other]) == [Checked("t", "r", "warn", 7, 3), apart]
+    one, other = (
+        ExpectationResult("t", "r", "warn", 3, 1),
+        ExpectationResult("t", "r", "warn", 4, 2),
+    )
+    apart = ExpectationResult("t", "s", "warn", 1, 0)
+    assert sum_expectations([one, apart, other]) == [
+        ExpectationResult("t", "r", "warn", 7, 3),
+        apart,
+    ]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from headgate.config import Contract
-from headgate.engine.land_table import Asked, TableLanded, TablePending, land_table
+from headgate.engine.land_table import RequestedChange, TableLanded, TablePending, land_table
 from headgate.engine.plan import TableShape
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Mark
@@ -92,7 +92,7 @@ def test_new_table_has_its_first_columns(chess: Chess) -> None:
         files=1,
         route="chess",
         schema_ids=(1,),
-        changes=(Asked(CreateTable("chess", 2), (1,)),),
+        changes=(RequestedChange(CreateTable("chess", 2), (1,)),),
         schema=pa.schema([("n", pa.int64()), ("_key", pa.binary())]),
         refitted=False,
     )
@@ -109,7 +109,7 @@ def test_further_batch_is_appended(chess: Chess) -> None:
 def test_new_column_is_added(chess: Chess) -> None:
     chess.landed(0, chess.stage(numbers(1)))
     outcome = chess.landed(1, chess.stage(numbers(2).append_column("name", [["b"]]), 2))
-    assert outcome.changes == (Asked(AddColumn("name", "string"), (2,)),)
+    assert outcome.changes == (RequestedChange(AddColumn("name", "string"), (2,)),)
     assert outcome.schema_ids == (2,)
     assert [row["name"] for row in rows_in(chess.lake, "chess", "n")] == [None, "b"]
 
@@ -117,7 +117,7 @@ def test_new_column_is_added(chess: Chess) -> None:
 def test_new_field_inside_is_added(chess: Chess) -> None:
     chess.landed(0, chess.stage(numbers(1).append_column("p", [[{"x": 1}]])))
     outcome = chess.landed(1, chess.stage(numbers(2).append_column("p", [[{"x": 2, "y": 3}]]), 2))
-    assert outcome.changes == (Asked(AddNestedField("p.y", "long"), (2,)),)
+    assert outcome.changes == (RequestedChange(AddNestedField("p.y", "long"), (2,)),)
     assert [row["p"] for row in rows_in(chess.lake, "chess", "n")] == [
         {"x": 1, "y": None},
         {"x": 2, "y": 3},
@@ -136,8 +136,8 @@ def test_older_schema_of_a_batch_names_the_column(chess: Chess) -> None:
     older = chess.stage(numbers(1).append_column("c", [[5]]), schema_id=1)
     outcome = chess.landed(0, newer, older)
     assert outcome.changes == (
-        Asked(CreateTable("chess", 4), (1, 2)),
-        Asked(RetypeColumn("c", "long", "string", "c__string"), (2,)),
+        RequestedChange(CreateTable("chess", 4), (1, 2)),
+        RequestedChange(RetypeColumn("c", "long", "string", "c__string"), (2,)),
     )
     assert [(row["c"], row["c__string"]) for row in rows_in(chess.lake, "chess", "n")] == [
         (5, None),

@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headgate.lake.choose_committer import AutoCommitter
 from headgate.lake.commit import Commit, Committer, Mark, TableState
-from headgate.lake.commit_with import EitherCommitter
 from headgate.lake.delta_rs import DeltaRsCommitter
 
 from .committer_contract import APP, CommitterContract, numbers
@@ -37,14 +37,14 @@ class OnlyToldOf:
 class TestEitherCommitter(CommitterContract):
     @pytest.fixture
     def committer(self, lake: Path) -> Committer:
-        return EitherCommitter(DeltaRsCommitter(str(lake)), OnlyToldOf())
+        return AutoCommitter(DeltaRsCommitter(str(lake)), OnlyToldOf())
 
 
 def test_table_that_delta_rs_cannot_write_goes_to_the_other(tmp_path: Path) -> None:
     table_with_feature(tmp_path, "chess", "rowTracking")
     table_with_feature(tmp_path, "go", "appendOnly")
     other = OnlyToldOf()
-    committer = EitherCommitter(DeltaRsCommitter(str(tmp_path)), other)
+    committer = AutoCommitter(DeltaRsCommitter(str(tmp_path)), other)
     assert committer.state("go", APP) is not None
     assert committer.state("chess", APP) is None
     assert committer.commit(Commit("chess", numbers().schema, (), Mark(APP, 0))) == 7

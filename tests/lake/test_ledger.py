@@ -30,7 +30,7 @@ from headgate.lake.ledger_entries import (
     TableEntry,
     columns_of,
 )
-from headgate.lake.staged import Checked, StagedFile
+from headgate.lake.staged import ExpectationResult, StagedFile
 from headgate.schema.changes import DropColumn, SchemaChange, change_types
 from tests.lake.recorded import all_rows
 from tests.lake.staged import staged
@@ -241,8 +241,8 @@ def test_expectations_are_added_up(ledger: Ledger) -> None:
             ],
         )
     assert ledger.snapshot().expectations() == (
-        Checked("go", "small", "quarantine", 10, 8),
-        Checked("chess", "small", "warn", 20, 2),
+        ExpectationResult("go", "small", "quarantine", 10, 8),
+        ExpectationResult("chess", "small", "warn", 20, 2),
     )
 
 

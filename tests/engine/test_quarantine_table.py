@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.quarantined import QUARANTINE, quarantined
+from headgate.engine.quarantine_table import QUARANTINE, quarantine_rows
 from headgate.envelopes.opened import Rejected
 from headgate.reasons import Reason
 from headgate.schema.origin import SOURCE_COLUMNS
@@ -29,7 +29,7 @@ RECORDS = pa.table(
 
 def rows(*rejected: Rejected) -> list[dict[str, Any]]:
     at = pa.scalar(AT, pa.timestamp("us", "UTC"))
-    table = quarantined(RECORDS, rejected, 4, at, np.array([2]))
+    table = quarantine_rows(RECORDS, rejected, 4, at, np.array([2]))
     assert table.schema == QUARANTINE
     return list(table.to_pylist())
 
@@ -88,5 +88,5 @@ def test_every_row_has_a_name_of_its_own() -> None:
 def test_row_says_whether_bronze_has_the_record() -> None:
     found = rows(Rejected(2, Reason.TOO_LARGE), Rejected(0, Reason.TOO_LARGE))
     assert [row["in_bronze"] for row in found] == [True, False]
-    unknown = quarantined(RECORDS, [Rejected(0, Reason.TOO_LARGE)], 4, pa.scalar(AT))
+    unknown = quarantine_rows(RECORDS, [Rejected(0, Reason.TOO_LARGE)], 4, pa.scalar(AT))
     assert unknown["in_bronze"].to_pylist() == [None]
