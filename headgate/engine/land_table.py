@@ -302,4 +302,4 @@ def _require_files(lake: str, files: Sequence[StagedFile]) -> None:
     """Raise if a file is missing: a commit that refers to it would make the table unreadable."""
     for file in files:
         if not is_staged(lake, file):
-            raise FileNotFoundError(f"staged file {file.path} is gone")
+            raise FileNotFoundError(f"staged file {file.path} is missing")

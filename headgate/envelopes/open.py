@@ -24,6 +24,6 @@ def open_envelope(declared: Confluent | Wrapper | Datastream) -> Envelope:
         proto,
         declared.payload_messages,
     )
-    # ExpectationResult on the driver, so that a wrong .proto fails the pipeline and not a batch.
+    # Checked on the driver, so that a wrong .proto fails the pipeline and not a batch.
     wrapper.check()
     return wrapper
