@@ -1,4 +1,4 @@
-"""The layers of docs/architecture.md: a folder imports only from those above it, never below."""
+"""The layers of docs/architecture.md: a folder imports only from those above it, without cycles."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HEAVY = {"pyspark", "deltalake", "confluent_kafka", "pyarrow", "datafusion"}
 
 
 def _imports(file: Path) -> set[str]:
-    """Modules that a file names in an import, wherever it stands."""
+    """Modules that a file imports, at its top or inside a function."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
@@ -53,9 +53,12 @@ MODULES = {
     for path in PACKAGE.rglob("*.py")
 }
 
-KNOWN_CYCLES = [
-    {"headgate.cdc.admit", "headgate.cdc.open", "headgate.cdc.plan", "headgate.cdc.stage"},
-]
+IN_A_CYCLE = {
+    "headgate.cdc.admit",
+    "headgate.cdc.open",
+    "headgate.cdc.plan",
+    "headgate.cdc.stage",
+}
 
 
 def _runtime_nodes(node: ast.AST) -> Iterator[ast.AST]:
@@ -70,7 +73,7 @@ def _runtime_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _imported_modules(file: Path) -> set[str]:
-    """Modules of the package that a file imports, at its top or inside a function."""
+    """Modules of the package that a file imports at run time."""
     found: set[str] = set()
     for node in _runtime_nodes(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
@@ -89,12 +92,12 @@ def _cycles(imports: Mapping[str, set[str]]) -> list[set[str]]:
     reachable: dict[str, set[str]] = {}
     for start in imports:
         seen: set[str] = set()
-        waiting = [*imports[start]]
-        while waiting:
-            module = waiting.pop()
+        queue = [*imports[start]]
+        while queue:
+            module = queue.pop()
             if module not in seen:
                 seen.add(module)
-                waiting += imports[module]
+                queue += imports[module]
         reachable[start] = seen
     cycles = {
         frozenset(other for other in seen if module in reachable[other])
@@ -119,9 +122,8 @@ def test_cycle_is_found_through_other_modules() -> None:
 
 
 def test_no_modules_import_each_other_even_inside_functions() -> None:
-    assert (
-        _cycles({name: _imported_modules(path) for name, path in MODULES.items()}) == KNOWN_CYCLES
-    )
+    cycles = _cycles({name: _imported_modules(path) for name, path in MODULES.items()})
+    assert [cycle for cycle in cycles if not cycle <= IN_A_CYCLE] == []
 
 
 def test_declarations_need_neither_spark_nor_arrow() -> None:

@@ -143,8 +143,10 @@ class RecordPlan(BatchPlan):
 
 
 def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Split the records of a task into portions that fit into memory; fewer portions mean fewer
-    files."""
+    """Split the records of a task into portions that fit into memory.
+
+    They are as large as possible, because every portion has files of its own.
+    """
     pieces: list[pa.Table] = []
     small: list[pa.RecordBatch] = []
     size = rows = 0

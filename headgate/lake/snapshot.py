@@ -90,7 +90,7 @@ class Snapshot:
         return all(Path(file).exists() for file in self.files)
 
     def since(self, version: int | None) -> Self:
-        """Return the files added after a version; the whole table if the log does not tell them."""
+        """Return the files added after a version; the whole table if they are unknown."""
         if version is None:
             return self
         added: dict[str, int] = {}

@@ -62,7 +62,7 @@ class TableCache:
 
 
 _Entry = tuple[int, int] | None
-"""Inode and time of the log entry of a version, which tell a table from its replacement."""
+"""Inode and time of the log entry of a version, which differ if the table is replaced."""
 
 
 @cache
