@@ -100,7 +100,7 @@ class Expectations:
                 f"`{rule.name}` does not hold for {self._failed[rule]} of {self._checked} rows, "
                 f"such as {example}: {rule.text}",
                 hint="fix the source or the rule and run again: the same batch is retried; "
-                "`on_fail: quarantine` would put such rows aside",
+                "`on_fail: quarantine` would quarantine such rows instead",
                 where=self._table,
             )
 

@@ -39,7 +39,7 @@ tables = st.sets(st.sampled_from(TABLES), max_size=2)
 
 
 class Landing(RuleBasedStateMachine):
-    """What a source gives is fixed once a batch is begun; all else may go wrong."""
+    """Runs in which anything may fail, except that a batch always has the same records."""
 
     @initialize()
     def begin(self) -> None:

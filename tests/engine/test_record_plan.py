@@ -42,5 +42,5 @@ def test_limited_plan_writes_the_tables_it_names_and_no_others() -> None:
     assert [limited.may_write(table, set()) for table in "abxyz"] == [True] * 4 + [False]
 
 
-def test_plan_travels_to_the_executors() -> None:
+def test_plan_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(PLAN)) == PLAN

@@ -50,7 +50,7 @@ def test_each_route_gets_a_file_with_its_rows_and_their_origin(pipeline: Pipelin
     assert (second["n"], second["_offset"], second["_schema_id"]) == (7, 12, PLAIN)
 
 
-def test_staged_file_says_what_is_in_it(pipeline: Pipeline) -> None:
+def test_staged_file_describes_its_rows(pipeline: Pipeline) -> None:
     [file] = staged_by(records([record("chess", 5)]))(pipeline.plan)
     path = pipeline.lake / file.table / file.path
     assert file.size == path.stat().st_size
@@ -106,7 +106,7 @@ BAD = {
 }
 
 
-def test_what_cannot_land_is_in_quarantine_with_its_bytes_and_why(pipeline: Pipeline) -> None:
+def test_rejected_records_are_in_quarantine_with_their_bytes_and_reason(pipeline: Pipeline) -> None:
     values = [record("chess", 1), *BAD.values(), record("chess", 2)]
     files = staged_by(records(values, 100))(pipeline.plan)
     landed, quarantine = files
