@@ -172,7 +172,7 @@ def land_table(
     table: str,
     shape: TableShape,
     files: Sequence[StagedFile],
-    waiting: Sequence[Pending],
+    pending: Sequence[Pending],
     mark: Mark,
     history: TableHistory,
     contract: Contract,
@@ -203,22 +203,22 @@ def land_table(
             if state is not None and state.marked is not None and state.marked >= mark.version:
                 _refuse_table_ahead(table, state.marked, files, mark)
                 return _landed(table, state.version, fitted(files, old))
-            late = [
+            not_landed = [
                 one.file
-                for one in waiting
+                for one in pending
                 if state is None or state.marked is None or one.version > state.marked
             ]
-            now = fitted([*late, *files], state.schema if state else None)
+            now = fitted([*not_landed, *files], state.schema if state else None)
             version = _commit(committer, lake, table, shape, now, mark)
-            is_first = state is None if old is None else state is not None and state.schema is old
-            since_old = now if is_first else fitted([*late, *files], old)
+            is_same = state is None if old is None else state is not None and state.schema is old
+            since_old = now if is_same else fitted([*not_landed, *files], old)
             return _landed(table, version, since_old)
         except CheckpointError:
             raise
         except Exception as failure:  # of any kind: other tables must land
             error = f"{type(failure).__name__}: {failure}"
     newly = [Pending(mark.version, file) for file in files]
-    return TablePending(table, (*waiting, *newly), error)
+    return TablePending(table, (*pending, *newly), error)
 
 
 def _schema_before(
