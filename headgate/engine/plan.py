@@ -92,7 +92,7 @@ class BatchPlan(ABC):
 
     @property
     def bronze(self) -> str | None:
-        """Table of unparsed records, if the pipeline has one."""
+        """Table of raw payloads, if the pipeline has one."""
         return None
 
     @abstractmethod
@@ -112,7 +112,7 @@ class BatchPlan(ABC):
         return self
 
     def with_pending(self, files: Iterable[StagedFile]) -> Self:
-        """Return the plan of a batch while these files wait for their tables."""
+        """Return the plan of a batch while these files are pending."""
         return self
 
     @abstractmethod
@@ -129,17 +129,17 @@ class BatchPlan(ABC):
         Tasks do not know of each other when they choose which tables to create, and with which
         columns.
         """
-        again = self
+        plan = self
         if self.only_tables is None:
             new = sorted({file.table for file in files} - self.known_tables - set(self.own_tables))
             over_limit = any("too_many_tables" in (file.reasons or ()) for file in files)
             if len(new) > self.remaining_tables or (
                 over_limit and len(new) < self.remaining_tables
             ):
-                again = again.limited_to(new)
+                plan = plan.limited_to(new)
         if chosen := conflicting_schemas(files, self):
-            again = again.with_shapes(chosen)
-        return None if again is self else again
+            plan = plan.with_shapes(chosen)
+        return None if plan is self else plan
 
     def table_shape(self, table: str) -> TableShape:
         return self.own_tables.get(table) or TableShape(self.first_columns)

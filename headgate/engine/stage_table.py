@@ -37,7 +37,10 @@ class ContractResult:
 
 
 def apply_contract(columns: pa.RecordBatch, fitted: Fit) -> ContractResult:
-    """Reject the rows that carry a value of a blocked change, and all rows of a refused schema."""
+    """Reject the rows of blocked changes: those with such a value, or all of a refused schema.
+
+    Where the contract discards only the value, the row is kept without it.
+    """
     rejected: dict[int, SchemaChange] = {}
     carriers = [(change, _rows_with(columns, change)) for change in fitted.blocked]
     for change, rows in carriers:
