@@ -24,7 +24,7 @@ def run_lock(checkpoint: str, pipeline: str) -> Iterator[None]:
             raise CheckpointError(
                 "checkpoint-in-use",
                 f"pipeline {pipeline} is already running{_holder(path)}",
-                hint="stop the other run, or give this pipeline its own name and lake",
+                hint="stop the other run first, or give this one its own name and lake",
                 where=str(path),
             ) from None
         lock.truncate(0)
@@ -35,6 +35,6 @@ def run_lock(checkpoint: str, pipeline: str) -> Iterator[None]:
 
 def _holder(path: Path) -> str:
     try:
-        return f", started by process {json.loads(path.read_text())['pid']}"
+        return f" (process {json.loads(path.read_text())['pid']})"
     except (OSError, ValueError, KeyError):
         return ""

@@ -15,7 +15,7 @@ def test_second_run_is_refused_and_the_first_one_named(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match="games is already running") as caught:
             run_lock(folder, "games").__enter__()
         assert caught.value.code == "checkpoint-in-use"
-        assert f"by process {os.getpid()}" in caught.value.message
+        assert f"(process {os.getpid()})" in caught.value.message
 
 
 def test_run_after_the_other_is_allowed(tmp_path: Path) -> None:
