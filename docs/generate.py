@@ -265,7 +265,7 @@ change](../concepts/evolution.md#unknown-fields) says when bytes are kept."""
 
 
 def _tables() -> str:
-    from headgate.engine.quarantined import QUARANTINE
+    from headgate.engine.quarantine_table import QUARANTINE
     from headgate.schema.origin import ORIGIN
 
     return (

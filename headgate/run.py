@@ -12,7 +12,7 @@ from headgate.cdc.source_tables import known_with_replays
 from headgate.config import Pipeline
 from headgate.engine.events import Ended, Listener
 from headgate.engine.follow_up import FollowUp
-from headgate.engine.record_plan import StagingPlan
+from headgate.engine.record_plan import RecordPlan
 from headgate.engine.run_lock import run_lock
 from headgate.engine.runner import Runner, RunOptions
 from headgate.gold.follow import GoldFollowUp
@@ -53,7 +53,7 @@ def _records(
     def follow_ups(spark: SparkSession, listener: Listener) -> Sequence[FollowUp]:
         return [GoldFollowUp(spark, pipeline, stream, listener)]
 
-    plan = StagingPlan.of(pipeline)
+    plan = RecordPlan.of(pipeline)
     return Runner(pipeline, source, plan, _history(pipeline), follow_ups, listener, stop)
 
 

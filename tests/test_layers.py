@@ -1,8 +1,9 @@
-"""The layers of docs/architecture.md: a folder imports only from those above it, never below."""
+"""The layers of docs/architecture.md: a folder imports only from those above it, without cycles."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ HEAVY = {"pyspark", "deltalake", "confluent_kafka", "pyarrow", "datafusion"}
 
 
 def _imports(file: Path) -> set[str]:
-    """Modules that a file names in an import, wherever it stands."""
+    """Modules that a file imports, at its top or inside a function."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
@@ -45,6 +46,65 @@ def _imports(file: Path) -> set[str]:
 
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE)
+MODULES = {
+    ".".join(("headgate", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    ): path
+    for path in PACKAGE.rglob("*.py")
+}
+
+IN_A_CYCLE = {
+    "headgate.cdc.admit",
+    "headgate.cdc.open",
+    "headgate.cdc.plan",
+    "headgate.cdc.stage",
+}
+
+
+def _runtime_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes that are executed, so none under `if TYPE_CHECKING`."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            for alternative in child.orelse:
+                yield from _runtime_nodes(alternative)
+        else:
+            yield from _runtime_nodes(child)
+
+
+def _imported_modules(file: Path) -> set[str]:
+    """Modules of the package that a file imports at run time."""
+    found: set[str] = set()
+    for node in _runtime_nodes(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            submodules = names & MODULES.keys()
+            found |= submodules
+            if submodules != names:
+                found.add(node.module)
+    return found & MODULES.keys()
+
+
+def _cycles(imports: Mapping[str, set[str]]) -> list[set[str]]:
+    """Sets of modules that import each other, directly or through others."""
+    reachable: dict[str, set[str]] = {}
+    for start in imports:
+        seen: set[str] = set()
+        queue = [*imports[start]]
+        while queue:
+            module = queue.pop()
+            if module not in seen:
+                seen.add(module)
+                queue += imports[module]
+        reachable[start] = seen
+    cycles = {
+        frozenset(other for other in seen if module in reachable[other])
+        for module, seen in reachable.items()
+        if module in seen
+    }
+    return sorted(map(set, cycles), key=sorted)
 
 
 @pytest.mark.parametrize("folder", sorted({path.relative_to(PACKAGE).parts[0] for path in FILES}))
@@ -54,6 +114,16 @@ def test_folder_imports_only_from_its_own_layer_and_those_above(folder: str) -> 
             parts = module.split(".")
             if parts[0] == "headgate" and len(parts) > 1:
                 assert LEVEL[parts[1]] <= LEVEL[folder], f"{file} imports {module}"
+
+
+def test_cycle_is_found_through_other_modules() -> None:
+    imports = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}
+    assert _cycles(imports) == [{"b", "c"}]
+
+
+def test_no_modules_import_each_other_even_inside_functions() -> None:
+    cycles = _cycles({name: _imported_modules(path) for name, path in MODULES.items()})
+    assert [cycle for cycle in cycles if not cycle <= IN_A_CYCLE] == []
 
 
 def test_declarations_need_neither_spark_nor_arrow() -> None:

@@ -15,10 +15,10 @@ from headgate.cdc.order.orders import lineages, order
 from headgate.cdc.plan import ChangePlan
 from headgate.config import Mode
 from headgate.engine.expectations import Expectations
-from headgate.engine.stage_table import admit, reason_of
+from headgate.engine.stage_table import apply_contract, reason_of
 from headgate.envelopes.datastream.changes import Changes
 from headgate.lake.names import pattern_name
-from headgate.lake.staged import Checked, Withheld
+from headgate.lake.staged import BlockedSchemaChange, ExpectationResult
 from headgate.reasons import Reason
 from headgate.schema.changes import CreateTable
 from headgate.schema.fit import fit, with_outcome
@@ -35,10 +35,10 @@ class Admitted:
     kept_out: dict[int, Why]
     """By the place of the change in its file's group."""
     lineages: tuple[str, ...] = ()
-    withheld: tuple[Withheld, ...] = ()
+    withheld: tuple[BlockedSchemaChange, ...] = ()
     columns: tuple[str, ...] = ()
     """Of the row, as the file has them."""
-    expectations: tuple[Checked, ...] = ()
+    expectations: tuple[ExpectationResult, ...] = ()
 
 
 def admit_changes(plan: ChangePlan, changes: Changes, file: str = "") -> Iterator[Admitted]:
@@ -56,14 +56,14 @@ def admit_changes(plan: ChangePlan, changes: Changes, file: str = "") -> Iterato
 
 def _no_table(
     plan: ChangePlan, table: str, changes: Changes
-) -> tuple[tuple[Withheld, ...], Why] | None:
+) -> tuple[tuple[BlockedSchemaChange, ...], Why] | None:
     """Why there is no table for the changes, and may be none."""
     if table in plan.known_tables:
         return None
     rules = plan.contract.for_table(table)
     if rules.tables is not Mode.EVOLVE:
         change = with_outcome(CreateTable(table, changes.payload.num_columns), rules)
-        held = Withheld(table, (), change.as_record(), len(changes.positions))
+        held = BlockedSchemaChange(table, (), change.as_record(), len(changes.positions))
         return (held,), (Reason.CONTRACT_TABLES, f"for table {table}")
     if not plan.may_write(table, set()):
         return (), (Reason.TOO_MANY_TABLES, f"for table {table}")
@@ -116,7 +116,7 @@ def _admitted(
         expected.stop_if_broken()
         for row, detail in failing.items():
             kept_out[int(there[row])] = (Reason.EXPECTATION, detail)
-    withheld: tuple[Withheld, ...] = ()
+    withheld: tuple[BlockedSchemaChange, ...] = ()
     staying = np.delete(np.arange(len(rows)), list(kept_out))
     columns = _rows_at(payload, staying)
     shape, rules = plan.shape(table), plan.contract.for_table(table)
@@ -124,14 +124,15 @@ def _admitted(
         shape = payload.schema
     if shape is not None:
         fitted = fit(payload.schema, shape, rules)
-        admitted = admit(columns, fitted)
-        for row, change in admitted.kept_out.items():
+        result = apply_contract(columns, fitted)
+        for row, change in result.rejected_rows.items():
             kept_out[int(staying[row])] = (reason_of(change), str(change))
         withheld = tuple(
-            Withheld(table, (), change.as_record(), count) for change, count in admitted.withheld
+            BlockedSchemaChange(table, (), change.as_record(), count)
+            for change, count in result.blocked
         )
-        staying = np.delete(staying, list(admitted.kept_out))
-        columns = admitted.columns
+        staying = np.delete(staying, list(result.rejected_rows))
+        columns = result.columns
     told = _rows_at(metadata, staying)
     fields, arrays = [pa.field("_order", pa.string())], [_rows_at(orders.texts, staying)]
     for batch in (told, columns):
@@ -143,7 +144,7 @@ def _admitted(
                 arrays.append(column)
     placed = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     outside = {int(rows[row]): why for row, why in kept_out.items()}
-    counts = expected.counts if expected is not None else ()
+    counts = expected.results if expected is not None else ()
     return Admitted(table, placed, outside, known, withheld, tuple(payload.schema.names), counts)
 
 

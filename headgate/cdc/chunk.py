@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from headgate.lake.staged import Checked, Withheld
+from headgate.lake.staged import BlockedSchemaChange, ExpectationResult
 
 CHUNK = pa.schema(
     [
@@ -28,11 +28,11 @@ class Told:
 
     route: str | None = None
     lineages: tuple[str, ...] = ()
-    withheld: tuple[Withheld, ...] = ()
+    withheld: tuple[BlockedSchemaChange, ...] = ()
     columns: tuple[str, ...] | None = None
     """All that the source table had, where the file says so."""
     error: tuple[str | None, ...] | None = None
-    expectations: tuple[Checked, ...] = ()
+    expectations: tuple[ExpectationResult, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -41,12 +41,12 @@ class Told:
     def from_json(cls, text: str) -> Told:
         record = json.loads(text)
         withheld = tuple(
-            Withheld(**{**one, "schema_ids": tuple(one["schema_ids"])})
+            BlockedSchemaChange(**{**one, "schema_ids": tuple(one["schema_ids"])})
             for one in record.pop("withheld")
         )
         error, columns = record.pop("error"), record.pop("columns")
         lineages = tuple(record.pop("lineages"))
-        expectations = tuple(Checked(**one) for one in record.pop("expectations"))
+        expectations = tuple(ExpectationResult(**one) for one in record.pop("expectations"))
         return cls(
             **record,
             lineages=lineages,

@@ -18,13 +18,13 @@ from headgate.cdc.admit import Admitted, admit_changes
 from headgate.cdc.chunk import Chunk, Told
 from headgate.cdc.known_source import route_of
 from headgate.cdc.plan import FILES, ChangePlan
-from headgate.engine.quarantined import quarantined
+from headgate.engine.quarantine_table import quarantine_rows
 from headgate.envelopes.datastream.changes import Changes, OpenedFile
 from headgate.envelopes.datastream.file import extract_records, open_file
 from headgate.envelopes.opened import Rejected
 from headgate.errors import HeadgateError
 from headgate.lake.names import pattern_name
-from headgate.lake.staged import Checked, Withheld
+from headgate.lake.staged import BlockedSchemaChange, ExpectationResult
 from headgate.reasons import Reason
 from headgate.schema.origin import as_records
 from headgate.sources.files import LandedFile, read_local
@@ -55,9 +55,9 @@ class _OneFile:
     raw: list[bytes | None] = field(default_factory=list)
     positions: list[int | None] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
-    withheld: list[Withheld] = field(default_factory=list)
+    withheld: list[BlockedSchemaChange] = field(default_factory=list)
     """What the contract kept out, of tables that none of its rows are for."""
-    checked: list[Checked] = field(default_factory=list)
+    checked: list[ExpectationResult] = field(default_factory=list)
     """What was expected of them."""
 
     def chunks(self) -> Iterator[Chunk]:
@@ -186,7 +186,7 @@ class _OneFile:
 
     def _rows_of_quarantine(self, records: pa.Table, rejected: Sequence[Rejected]) -> Chunk:
         now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
-        rows = quarantined(records, rejected, self.plan.version, now)
+        rows = quarantine_rows(records, rejected, self.plan.version, now)
         told = Told(withheld=tuple(self.withheld), expectations=tuple(self.checked))
         return Chunk(self.plan.quarantine, rows, told)
 

@@ -16,8 +16,8 @@ from headgate.cdc.known_source import KnownSource, known_by, source_of
 from headgate.config import Datastream, Files, Pipeline
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan, TableShape
-from headgate.engine.quarantined import QUARANTINE
-from headgate.engine.stage import STAGED_DDL
+from headgate.engine.quarantine_table import QUARANTINE
+from headgate.engine.task_results import RESULT_DDL
 from headgate.envelopes.datastream.changes import LOG_COLUMNS, SourceTable
 from headgate.errors import CheckpointError
 from headgate.lake.names import ChangeTables, pattern_name
@@ -162,10 +162,10 @@ class ChangePlan(BatchPlan):
                     where=table,
                 )
 
-    def reconsidered(self, files: Sequence[StagedFile]) -> Self | None:
+    def replan(self, files: Sequence[StagedFile]) -> Self | None:
         """Also where files of different source tables, or of different lineages, would share a
         new log: the one whose changes are the oldest has it."""
-        again = super().reconsidered(files) or self
+        again = super().replan(files) or self
         found: dict[str, list[StagedFile]] = defaultdict(list)
         for file in files:
             if file.table not in self.own_tables and file.table not in self.known:
@@ -187,7 +187,7 @@ class ChangePlan(BatchPlan):
         opened = rows.mapInArrow(partial(open_changes, self), CHUNK_DDL)
         cores = rows.sparkSession.sparkContext.defaultParallelism
         together = opened.repartition(cores, "table").sortWithinPartitions("table")
-        return together.mapInArrow(partial(stage_changes, self), STAGED_DDL)
+        return together.mapInArrow(partial(stage_changes, self), RESULT_DDL)
 
     def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headgate.cdc.open import open_changes

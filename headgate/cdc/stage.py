@@ -14,12 +14,12 @@ from headgate import errors
 from headgate.cdc.chunk import Chunk, unpacked
 from headgate.cdc.open import reasons_of
 from headgate.cdc.plan import ChangePlan
-from headgate.engine.stage import told_error, told_files
+from headgate.engine.task_results import encode_error, encode_files
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
 from headgate.lake.parquet import column_of, write_parquet
 from headgate.lake.snapshot import Snapshot, table_url
-from headgate.lake.staged import Checked, StagedFile, rules_added_up, written
+from headgate.lake.staged import ExpectationResult, StagedFile, encode_schema, sum_expectations
 from headgate.schema.field_metadata import kept_apart_from
 
 
@@ -53,9 +53,9 @@ def stage_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterat
     """Rows come in the order of their tables' names: one table at a time is in memory."""
     try:
         for table, chunks in groupby(unpacked(batches), key=lambda chunk: chunk.table):
-            yield told_files(_stage_table(plan, table, list(chunks)))
+            yield encode_files(_stage_table(plan, table, list(chunks)))
     except HeadgateError as error:
-        yield told_error(type(error).__name__, *error.parts)
+        yield encode_error(type(error).__name__, *error.parts)
 
 
 def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Iterator[StagedFile]:
@@ -67,7 +67,7 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
         reasons = reasons_of(rows) if table == plan.quarantine else None
         file = write_parquet(plan.lake, table, plan.new_file(), rows, reasons=reasons)
         withheld = tuple(one for chunk in chunks for one in chunk.told.withheld)
-        yield replace(file, withheld=withheld, expectations=_checked(chunks))
+        yield replace(file, blocked=withheld, expectations=_checked(chunks))
         return
     there = Snapshot.newest(plan.lake, table)
     seen = _uuids_landed(plan, table, chunks, there)
@@ -85,7 +85,7 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
             yield replace(
                 file,
                 lineages=lineages,
-                withheld=withheld,
+                blocked=withheld,
                 expectations=checked,
                 new_schemas=contested,
                 dropped=dropped,
@@ -93,8 +93,8 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
             withheld, checked, dropped = (), (), ()
 
 
-def _checked(chunks: Sequence[Chunk]) -> tuple[Checked, ...]:
-    return tuple(rules_added_up(one for chunk in chunks for one in chunk.told.expectations))
+def _checked(chunks: Sequence[Chunk]) -> tuple[ExpectationResult, ...]:
+    return tuple(sum_expectations(one for chunk in chunks for one in chunk.told.expectations))
 
 
 def _by_origin(chunks: Sequence[Chunk]) -> dict[tuple[str | None, tuple[str, ...]], list[Chunk]]:
@@ -117,7 +117,7 @@ def _contested_shapes(
     oldest: dict[str, str] = {}
     for chunk in chunks:
         names = [name for name in chunk.rows.column_names if not name.startswith("_")]
-        shape = written(chunk.rows.select(names).schema)
+        shape = encode_schema(chunk.rows.select(names).schema)
         first = pc.min(chunk.rows["_order"]).as_py()
         oldest[shape] = min(first, oldest.get(shape, first))
     if len(oldest) < 2:

@@ -1,4 +1,4 @@
-"""A batch: one Spark job to stage it, one commit a table, the ledger last."""
+"""Lands batches: one Spark job to stage a batch, one commit per table, the ledger last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headgate.engine.events import (
     TableWaits,
 )
 from headgate.engine.follow_up import FollowUp, TableChanged, follow_all
-from headgate.engine.land_table import Before, TableLanded, TablePending, land_table
+from headgate.engine.land_table import TableLanded, TablePending, VersionBefore, land_table
 from headgate.engine.plan import BatchPlan
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Committer, Mark
@@ -35,13 +35,13 @@ from headgate.lake.ledger_entries import (
 )
 from headgate.lake.parquet import delete_staged
 from headgate.lake.staged import (
-    Checked,
+    BlockedSchemaChange,
+    ExpectationResult,
     StagedBatch,
     StagedBatchNote,
     StagedFile,
-    Withheld,
-    added_up,
-    rules_added_up,
+    sum_blocked,
+    sum_expectations,
 )
 from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange, SchemaHistory
 from headgate.sources.batch import Extent
@@ -49,11 +49,11 @@ from headgate.sources.batch import Extent
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """The tables of a batch, what contracts kept out of them, and how rows fared by rules."""
+    """Landed and pending tables of a batch, blocked schema changes and results of expectations."""
 
     tables: Sequence[TableLanded | TablePending]
-    withheld: Sequence[Withheld] = ()
-    expectations: Sequence[Checked] = ()
+    blocked: Sequence[BlockedSchemaChange] = ()
+    expectations: Sequence[ExpectationResult] = ()
 
     @property
     def landed(self) -> list[TableLanded]:
@@ -61,24 +61,26 @@ class BatchOutcome:
 
     @property
     def pending(self) -> tuple[Pending, ...]:
-        waiting = [one for one in self.tables if isinstance(one, TablePending)]
-        return tuple(file for one in waiting for file in one.files)
+        tables = [one for one in self.tables if isinstance(one, TablePending)]
+        return tuple(file for one in tables for file in one.files)
 
-    def changes(self, among: Collection[str]) -> list[SchemaChange]:
-        """What happened to the columns of these tables."""
-        mine = [table for table in self.landed if table.table in among]
-        asked = [one.change for table in mine for one in table.changes]
-        return [change for change in asked if not isinstance(change, SameColumns)]
+    def changes(self, tables: Collection[str]) -> list[SchemaChange]:
+        """Return the schema changes of some tables."""
+        landed = [one for one in self.landed if one.table in tables]
+        changes = [requested.change for one in landed for requested in one.changes]
+        return [change for change in changes if not isinstance(change, SameColumns)]
 
     def entries(self, history: SchemaHistory) -> Iterator[Entry]:
-        """Rows for the ledger: one a table, one a change, one a rule, one a file that waits."""
+        """Return rows of the ledger for tables, schema changes, expectations and pending files."""
         for rule in self.expectations:
             yield ExpectationEntry.of(rule)
-        for kept in self._news(history):
-            yield SchemaEntry.of(kept.table, kept.change, kept.schema_ids, rows=kept.rows)
+        for blocked in self._newly_blocked(history):
+            yield SchemaEntry.of(
+                blocked.table, blocked.change, blocked.schema_ids, rows=blocked.rows
+            )
         for one in self.tables:
             if isinstance(one, TablePending):
-                yield from _waiting(one)
+                yield from _pending_entries(one)
                 continue
             yield TableEntry(
                 one.table,
@@ -92,62 +94,65 @@ class BatchOutcome:
                 discarded=self._discarded(one.table),
                 unknown_fields=one.unknown_fields,
             )
-            for asked in one.changes:
-                yield SchemaEntry.of(one.table, asked.change, asked.schema_ids, one.route)
+            for requested in one.changes:
+                yield SchemaEntry.of(one.table, requested.change, requested.schema_ids, one.route)
 
     def events(self, batch: int, history: SchemaHistory) -> Iterator[Event]:
-        """The same for listeners, but for what is not worth a word."""
-        for kept in self._news(history):
-            yield SchemaChanged(batch, kept.table, kept.change, kept.schema_ids)
+        """Return events for listeners, without those of schemas that change no columns."""
+        for blocked in self._newly_blocked(history):
+            yield SchemaChanged(batch, blocked.table, blocked.change, blocked.schema_ids)
         if broken := tuple(one for one in self.expectations if one.failed):
             yield ExpectationsBroken(batch, broken)
         for one in self.tables:
             if isinstance(one, TablePending):
-                rows = sum(waiting.file.rows for waiting in one.files)
+                rows = sum(pending.file.rows for pending in one.files)
                 yield TableWaits(batch, one.table, rows, one.error)
                 continue
-            for asked in one.changes:
-                if not isinstance(asked.change, SameColumns):
-                    yield SchemaChanged(batch, one.table, asked.change, asked.schema_ids)
+            for requested in one.changes:
+                if not isinstance(requested.change, SameColumns):
+                    yield SchemaChanged(batch, one.table, requested.change, requested.schema_ids)
 
-    def _news(self, history: SchemaHistory) -> list[Withheld]:
-        """Each schema is told of once; how many records it cost is in the quarantine."""
+    def _newly_blocked(self, history: SchemaHistory) -> list[BlockedSchemaChange]:
+        """Return the blocked changes of schemas that are not in the ledger yet.
+
+        Each schema is reported once; the records that it affects are in the quarantine.
+        """
         return [
             one
-            for one in self.withheld
+            for one in self.blocked
             if not history.of_table(one.table).schema_ids.issuperset(one.schema_ids or (-1,))
         ]
 
     def _discarded(self, table: str) -> dict[str, int]:
-        """Count the rows that landed without the value of a field, by field."""
+        """Count the rows that landed without the value of a column, by column."""
         counts: Counter[str] = Counter()
-        for one in self.withheld:
+        for one in self.blocked:
             if one.table == table and one.change.outcome is Outcome.DISCARDED:
                 counts[one.change.column] += one.rows
         return dict(counts)
 
 
-def _waiting(table: TablePending) -> Iterator[PendingEntry]:
+def _pending_entries(table: TablePending) -> Iterator[PendingEntry]:
     for one in table.files:
         yield PendingEntry(table.table, one.file.rows, one.version, one.file, table.error)
 
 
-_SIDE_BY_SIDE = 16
-"""Commits wait for the disk more than they compute."""
+_MAX_WORKERS = 16
+"""More than there are cores: commits mostly wait for storage."""
 
 Stage = Callable[[BatchPlan], list[StagedFile]]
-"""Runs the one Spark job of a batch."""
+"""Runs the Spark job that stages a batch."""
 
 
 @dataclass
 class BatchLander:
-    """Lands one batch after the other; what it remembers can all be told from the lake."""
+    """Lands one batch after the other. All of its state can be restored from the lake."""
 
     ledger: Ledger
     note: StagedBatchNote
     committer: Committer
     plan: BatchPlan
-    """The plan of the next batch, but for its version and the tables known by then."""
+    """The plan of the next batch, without its version and the tables known by then."""
     listener: Listener
     first_version: int = 0
     landed: int | None = None
@@ -155,13 +160,14 @@ class BatchLander:
     known_tables: set[str] = field(default_factory=set)
     history: SchemaHistory = field(default_factory=SchemaHistory)
     follow_ups: Sequence[FollowUp] = ()
-    """What is made of the tables of a batch, before the ledger has it complete."""
+    """Updates of tables that depend on those of a batch, before the batch is complete."""
     pending_elsewhere: Callable[[], Iterable[Pending]] = tuple
-    """Files of another run over the same tables that wait to be committed."""
+    """Pending files of another run over the same tables."""
     _shapes: dict[str, pa.Schema] = field(default_factory=dict)
-    """The columns of tables that do not follow every schema, and of those that refit files."""
+    """Columns of tables with a strict contract, and of those whose files were refitted."""
 
     def land(self, extent: Extent, stage: Stage) -> None:
+        """Land a batch, unless an earlier run has landed it."""
         version = self.first_version + extent.batch
         if self.landed is not None and version <= self.landed:
             self.listener(BatchSkipped(extent.batch))
@@ -178,21 +184,21 @@ class BatchLander:
         staged = perf_counter()
         tables = self._commit(files, version, versions_before)
         committed = perf_counter()
-        withheld = added_up(one for file in files for one in file.withheld)
-        checked = rules_added_up(one for file in files for one in file.expectations)
-        outcome = BatchOutcome(tables, withheld, checked)
+        blocked = sum_blocked(one for file in files for one in file.blocked)
+        expectations = sum_expectations(one for file in files for one in file.expectations)
+        outcome = BatchOutcome(tables, blocked, expectations)
         changed = self._changed(outcome, files)
         followed = follow_all(self.follow_ups, changed, extent.batch)
         events = list(outcome.events(extent.batch, self.history))
         self._complete(version, extent.batch, outcome, extent, followed)
-        event = _batch_landed(extent, outcome, files, self._own_tables)
+        landed = _batch_landed(extent, outcome, files, self._own_tables)
         ended = perf_counter()
-        for told in events:
-            self.listener(told)
-        self.listener(event(ended - began, staged - began, committed - staged))
+        for event in events:
+            self.listener(event)
+        self.listener(landed(ended - began, staged - began, committed - staged))
 
     def land_staged(self, staged: StagedBatch) -> None:
-        """A batch whose files are all noted: the source is not asked again."""
+        """Land a batch whose files are all written, without reading the source again."""
 
         def nothing_to_stage(plan: BatchPlan) -> list[StagedFile]:
             raise AssertionError(f"version {plan.version} is staged already")
@@ -210,7 +216,7 @@ class BatchLander:
         return changed
 
     def _changed(self, outcome: BatchOutcome, files: Iterable[StagedFile]) -> list[TableChanged]:
-        """The landed tables and what was committed to them; the plan takes note of it."""
+        """Return the landed tables with the committed files, and add these to the plan."""
         committed: dict[str, list[StagedFile]] = defaultdict(list)
         for file in (*files, *(one.file for one in self.pending)):
             committed[file.table].append(file)
@@ -223,7 +229,7 @@ class BatchLander:
         return changed
 
     def _staged_before(self, version: int, extent: Extent) -> list[StagedFile] | None:
-        """The files of this batch, where it was staged whole and then not completed."""
+        """Return the files of a batch that an earlier run staged but did not complete."""
         noted = self.note.read()
         if noted is None or noted.version != version:
             return None
@@ -237,19 +243,19 @@ class BatchLander:
         return list(noted.files)
 
     def _stage(self, version: int, stage: Stage) -> list[StagedFile]:
-        waiting = {one.file.table for one in self.pending}
-        known = frozenset((self.known_tables | waiting) - self._own_tables)
+        pending = {one.file.table for one in self.pending}
+        known = frozenset((self.known_tables | pending) - self._own_tables)
         plan = replace(
             self.plan,
             version=version,
             known_tables=known,
-            met=self.history.schema_ids,
+            seen_schema_ids=self.history.schema_ids,
             began=time() * 1000,
         )
         plan = plan.with_pending(one.file for one in (*self.pending, *self.pending_elsewhere()))
         plan = plan.with_shapes({**self._shapes, **self._strict_shapes(known)})
         files = stage(plan)
-        while (again := plan.reconsidered(files)) is not None:
+        while (again := plan.replan(files)) is not None:
             for file in files:
                 delete_staged(plan.lake, file)
             plan = again
@@ -257,7 +263,7 @@ class BatchLander:
         return files
 
     def _strict_shapes(self, known: Iterable[str]) -> dict[str, pa.Schema]:
-        """The columns of all tables that do not follow every schema; they are read once a run."""
+        """Return the columns of tables with a strict contract, which are read once per run."""
         strict = [table for table in known if self.plan.contract.for_table(table).strict]
         for table in strict:
             if table not in self._shapes:
@@ -280,9 +286,9 @@ class BatchLander:
         by_table: dict[str, list[StagedFile]] = defaultdict(list)
         for file in files:
             by_table[file.table].append(file)
-        waiting: dict[str, list[Pending]] = defaultdict(list)
+        pending: dict[str, list[Pending]] = defaultdict(list)
         for one in self.pending:
-            waiting[one.file.table].append(one)
+            pending[one.file.table].append(one)
 
         def land(table: str) -> TableLanded | TablePending:
             return land_table(
@@ -291,15 +297,15 @@ class BatchLander:
                 table,
                 self.plan.table_shape(table),
                 by_table.get(table, ()),
-                waiting.get(table, ()),
+                pending.get(table, ()),
                 mark,
                 self.history.of_table(table),
                 self.plan.contract,
-                None if versions_before is None else Before(versions_before.get(table)),
+                None if versions_before is None else VersionBefore(versions_before.get(table)),
             )
 
-        with ThreadPoolExecutor(_SIDE_BY_SIDE, "commit") as pool:
-            return list(pool.map(land, sorted({*by_table, *waiting})))
+        with ThreadPoolExecutor(_MAX_WORKERS, "commit") as pool:
+            return list(pool.map(land, sorted({*by_table, *pending})))
 
     def _complete(
         self,

@@ -1,4 +1,4 @@
-"""What happens while a pipeline runs, as values, each with its own text for a person."""
+"""Events of a run, each with its text for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from headgate.amounts import counted, duration, number, rate
-from headgate.lake.staged import Checked
+from headgate.lake.staged import ExpectationResult
 from headgate.schema.changes import SchemaChange
 
 _MAX_NAMES = 3
@@ -26,7 +26,7 @@ class Event:
 
     @property
     def notice(self) -> tuple[str, str] | None:
-        """What it is about and what happened; None for routine events that are only counted."""
+        """The subject and what happened; None for routine events that are only counted."""
         return None
 
 
@@ -106,7 +106,7 @@ class ExpectationsBroken(Event):
     """Rows broke rules of `expect`; what happened to them is each rule's `on_fail`."""
 
     batch: int
-    rules: tuple[Checked, ...]
+    rules: tuple[ExpectationResult, ...]
 
     @property
     def text(self) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headgate.errors import LandingError
 from headgate.formats.decoder import only_length
-from headgate.lake.staged import Checked, OnFail
+from headgate.lake.staged import ExpectationResult, OnFail
 
 if TYPE_CHECKING:
     from headgate.config.expect import Expectation
@@ -100,16 +100,16 @@ class Expectations:
                 f"`{rule.name}` does not hold for {self._failed[rule]} of {self._checked} rows, "
                 f"such as {example}: {rule.text}",
                 hint="fix the source or the rule and run again: the same batch is retried; "
-                "`on_fail: quarantine` would put such rows aside",
+                "`on_fail: quarantine` would quarantine such rows instead",
                 where=self._table,
             )
 
     @property
-    def counts(self) -> tuple[Checked, ...]:
+    def results(self) -> tuple[ExpectationResult, ...]:
         if not self._checked:
             return ()
         return tuple(
-            Checked(self._table, rule.name, rule.on_fail, self._checked, failed)
+            ExpectationResult(self._table, rule.name, rule.on_fail, self._checked, failed)
             for rule, failed in self._failed.items()
         )
 
@@ -123,7 +123,7 @@ class Expectations:
         return pa.record_batch(found) if found else only_length(len(parts[0]))
 
 
-def without(rows: pa.RecordBatch, failing: Mapping[int, str]) -> pa.RecordBatch:
+def drop_rows(rows: pa.RecordBatch, failing: Mapping[int, str]) -> pa.RecordBatch:
     """Return the rows that are not among the failing ones."""
     if not failing:
         return rows

@@ -1,4 +1,4 @@
-"""Turns what Spark throws into an error that says what happened and what to do."""
+"""Turns exceptions of a run, Spark's among them, into errors with a code and a hint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)): (.+)
 
 
 def explain_failure(error: BaseException) -> HeadgateError:
-    """The error to show; one of ours stays as it is."""
+    """Return the error to show; errors of Headgate are returned as they are."""
     if isinstance(error, HeadgateError):
         return error
     text = str(error)

@@ -1,4 +1,4 @@
-"""What follows from landed tables: merged tables, derived tables."""
+"""Follow-ups of a batch: updates of merged and derived tables."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from headgate.lake.staged import StagedFile
 
 @dataclass(frozen=True)
 class TableChanged:
-    """A table that got something."""
+    """A table that got new rows."""
 
     table: str
     route: str | None = None
     files: tuple[StagedFile, ...] = ()
-    """What was committed to it, where it was landed."""
+    """The committed files, if a batch landed them."""
 
 
 @dataclass(frozen=True)
 class Followed:
-    """What a follow-up did, for the ledger, and the tables that it changed."""
+    """The result of a follow-up: entries for the ledger, and the tables that it changed."""
 
     entries: Sequence[Entry] = ()
     tables: Sequence[TableChanged] = ()
 
 
 class FollowUp(Protocol):
-    """Brings tables up to date with those that they are made of.
+    """Brings tables up to date with those that they are derived from.
 
-    Whatever it does, it can do again: a batch that is run again follows up again.
+    A follow-up is idempotent: a batch that is retried runs it again.
     """
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
-        """Follow tables that have changed.
+        """Update the tables that depend on changed ones.
 
-        The first call also covers whatever an earlier run left behind. Without a batch, nothing
-        is postponed.
+        The first call also covers what an earlier run has left undone. Without a batch, nothing is
+        postponed.
         """
         ...
 
@@ -46,7 +46,7 @@ class FollowUp(Protocol):
 def follow_all(
     follow_ups: Sequence[FollowUp], changed: Sequence[TableChanged], batch: int | None
 ) -> list[Entry]:
-    """Run follow-ups one after the other: each follows what the one before has changed."""
+    """Run follow-ups in order; each gets the tables that the one before has changed."""
     entries: list[Entry] = []
     for follow_up in follow_ups:
         followed = follow_up.follow(changed, batch)

@@ -1,4 +1,4 @@
-"""One table's part of a batch: fit the files, commit them with the mark, or keep them waiting."""
+"""Lands one table of a batch: fit the files, then commit them, or keep them pending."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from headgate.schema.origin import UNKNOWN_FIELDS
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A change, and the schemas that asked for it."""
+class RequestedChange:
+    """A schema change, and the schemas that require it."""
 
     change: SchemaChange
     schema_ids: tuple[int, ...]
@@ -39,13 +39,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Files, and how they fit into a table as it was."""
+    """Files, and how they fit into a table."""
 
     schema: pa.Schema
-    """The table's columns afterwards."""
+    """The table's columns after the commit."""
     files: tuple[StagedFile, ...]
     fits: tuple[Fit, ...]
-    asked: tuple[Asked, ...]
+    changes: tuple[RequestedChange, ...]
 
     @property
     def route(self) -> str | None:
@@ -57,7 +57,7 @@ class Fitted:
 
     @property
     def widened(self) -> bool:
-        return any(isinstance(one.change, WidenType) for one in self.asked)
+        return any(isinstance(one.change, WidenType) for one in self.changes)
 
 
 def fit_files(
@@ -69,15 +69,16 @@ def fit_files(
     rules: Rules,
     may_widen: bool,
 ) -> Fitted:
-    """Older schemas first: where two of one batch disagree, the older one names the column.
+    """Find the table's columns after a commit of files, and where the files' columns go.
 
-    The rules say what schemas may do, but for the one that makes the table. The files themselves
-    have passed them already, and whatever they have finds its place.
+    Schemas are applied from old to new: where two of a batch conflict, the older one gets the name
+    of the column. The rules apply to schemas, except the one that creates the table. Files conform
+    to the rules already, so all of their columns are placed.
     """
     ordered = tuple(sorted(files, key=lambda one: (one.schema_ids[:1], one.path)))
     schema = pa.schema([]) if old is None else old
-    asked: list[Asked] = []
-    new = {key: columns for file in ordered for key, columns in file.met.items()}
+    requested: list[RequestedChange] = []
+    new = {key: columns for file in ordered for key, columns in file.schemas_by_id.items()}
     for key in sorted(new.keys() - history.schema_ids):
         fitted = fit(new[key], schema, rules if len(schema) else EVOLVE, may_widen)
         changes = [one for one in fitted.changes if one not in fitted.blocked]
@@ -85,7 +86,7 @@ def fit_files(
             changes += _dropped(new[key], old, first_columns, history, fitted.changes)
         if not fitted.changes and not changes:
             changes = [SameColumns(table)]
-        asked += [Asked(change, (key,)) for change in changes]
+        requested += [RequestedChange(change, (key,)) for change in changes]
         schema = fitted.schema
     schemas = [file.schema for file in ordered]
     fits: list[Fit] = []
@@ -93,18 +94,18 @@ def fit_files(
         fitted = fit(columns, schema, may_widen=may_widen)
         fits.append(fitted)
         changes = [change for change in fitted.changes if change.decided_by is not None]
-        asked += [Asked(change, file.schema_ids) for change in changes]
+        requested += [RequestedChange(change, file.schema_ids) for change in changes]
         schema = fitted.schema
     gone = sorted({name for file in ordered for name in file.dropped} - history.dropped)
-    asked += [Asked(DropColumn(name), ()) for name in gone]
+    requested += [RequestedChange(DropColumn(name), ()) for name in gone]
     schema = fit(first_columns, schema).schema
     if any(one.schema is not schema for one in fits):
         fits = [fit(columns, schema, may_widen=may_widen) for columns in schemas]
     if old is None:
         ids = tuple(sorted({one for file in ordered for one in file.schema_ids}))
-        apart = [one for one in asked if one.change.outcome is not Outcome.APPLIED]
-        asked = [Asked(CreateTable(table, len(schema)), ids), *apart]
-    return Fitted(schema, ordered, tuple(fits), tuple(dict.fromkeys(asked)))
+        not_applied = [one for one in requested if one.change.outcome is not Outcome.APPLIED]
+        requested = [RequestedChange(CreateTable(table, len(schema)), ids), *not_applied]
+    return Fitted(schema, ordered, tuple(fits), tuple(dict.fromkeys(requested)))
 
 
 def _dropped(
@@ -114,22 +115,22 @@ def _dropped(
     history: TableHistory,
     changes: Sequence[SchemaChange],
 ) -> list[SchemaChange]:
-    """Columns that were the message's own and are no longer in it; each is told of once."""
-    there = {*newest.names, *first_columns.names, UNKNOWN_FIELDS.name, *history.dropped}
-    there |= {change.was for change in changes if isinstance(change, RenameColumn)}
+    """Return the columns that the newest schema no longer has; each is reported once."""
+    present = {*newest.names, *first_columns.names, UNKNOWN_FIELDS.name, *history.dropped}
+    present |= {change.was for change in changes if isinstance(change, RenameColumn)}
     return [
         DropColumn(column.name)
         for column in table
-        if column.name not in there and kept_apart_from(column) is None
+        if column.name not in present and kept_apart_from(column) is None
     ]
 
 
-_MOST_TRIES = 5
+_MAX_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class TableLanded:
-    """A table has its part of the batch."""
+    """A table that has the rows of the batch."""
 
     table: str
     version: int
@@ -138,20 +139,20 @@ class TableLanded:
     files: int
     route: str | None
     schema_ids: tuple[int, ...]
-    changes: tuple[Asked, ...]
+    changes: tuple[RequestedChange, ...]
     schema: pa.Schema
-    """Its columns now."""
+    """Columns after the commit."""
     refitted: bool
-    """Whether files had to be written again to fit."""
+    """Whether files were rewritten to fit the table."""
     lineages: tuple[str, ...] = ()
-    """Of changes: the series of logs in which their positions count."""
+    """Of a change log: the lineages of its positions."""
     unknown_fields: int = 0
-    """Rows whose payloads had fields that their own schema does not have."""
+    """Number of rows whose payloads have fields that their schema does not have."""
 
 
 @dataclass(frozen=True)
 class TablePending:
-    """A table has not, and why; its files wait."""
+    """A table that could not be committed; its files stay pending."""
 
     table: str
     files: tuple[Pending, ...]
@@ -159,8 +160,8 @@ class TablePending:
 
 
 @dataclass(frozen=True)
-class Before:
-    """A batch that is run again: the table's version before it, None where there was none."""
+class VersionBefore:
+    """The table's version before a batch that is retried; None if the table did not exist."""
 
     version: int | None
 
@@ -171,13 +172,16 @@ def land_table(
     table: str,
     shape: TableShape,
     files: Sequence[StagedFile],
-    waiting: Sequence[Pending],
+    pending: Sequence[Pending],
     mark: Mark,
     history: TableHistory,
     contract: Contract,
-    before: Before | None = None,
+    before: VersionBefore | None = None,
 ) -> TableLanded | TablePending:
-    """Exactly once, whatever happened before: the table itself says which batches it has."""
+    """Commit the files of a batch and pending ones, or return them as pending.
+
+    Every commit marks the table with the batch, so a retry does not commit a batch twice.
+    """
     error = "not attempted"
 
     def fitted(candidates: Sequence[StagedFile], columns: pa.Schema | None) -> Fitted:
@@ -189,9 +193,9 @@ def land_table(
             return one
         return fit_files(table, candidates, columns, first, history, rules, may_widen=False)
 
-    # What changed is told from before the first try: a later one finds it half done.
+    # Changes are relative to the columns before the first attempt, which may have added some.
     old: pa.Schema | None = None
-    for attempt in range(_MOST_TRIES):
+    for attempt in range(_MAX_ATTEMPTS):
         try:
             state = committer.state(table, mark.app)
             if attempt == 0:
@@ -199,35 +203,35 @@ def land_table(
             if state is not None and state.marked is not None and state.marked >= mark.version:
                 _refuse_table_ahead(table, state.marked, files, mark)
                 return _landed(table, state.version, fitted(files, old))
-            late = [
+            not_landed = [
                 one.file
-                for one in waiting
+                for one in pending
                 if state is None or state.marked is None or one.version > state.marked
             ]
-            now = fitted([*late, *files], state.schema if state else None)
+            now = fitted([*not_landed, *files], state.schema if state else None)
             version = _commit(committer, lake, table, shape, now, mark)
-            usual = state is None if old is None else state is not None and state.schema is old
-            told = now if usual else fitted([*late, *files], old)
-            return _landed(table, version, told)
+            is_same = state is None if old is None else state is not None and state.schema is old
+            since_old = now if is_same else fitted([*not_landed, *files], old)
+            return _landed(table, version, since_old)
         except CheckpointError:
             raise
-        except Exception as trouble:  # one table's trouble, of whatever kind, is not the others'
-            error = f"{type(trouble).__name__}: {trouble}"
+        except Exception as failure:  # of any kind: other tables must land
+            error = f"{type(failure).__name__}: {failure}"
     newly = [Pending(mark.version, file) for file in files]
-    return TablePending(table, (*waiting, *newly), error)
+    return TablePending(table, (*pending, *newly), error)
 
 
 def _schema_before(
-    committer: Committer, table: str, state: TableState | None, before: Before | None
+    committer: Committer, table: str, state: TableState | None, before: VersionBefore | None
 ) -> pa.Schema | None:
-    """The table's columns before the batch, None for a table that the batch makes."""
+    """Return the table's columns before the batch; None for a table that the batch creates."""
     if before is None or state is None:
         return state.schema if state else None
     if before.version is None:
         return None
     try:
         return committer.schema_at(table, before.version)
-    except Exception:  # the log of that version is cleaned up: history is worth less than rows
+    except Exception:  # the log of that version has expired: rows matter more than history
         return state.schema
 
 
@@ -245,9 +249,17 @@ def _commit(
         for file, one in zip(fitted.files, fitted.fits, strict=True)
     ]
     route = fitted.route
-    about = None if route is None or shape.partition_by else f"Records of route {route!r}"
+    description = None if route is None or shape.partition_by else f"Records of route {route!r}"
     version = committer.commit(
-        Commit(table, fitted.schema, tuple(ready), mark, shape.partition_by, about, fitted.widened)
+        Commit(
+            table,
+            fitted.schema,
+            tuple(ready),
+            mark,
+            shape.partition_by,
+            description,
+            fitted.widened,
+        )
     )
     kept = {file.path for file in ready}
     for file in fitted.files:
@@ -266,7 +278,7 @@ def _landed(table: str, version: int, fitted: Fitted) -> TableLanded:
         files=len(files),
         route=fitted.route,
         schema_ids=fitted.schema_ids,
-        changes=fitted.asked,
+        changes=fitted.changes,
         schema=fitted.schema,
         refitted=not all(one.is_identity for one in fitted.fits),
         lineages=max((file.lineages for file in files), default=()),
@@ -275,7 +287,8 @@ def _landed(table: str, version: int, fitted: Fitted) -> TableLanded:
 
 
 def _refuse_table_ahead(table: str, marked: int, files: Sequence[StagedFile], mark: Mark) -> None:
-    # Without files of this batch, only such wait as the table got in a batch that is yet open.
+    # Without files of this batch, all files are pending, and a batch that is not complete yet may
+    # have committed them.
     if files and marked > mark.version:
         raise CheckpointError(
             "table-ahead",
@@ -286,7 +299,7 @@ def _refuse_table_ahead(table: str, marked: int, files: Sequence[StagedFile], ma
 
 
 def _require_files(lake: str, files: Sequence[StagedFile]) -> None:
-    """A commit that names a file which is not there makes a table that nobody can read."""
+    """Raise if a file is missing: a commit that refers to it would make the table unreadable."""
     for file in files:
         if not is_staged(lake, file):
             raise FileNotFoundError(f"staged file {file.path} is missing")

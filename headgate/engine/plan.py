@@ -1,4 +1,4 @@
-"""What the driver tells the executors about a batch, whatever its records are."""
+"""The plan of a batch: what tasks need to know to stage records of any kind."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def contested_shapes(files: Iterable[StagedFile], plan: BatchPlan) -> dict[str, pa.Schema]:
-    """For each new table that does not follow every schema: the columns of its oldest one.
+def conflicting_schemas(files: Iterable[StagedFile], plan: BatchPlan) -> dict[str, pa.Schema]:
+    """Return columns for new tables with a strict contract where tasks chose different ones.
 
-    Each task takes the oldest schema that it meets; told the columns, all take the same.
+    Each task takes the columns of the oldest schema among its own records. With the columns in the
+    plan, which are those of the oldest schema of the batch, all tasks use the same.
     """
     new: dict[str, dict[int, pa.Schema]] = defaultdict(dict)
     for file in files:
         if file.table not in plan.shapes and plan.contract.for_table(file.table).strict:
-            new[file.table].update(file.met)
+            new[file.table].update(file.schemas_by_id)
     chosen = {}
     for table, schemas in new.items():
         oldest = schemas[min(schemas)] if schemas else None
@@ -40,16 +41,19 @@ def contested_shapes(files: Iterable[StagedFile], plan: BatchPlan) -> dict[str, 
 
 @dataclass(frozen=True)
 class TableShape:
-    """What is settled before the first file comes."""
+    """The initial columns and the partitioning of a table."""
 
     first_columns: pa.Schema
-    """Columns that it has from the start, whether a file has them or not."""
+    """Columns of the table from its creation, even if no file has them."""
     partition_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchPlan(ABC):
-    """Small, picklable, without secrets: those are read where they are used."""
+    """The plan of a batch, sent to the executors.
+
+    It is small and picklable, and has no secrets: those are read where they are used.
+    """
 
     lake: str
     version: int = 0
@@ -58,25 +62,25 @@ class BatchPlan(ABC):
     contract: Contract = field(default_factory=Contract)
     expect: tuple[Rule, ...] = ()
     shapes: Mapping[str, bytes] = field(default_factory=dict)
-    """The columns of tables that do not follow every schema, or that files had to be fitted to."""
-    met: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """The schemas that each table has met before."""
+    """Columns of tables with a strict contract, and of those whose files were refitted, as IPC."""
+    seen_schema_ids: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Schemas of earlier records of each table."""
     only_tables: frozenset[str] | None = None
-    """The tables that may be written, once it is known that not all can be."""
+    """The only tables that may be written, if `max_tables` does not allow all of them."""
     began: float = 0
-    """When the batch began, in milliseconds."""
+    """Start of the batch, in milliseconds since the epoch."""
     from_quarantine: bool = False
-    """Whether the records are rows of the quarantine: each of them stays there or lands."""
+    """Whether the records come from the quarantine: each of them lands or stays there."""
 
     @property
     @abstractmethod
     def own_tables(self) -> Mapping[str, TableShape]:
-        """Tables that are not of a route: what is put aside, what is kept as it came."""
+        """Tables of the pipeline itself, such as the quarantine and bronze."""
 
     @property
     @abstractmethod
     def first_columns(self) -> pa.Schema:
-        """What every table of a route has from the start."""
+        """Columns of every route's table from its creation."""
 
     @property
     @abstractmethod
@@ -88,56 +92,61 @@ class BatchPlan(ABC):
 
     @property
     def bronze(self) -> str | None:
-        """The table of records as they came, where there is one."""
+        """Table of raw payloads, if the pipeline has one."""
         return None
 
     @abstractmethod
     def tables_in_lake(self) -> frozenset[str]:
-        """Those of routes that are there already."""
+        """Return the existing tables of routes."""
 
     @abstractmethod
     def names_of_route(self, route: str) -> Collection[str]:
-        """What a person may call a route, beside itself: the tables that are made of it."""
+        """Return other names by which a user may refer to a route: those of its tables."""
 
     @abstractmethod
     def forget(self) -> None:
-        """What was learnt elsewhere may have changed since: ask anew."""
+        """Drop cached schemas, so that the registry is queried again."""
 
     def with_committed(self, files: Sequence[StagedFile]) -> Self:
         """Return the plan of batches after these files were committed."""
         return self
 
     def with_pending(self, files: Iterable[StagedFile]) -> Self:
-        """Return the plan of a batch while these files wait for their tables."""
+        """Return the plan of a batch while these files are pending."""
         return self
 
     @abstractmethod
     def job(self, rows: DataFrame) -> DataFrame:
-        """Return the one Spark job of a batch: rows of the source in, a row per file out."""
+        """Return the one Spark job of a batch, from rows of the source to a row per staged file."""
 
     @abstractmethod
     def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Records in, files out: the whole of a batch, in this process."""
+        """Stage records in this process, and return a row per file."""
 
-    def reconsidered(self, files: Sequence[StagedFile]) -> Self | None:
-        """Another plan, where tasks chose without knowing of each other: which tables there is
-        room for, and what the columns of new ones are."""
-        again = self
+    def replan(self, files: Sequence[StagedFile]) -> Self | None:
+        """Return a new plan if tasks made choices that conflict; None if the files can land.
+
+        Tasks do not know of each other when they choose which tables to create, and with which
+        columns.
+        """
+        plan = self
         if self.only_tables is None:
             new = sorted({file.table for file in files} - self.known_tables - set(self.own_tables))
-            crowded = any("too_many_tables" in (file.reasons or ()) for file in files)
-            if len(new) > self.room or (crowded and len(new) < self.room):
-                again = again.limited_to(new)
-        if chosen := contested_shapes(files, self):
-            again = again.with_shapes(chosen)
-        return None if again is self else again
+            over_limit = any("too_many_tables" in (file.reasons or ()) for file in files)
+            if len(new) > self.remaining_tables or (
+                over_limit and len(new) < self.remaining_tables
+            ):
+                plan = plan.limited_to(new)
+        if chosen := conflicting_schemas(files, self):
+            plan = plan.with_shapes(chosen)
+        return None if plan is self else plan
 
     def table_shape(self, table: str) -> TableShape:
         return self.own_tables.get(table) or TableShape(self.first_columns)
 
     @property
-    def room(self) -> int:
-        """How many tables may still be made."""
+    def remaining_tables(self) -> int:
+        """Number of tables that may still be created."""
         return max(0, self.max_tables - len(self.known_tables))
 
     def shape(self, table: str) -> pa.Schema | None:
@@ -145,17 +154,20 @@ class BatchPlan(ABC):
         return None if columns is None else pa.ipc.read_schema(pa.py_buffer(columns))
 
     def with_shapes(self, shapes: Mapping[str, pa.Schema]) -> Self:
-        written = {table: shape.serialize().to_pybytes() for table, shape in shapes.items()}
-        return replace(self, shapes={**self.shapes, **written})
+        encoded = {table: shape.serialize().to_pybytes() for table, shape in shapes.items()}
+        return replace(self, shapes={**self.shapes, **encoded})
 
     def new_file(self) -> str:
         return f"part-{self.version:09d}-{uuid.uuid4()}.parquet"
 
     def limited_to(self, new_tables: Sequence[str]) -> Self:
-        return replace(self, only_tables=self.known_tables | frozenset(new_tables[: self.room]))
+        allowed = new_tables[: self.remaining_tables]
+        return replace(self, only_tables=self.known_tables | frozenset(allowed))
 
-    def may_write(self, table: str, made: set[str]) -> bool:
-        """Whether a task may write to this table, given those it has made itself."""
+    def may_write(self, table: str, created: set[str]) -> bool:
+        """Whether a task may write to a table, given the tables that it has created so far."""
         if self.only_tables is not None:
             return table in self.only_tables
-        return table in self.known_tables or table in made or len(made) < self.room
+        return (
+            table in self.known_tables or table in created or len(created) < self.remaining_tables
+        )

@@ -1,31 +1,75 @@
-"""What the driver tells the executors about a batch of a stream's records."""
+"""Staging of a stream's records: the plan of a batch, and the task that carries it out.
+
+A task reads records, opens their envelopes, decodes and routes the payloads, and writes one Parquet
+file per table. The driver gets one small row per file.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headgate.config import Pipeline, Registry
+from headgate.config import Mode, Pipeline, Registry
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan, TableShape
-from headgate.engine.quarantined import QUARANTINE
+from headgate.engine.quarantine_table import QUARANTINE, quarantine_rows
+from headgate.engine.stage_table import (
+    DecodedGroups,
+    GroupWithOrigins,
+    Origins,
+    Part,
+    PortionOrigins,
+    decode_small_groups,
+    join_parts,
+    reject,
+    reject_new_table,
+    stage_table,
+)
+from headgate.engine.task_results import RESULT_DDL, encode_error, encode_files
 from headgate.envelopes.open import open_envelope
-from headgate.envelopes.opened import Envelope
+from headgate.envelopes.opened import (
+    Envelope,
+    Group,
+    Rejected,
+    open_in_pieces,
+    pause_collection,
+)
+from headgate.errors import HeadgateError
+from headgate.formats.decoder import Refusal
+from headgate.formats.decoders import Decoders
 from headgate.lake.names import TableNames
-from headgate.schema.origin import ORIGIN
+from headgate.lake.parquet import write_parquet
+from headgate.lake.staged import BlockedSchemaChange, ExpectationResult, StagedFile
+from headgate.reasons import Reason
+from headgate.registry.open import open_registry
+from headgate.schema.origin import ORIGIN, as_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _BRONZE = pa.schema([pa.field("route", pa.string()), pa.field("payload", pa.binary()), *ORIGIN])
 
+_MAX_PORTION_BYTES = 384 << 20
+_PIECE_ROWS = 100_000
+"""Records that are opened together; this many fit into a processor's caches."""
+_MAX_SHARE_ROWS = 250_000
+"""Records of several tables whose columns are in memory together."""
+_MAX_FILE_ROWS = 1_000_000
+
+_decoders: dict[str, Decoders] = {}
+"""Decoders by registry, kept for the life of the worker process to request each schema once."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class StagingPlan(BatchPlan):
-    """How records are opened, decoded and routed."""
+class RecordPlan(BatchPlan):
+    """How the records of a stream are opened, decoded and routed."""
 
     names: TableNames
     envelope: Envelope
@@ -33,7 +77,7 @@ class StagingPlan(BatchPlan):
     max_record_bytes: int
 
     @classmethod
-    def of(cls, pipeline: Pipeline, known_tables: frozenset[str] = frozenset()) -> StagingPlan:
+    def of(cls, pipeline: Pipeline, known_tables: frozenset[str] = frozenset()) -> RecordPlan:
         return cls(
             lake=pipeline.lake,
             names=TableNames.of(pipeline),
@@ -76,16 +120,171 @@ class StagingPlan(BatchPlan):
         return (self.names.silver_for(route),)
 
     def forget(self) -> None:
-        from headgate.engine.stage import forget_schemas
-
-        forget_schemas(self.registry)
+        _decoders.pop(repr(self.registry), None)
 
     def job(self, rows: DataFrame) -> DataFrame:
-        from headgate.engine.stage import STAGED_DDL
-
-        return rows.mapInArrow(self.stage, STAGED_DDL)
+        return rows.mapInArrow(self.stage, RESULT_DDL)
 
     def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from headgate.engine.stage import stage
+        key = repr(self.registry)
+        created: set[str] = set()
+        try:
+            if key not in _decoders:
+                _decoders[key] = Decoders(open_registry(self.registry))
+            for portion in _portions(records):
+                with pause_collection():
+                    files = list(_stage_portion(self, portion, _decoders[key], created))
+                yield encode_files(files)
+        except HeadgateError as error:
+            yield encode_error(type(error).__name__, *error.parts)
+        finally:
+            # The worker process may be idle for long before its next task.
+            pa.default_memory_pool().release_unused()
 
-        return stage(self, records)
+
+def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Split the records of a task into portions that fit into memory.
+
+    They are as large as possible, because every portion has files of its own.
+    """
+    pieces: list[pa.Table] = []
+    small: list[pa.RecordBatch] = []
+    size = rows = 0
+    for batch in batches:
+        small.append(batch)
+        size += batch.nbytes
+        rows += len(batch)
+        if rows >= _PIECE_ROWS or size >= _MAX_PORTION_BYTES:
+            pieces.append(_combine(small))
+            small, rows = [], 0
+        if size >= _MAX_PORTION_BYTES:
+            yield pa.concat_tables(pieces)
+            pieces, size = [], 0
+    if small:
+        pieces.append(_combine(small))
+    if pieces:
+        yield pa.concat_tables(pieces)
+
+
+def _combine(batches: list[pa.RecordBatch]) -> pa.Table:
+    return as_records(pa.Table.from_batches(batches)).combine_chunks()
+
+
+def _stage_portion(
+    plan: RecordPlan, records: pa.Table, decoders: Decoders, created: set[str]
+) -> Iterator[StagedFile]:
+    to_open, rejected = _check_sizes(records, plan.max_record_bytes)
+    opened = open_in_pieces(plan.envelope, _rows_at(records, to_open), decoders)
+    rejected += [replace(one, row=int(to_open[one.row])) for one in opened.rejected]
+    origins = PortionOrigins(records, to_open)
+    blocked: list[BlockedSchemaChange] = []
+    expectations: list[ExpectationResult] = []
+    in_bronze: list[np.ndarray] = []
+    for table, groups, decoded in _table_by_table(plan, opened.groups, origins, decoders):
+        known = table in plan.known_tables or table in created
+        decodable = [one for one in groups if _has_decoder(decoders, *one, rejected)]
+        if decodable and not known and plan.contract.for_table(table).tables is not Mode.EVOLVE:
+            rejected += reject_new_table(plan, table, decodable, decoders, blocked)
+        elif decodable and plan.may_write(table, created):
+            known = True
+            created.update({table} - plan.known_tables)
+            yield from stage_table(
+                plan, table, decodable, decoders, decoded, rejected, blocked, expectations
+            )
+        else:
+            for group, origin in decodable:
+                detail = f"for table {table}"
+                rejected += reject(group, origin, Reason.TOO_MANY_TABLES, detail)
+        # Routes without a table are only in the quarantine: their number is unbounded.
+        if plan.names.bronze and known:
+            in_bronze += [origin.rows for _, origin in groups]
+            yield _stage_bronze(plan, plan.names.bronze, groups)
+    if rejected:
+        staged = _stage_quarantine(plan, records, rejected, in_bronze)
+        yield replace(staged, blocked=tuple(blocked), expectations=tuple(expectations))
+
+
+def _table_by_table(
+    plan: RecordPlan, groups: Iterable[Group], origins: PortionOrigins, decoders: Decoders
+) -> Iterator[tuple[str, list[GroupWithOrigins], DecodedGroups]]:
+    """Return the groups of each table with their origins and what is decoded of them so far.
+
+    Columns are decoded and copied one share at a time: those of a whole portion would take too much
+    memory.
+    """
+    for share in _shares(plan, groups):
+        members = [group for of_table in share.values() for group in of_table]
+        decoded = decode_small_groups(members, decoders)
+        origin_of = dict(zip(members, origins.of(members), strict=True))
+        for table, of_table in share.items():
+            yield table, [(group, origin_of[group]) for group in of_table], decoded
+
+
+def _shares(plan: RecordPlan, groups: Iterable[Group]) -> Iterator[Mapping[str, list[Group]]]:
+    """Split groups into shares, keeping those of a table together up to the size of a file."""
+    by_table: dict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        by_table[plan.names.silver_for(group.route)].append(group)
+    share: dict[str, list[Group]] = defaultdict(list)
+    rows = 0
+    for table, of_table in by_table.items():
+        for group in of_table:
+            share[table].append(group)
+            rows += len(group.rows)
+            if rows >= (_MAX_SHARE_ROWS if group is of_table[-1] else _MAX_FILE_ROWS):
+                yield share
+                share, rows = defaultdict(list), 0
+    if share:
+        yield share
+
+
+def _has_decoder(
+    decoders: Decoders, group: Group, origin: Origins, rejected: list[Rejected]
+) -> bool:
+    decoder = decoders.decoder(*group.message)
+    if isinstance(decoder, Refusal):
+        rejected += reject(group, origin, decoder.reason, decoder.detail)
+    return not isinstance(decoder, Refusal)
+
+
+def _stage_bronze(plan: RecordPlan, bronze: str, groups: list[GroupWithOrigins]) -> StagedFile:
+    parts = [
+        Part(pa.record_batch({"payload": group.payloads}), origin, group.message[0])
+        for group, origin in groups
+    ]
+    ((rows, ids),) = join_parts(parts)
+    route = groups[0][0].route
+    return write_parquet(
+        plan.lake,
+        bronze,
+        plan.new_file(),
+        rows,
+        route=route,
+        schema_ids=ids,
+        partition={"route": route},
+    )
+
+
+def _stage_quarantine(
+    plan: RecordPlan, records: pa.Table, rejected: list[Rejected], in_bronze: list[np.ndarray]
+) -> StagedFile:
+    at = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
+    bronze_rows = np.concatenate(in_bronze) if in_bronze else np.empty(0, np.int64)
+    rows = quarantine_rows(records, rejected, plan.version, at, bronze_rows)
+    reasons = Counter(one.reason.value for one in rejected)
+    name = plan.new_file()
+    return write_parquet(plan.lake, plan.names.quarantine, name, rows, reasons=dict(reasons))
+
+
+def _check_sizes(records: pa.Table, max_bytes: int) -> tuple[np.ndarray, list[Rejected]]:
+    """Return the rows to open; reject records that are null or too large for a decoder."""
+    values = records.column("value")
+    lengths = pc.binary_length(values).fill_null(-1).combine_chunks().to_numpy()
+    rejected = [Rejected(int(row), Reason.NULL_VALUE) for row in np.flatnonzero(lengths < 0)]
+    for row in np.flatnonzero(lengths > max_bytes):
+        rejected.append(Rejected(int(row), Reason.TOO_LARGE, f"{lengths[row]} bytes"))
+    return np.flatnonzero((lengths >= 0) & (lengths <= max_bytes)), rejected
+
+
+def _rows_at(records: pa.Table, rows: np.ndarray) -> pa.Table:
+    return records if len(rows) == len(records) else records.take(pa.array(rows))

@@ -1,4 +1,4 @@
-"""Whether a run may go on, and from where: checkpoint and ledger must tell the same story."""
+"""A lock that keeps a pipeline from running twice at the same time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.errors import CheckpointError
 
 @contextmanager
 def run_lock(checkpoint: str, pipeline: str) -> Iterator[None]:
-    """Hold the pipeline's lock; it goes with the process, however that ends."""
+    """Hold the lock of a pipeline. The system releases it with the process, however that ends."""
     path = Path(f"{checkpoint.rstrip('/')}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:

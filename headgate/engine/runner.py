@@ -1,4 +1,4 @@
-"""Runs a pipeline: recover, then batch after batch until the source is drained or a stop is asked.
+"""Runs a pipeline: recover, then land batches until the source is drained or a stop is requested.
 
 source.batches → stage → commit → follow-ups → ledger
 """
@@ -17,8 +17,8 @@ from headgate.engine.failure import explain_failure
 from headgate.engine.follow_up import FollowUp, TableChanged, follow_all
 from headgate.engine.plan import BatchPlan
 from headgate.engine.session import pipeline_session
-from headgate.engine.stage import staged_files
-from headgate.lake.commit_with import choose_committer
+from headgate.engine.task_results import decode_results
+from headgate.lake.choose_committer import choose_committer
 from headgate.lake.ledger import Ledger, Pending, Progress
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.schema.changes import SchemaHistory
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What can be chosen for one run, beside what the pipeline says."""
+    """Options of a single run, in addition to the pipeline file."""
 
     once: bool = False
-    """Land what the source has now, then end."""
+    """Land the records that the source has now, then end."""
     from_ledger: bool = False
     """Start a new checkpoint and continue where the ledger ends."""
     trigger_milliseconds: int | None = None
-    """How often to look for new records, instead of what the pipeline says."""
+    """How often to look for new records; overrides the pipeline file."""
 
 
 @dataclass
 class Runner:
-    """One run of a pipeline. All that it remembers is also in the lake."""
+    """One run of a pipeline. All of its state can be restored from the lake."""
 
     pipeline: Pipeline
     source: Source
@@ -123,14 +123,14 @@ class Runner:
 
         def stage(plan: BatchPlan) -> list[StagedFile]:
             def job(rows: DataFrame) -> list[StagedFile]:
-                return staged_files((row.file, row.error) for row in plan.job(rows).collect())
+                return decode_results((row.file, row.error) for row in plan.job(rows).collect())
 
             return batch.run(job)
 
         lander.land(batch.extent, stage)
 
     def _follow(self, lander: BatchLander, changed: Sequence[TableChanged]) -> None:
-        """Follow up without a batch: what an earlier run left behind, or what was postponed."""
+        """Run follow-ups that an earlier run has left undone, or that were postponed."""
         if lander.landed is None:
             return
         entries = follow_all(lander.follow_ups, changed, None)

@@ -22,19 +22,19 @@ _SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
-    # Batches want throughput: nobody waits for an answer while the collector runs.
+    # Batches need throughput; pauses of the collector do not matter.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.redaction.regex": _REDACTED,
-    # Spark sums up the bytes of a portion anew for every record: with a column of lists (the
-    # headers), that takes ten times as long as all the rest. A bound on the rows costs nothing.
+    # Spark computes the size of an Arrow batch again for every record. With a column of lists (the
+    # headers), that takes ten times as long as all the rest. A limit on the rows costs nothing.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.shuffle.partitions": "2",
-    # Delta reads its own log with Spark jobs of this many tasks; fifty is for large clusters.
+    # Number of tasks to read a Delta log; the default of 50 is for large clusters.
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
     "spark.sql.streaming.stopTimeout": "60s",
@@ -42,7 +42,7 @@ _SETTINGS = {
 
 
 def spark_session(name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of this process; one that is there already is taken as it is."""
+    """Return the active session of this process, or start one."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -51,7 +51,7 @@ def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Spark
     find_java()
     # Executors must run this Python, not the first one on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Spark's start-up chatter and warnings about native libraries say nothing to a user.
+    # Hides Spark's start-up messages and its warnings about native libraries.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={_LOGGING}")
     builder = SparkSession.builder.appName(f"headgate {name}")
     if "MASTER" not in os.environ and "SPARK_REMOTE" not in os.environ:

@@ -1,4 +1,4 @@
-"""The records of one table in a portion: decoded, checked, admitted by the contract, written."""
+"""Stages the records of one table: decode, check expectations, apply the contract, write."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.config import UnknownFields
-from headgate.engine.expectations import Expectations, without
-from headgate.engine.record_plan import StagingPlan
+from headgate.engine.expectations import Expectations, drop_rows
+from headgate.engine.plan import BatchPlan
 from headgate.envelopes.opened import Group, Rejected
 from headgate.formats.decoder import Decoded, Decoder, Refusal, only_length
 from headgate.formats.decoders import Decoders
 from headgate.formats.protobuf import ProtobufDecoder
 from headgate.lake.parquet import write_parquet
-from headgate.lake.staged import Checked, StagedFile, Withheld, written
+from headgate.lake.staged import BlockedSchemaChange, ExpectationResult, StagedFile, encode_schema
 from headgate.reasons import Reason
 from headgate.registry.registry import SchemaKey
 from headgate.schema.changes import CreateTable, Outcome, SchemaChange
@@ -26,40 +26,42 @@ from headgate.schema.origin import UNKNOWN_FIELDS
 
 
 @dataclass(frozen=True)
-class Admitted:
-    """Rows under the table's names and types, and what stayed out."""
+class ContractResult:
+    """Rows that conform to the contract, in the table's columns, and what it blocked."""
 
     columns: pa.RecordBatch
-    kept_out: dict[int, SchemaChange]
-    """Rows that go to the quarantine, and the change that keeps each of them out."""
-    withheld: tuple[tuple[SchemaChange, int], ...]
-    """Changes that the contract withholds, and how many rows had such a value."""
+    rejected_rows: dict[int, SchemaChange]
+    """Rows that go to the quarantine, each with the change that the contract does not allow."""
+    blocked: tuple[tuple[SchemaChange, int], ...]
+    """Changes that the contract blocks, and the number of rows that carry such a value."""
 
 
-def admit(columns: pa.RecordBatch, fitted: Fit) -> Admitted:
-    """A row is kept out for what it carries; a refused schema keeps all of its rows out."""
-    kept_out: dict[int, SchemaChange] = {}
-    carrying = [(change, _carrying(columns, change)) for change in fitted.blocked]
-    for change, rows in carrying:
+def apply_contract(columns: pa.RecordBatch, fitted: Fit) -> ContractResult:
+    """Reject the rows of blocked changes: those with such a value, or all of a refused schema.
+
+    Where the contract discards only the value, the row is kept without it.
+    """
+    rejected: dict[int, SchemaChange] = {}
+    carriers = [(change, _rows_with(columns, change)) for change in fitted.blocked]
+    for change, rows in carriers:
         if change.outcome is not Outcome.DISCARDED:
             for row in np.flatnonzero(rows):
-                kept_out.setdefault(int(row), change)
-    admitted = _placed(columns, fitted)
-    if kept_out:
-        admitted = admitted.take(pa.array(np.delete(np.arange(len(columns)), list(kept_out))))
-    return Admitted(
-        admitted, kept_out, tuple((change, int(rows.sum())) for change, rows in carrying)
-    )
+                rejected.setdefault(int(row), change)
+    conforming = _map_columns(columns, fitted)
+    if rejected:
+        conforming = conforming.take(pa.array(np.delete(np.arange(len(columns)), list(rejected))))
+    blocked = tuple((change, int(rows.sum())) for change, rows in carriers)
+    return ContractResult(conforming, rejected, blocked)
 
 
-def _carrying(columns: pa.RecordBatch, change: SchemaChange) -> np.ndarray:
+def _rows_with(columns: pa.RecordBatch, change: SchemaChange) -> np.ndarray:
     if change.outcome is Outcome.REFUSED:
         return np.ones(len(columns), bool)
     column, *path = change.column.split(".")
     return rows_with_value(columns.column(column), path)
 
 
-def _placed(columns: pa.RecordBatch, fitted: Fit) -> pa.RecordBatch:
+def _map_columns(columns: pa.RecordBatch, fitted: Fit) -> pa.RecordBatch:
     if fitted.is_identity and len(fitted.mappings) == columns.num_columns:
         return columns
     if not fitted.mappings:
@@ -72,27 +74,28 @@ def _placed(columns: pa.RecordBatch, fitted: Fit) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(conformed, [one.target for one in fitted.mappings])
 
 
-_FEW = 20_000
-"""A group of so many records is worth a call of its own."""
+_SMALL_GROUP_ROWS = 20_000
+"""Groups of at least this many records are decoded by a call of their own."""
 
 GroupToDecode = tuple[Group, ProtobufDecoder]
 
-DecodedAhead = Mapping[Group, Decoded]
+DecodedGroups = Mapping[Group, Decoded]
 
 
-def decode_ahead(groups: Iterable[Group], decoders: Decoders) -> DecodedAhead:
-    """Those whose schemas differ in the names of columns alone, as those of many tables do.
+def decode_small_groups(groups: Iterable[Group], decoders: Decoders) -> DecodedGroups:
+    """Decode small groups together where their schemas differ only in the names of columns.
 
-    Groups of which any payload needs a closer look are left out: they are decoded one by one.
+    A call of the decoder has a fixed cost, and a batch may have thousands of groups. Groups with a
+    payload that is not read exactly are left out, to be decoded one by one.
     """
     found: dict[Group, Decoded] = {}
-    for several in _alike(groups, decoders):
-        payloads = pa.concat_arrays([piece for group, _ in several for piece in group.pieces])
-        arrays = several[0][1].decode_exact(payloads) if len(several) > 1 else None
+    for similar in _group_by_structure(groups, decoders):
+        payloads = pa.concat_arrays([piece for group, _ in similar for piece in group.pieces])
+        arrays = similar[0][1].decode_exact(payloads) if len(similar) > 1 else None
         if arrays is None:
             continue
         start = 0
-        for group, decoder in several:
+        for group, decoder in similar:
             mine = [array.slice(start, len(group.rows)) for array in arrays]
             columns = pa.RecordBatch.from_arrays(mine, schema=decoder.schema)
             found[group] = Decoded(columns, {})
@@ -100,18 +103,18 @@ def decode_ahead(groups: Iterable[Group], decoders: Decoders) -> DecodedAhead:
     return found
 
 
-def _alike(groups: Iterable[Group], decoders: Decoders) -> list[list[GroupToDecode]]:
-    alike: list[list[GroupToDecode]] = []
+def _group_by_structure(groups: Iterable[Group], decoders: Decoders) -> list[list[GroupToDecode]]:
+    found: list[list[GroupToDecode]] = []
     for group in groups:
         decoder = decoders.decoder(*group.message)
-        if not isinstance(decoder, ProtobufDecoder) or len(group.rows) >= _FEW:
+        if not isinstance(decoder, ProtobufDecoder) or len(group.rows) >= _SMALL_GROUP_ROWS:
             continue
-        mine = next((one for one in alike if one[0][1].is_like(decoder)), None)
-        if mine is None:
-            alike.append([(group, decoder)])
+        similar = next((one for one in found if one[0][1].is_like(decoder)), None)
+        if similar is None:
+            found.append([(group, decoder)])
         else:
-            mine.append((group, decoder))
-    return alike
+            similar.append((group, decoder))
+    return found
 
 
 @dataclass(frozen=True)
@@ -122,13 +125,13 @@ class Origins:
     columns: pa.RecordBatch
 
     def place(self, position: int) -> str:
-        """Where a record came from, as people write it."""
+        """Return the origin of a record as `topic:partition:offset`, as far as it is known."""
         row = {name: self.columns[name][position].as_py() for name in self.columns.schema.names}
         known = (row.get(name) for name in ("_topic", "_partition", "_offset"))
         return ":".join(str(each) for each in known if each is not None) or "one of them"
 
     def with_unknown_fields(self, kept: Mapping[int, bytes]) -> Origins:
-        """Add the column of bytes that the schemas of these records do not know."""
+        """Add a column with the bytes of fields that the records' schemas do not have."""
         if not kept:
             return self
         values = pa.array([kept.get(at) for at in range(len(self.rows))], UNKNOWN_FIELDS.type)
@@ -141,25 +144,25 @@ class Origins:
         return Origins(self.rows[kept], self.columns.take(pa.array(kept)))
 
 
-class AllOrigins:
-    """The origins of a portion's records, for as many of its groups at a time as are wanted."""
+class PortionOrigins:
+    """The origins of all records of a portion, copied for some of its groups at a time."""
 
     def __init__(self, records: pa.Table, opened: np.ndarray) -> None:
         self._opened = opened
         self._columns = {
             name: records.column(name)
             for name in records.column_names
-            # A column of nothing but nulls costs a file as much as a full one, and says less.
+            # In a file, a column of nulls costs as much as any other.
             if name != "value" and records.column(name).null_count < len(records)
         }
-        self._of_one_text = {
+        self._constant = {
             name
             for name, column in self._columns.items()
             if pa.types.is_string(column.type) and len(column.unique()) == 1
         }
 
     def of(self, groups: Sequence[Group]) -> list[Origins]:
-        """One for each group. One copy for all of them, then views of it: groups can be many."""
+        """Return the origins of each group, as views of one copy: there may be many groups."""
         rows = self._opened[np.concatenate([group.rows for group in groups])]
         at = pa.array(rows)
         columns = [self._values_at(name, at) for name in self._columns]
@@ -172,15 +175,15 @@ class AllOrigins:
         return origins
 
     def _values_at(self, name: str, rows: pa.Array) -> pa.Array:
-        """In one piece. Most records come from one topic: where all texts are one, any will do."""
+        """Return values in one chunk. Constant columns, such as the topic, need no lookup."""
         column = self._columns[name]
-        values = column.slice(0, len(rows)) if name in self._of_one_text else column.take(rows)
+        values = column.slice(0, len(rows)) if name in self._constant else column.take(rows)
         return pa.concat_arrays(values.chunks)
 
 
 @dataclass(frozen=True)
 class Part:
-    """Columns of one schema, and where their records came from."""
+    """Columns of one schema, and the origins of their records."""
 
     columns: pa.RecordBatch
     origin: Origins
@@ -191,8 +194,8 @@ class Part:
         return self.key if isinstance(self.key, int) else None
 
 
-def joined(parts: Sequence[Part]) -> list[tuple[pa.Table, tuple[int, ...]]]:
-    """The rows of a file and their schema ids: one file, unless schemas differ about types."""
+def join_parts(parts: Sequence[Part]) -> list[tuple[pa.Table, tuple[int, ...]]]:
+    """Return the rows and schema ids of each file; types that conflict need several files."""
     if not parts:
         return []
     try:
@@ -200,7 +203,7 @@ def joined(parts: Sequence[Part]) -> list[tuple[pa.Table, tuple[int, ...]]]:
             [pa.Table.from_batches([part.columns]) for part in parts], promote_options="default"
         )
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return [one for part in parts for one in joined([part])]
+        return [one for part in parts for one in join_parts([part])]
     origin = pa.concat_tables(
         [pa.Table.from_batches([part.origin.columns]) for part in parts], promote_options="default"
     )
@@ -215,31 +218,35 @@ def joined(parts: Sequence[Part]) -> list[tuple[pa.Table, tuple[int, ...]]]:
     return [(rows, tuple(sorted(known)))]
 
 
-GroupOf = tuple[Group, Origins]
-"""Records of one schema, and where they came from."""
+GroupWithOrigins = tuple[Group, Origins]
+"""Records of one route and schema, and their origins."""
 
 
 def stage_table(
-    plan: StagingPlan,
+    plan: BatchPlan,
     table: str,
-    groups: Sequence[GroupOf],
+    groups: Sequence[GroupWithOrigins],
     decoders: Decoders,
-    ahead: DecodedAhead,
+    decoded_groups: DecodedGroups,
     rejected: list[Rejected],
-    withheld: list[Withheld],
-    checked: list[Checked],
+    blocked: list[BlockedSchemaChange],
+    expectations: list[ExpectationResult],
 ) -> Iterator[StagedFile]:
-    """One file for all schemas of a table, as long as they agree about types."""
+    """Write one file for all schemas of a table, unless the types of columns conflict.
+
+    Rejected records are appended to `rejected`. Blocked changes and results of expectations are
+    part of the first file; without a file, they are appended to `blocked` and `expectations`.
+    """
     rules = plan.contract.for_table(table)
     shape = plan.shape(table)
     expected = Expectations.of(plan.expect, table)
     parts: list[Part] = []
     new_schemas: dict[str, str] = {}
-    stayed_out: list[Withheld] = []
+    blocked_here: list[BlockedSchemaChange] = []
     unknown = 0
     for group, origin in sorted(groups, key=_age):
         decoder, key = _decoder(decoders, group), group.message[0]
-        decoded = ahead.get(group) or decoder.decode(group.payloads)
+        decoded = decoded_groups.get(group) or decoder.decode(group.payloads)
         refused: dict[int, str] = {}
         if decoded.unknown and isinstance(decoder, ProtobufDecoder):
             refused, kept = _unknown_fields(decoder, group, decoded, rules.unknown_fields)
@@ -251,33 +258,31 @@ def stage_table(
                 row = int(origin.rows[position])
                 rejected.append(Rejected(row, why, detail, group.route, key))
         landing = origin.without([*decoded.bad, *refused])
-        columns = without(decoded.columns, _moved_up(refused, decoded.bad))
+        columns = drop_rows(decoded.columns, _shift_positions(refused, decoded.bad))
         if expected is not None and len(columns):
             failing = expected.check(landing.place, columns, landing.columns)
             for position, detail in failing.items():
                 row = int(landing.rows[position])
                 rejected.append(Rejected(row, Reason.EXPECTATION, detail, group.route, key))
-            landing, columns = landing.without(failing), without(columns, failing)
+            landing, columns = landing.without(failing), drop_rows(columns, failing)
         if shape is None and rules.strict:
             shape = decoder.schema
         if shape is not None:
-            admitted = admit(columns, fit(decoder.schema, shape, rules))
-            for position, change in admitted.kept_out.items():
+            result = apply_contract(columns, fit(decoder.schema, shape, rules))
+            for position, change in result.rejected_rows.items():
                 reason, row = reason_of(change), int(landing.rows[position])
                 rejected.append(Rejected(row, reason, str(change), group.route, key))
-            stayed_out += [
-                _withheld(table, key, change, rows) for change, rows in admitted.withheld
-            ]
-            landing, columns = landing.without(admitted.kept_out), admitted.columns
+            blocked_here += [_blocked(table, key, change, rows) for change, rows in result.blocked]
+            landing, columns = landing.without(result.rejected_rows), result.columns
         if len(landing.rows):
             parts.append(Part(columns, landing, key))
-            if isinstance(key, int) and key not in plan.met.get(table, ()):
-                new_schemas[str(key)] = written(decoder.schema)
-    counts: tuple[Checked, ...] = ()
+            if isinstance(key, int) and key not in plan.seen_schema_ids.get(table, ()):
+                new_schemas[str(key)] = encode_schema(decoder.schema)
+    results: tuple[ExpectationResult, ...] = ()
     if expected is not None:
         expected.stop_if_broken()
-        counts = expected.counts
-    route, files = groups[0][0].route, joined(parts)
+        results = expected.results
+    route, files = groups[0][0].route, join_parts(parts)
     for number, (rows, ids) in enumerate(files):
         new = {key: schema for key, schema in new_schemas.items() if int(key) in ids}
         file = write_parquet(plan.lake, table, plan.new_file(), rows, route=route, schema_ids=ids)
@@ -285,20 +290,20 @@ def stage_table(
             file,
             new_schemas=new or None,
             unknown_fields=0 if number else unknown,
-            withheld=() if number else tuple(stayed_out),
-            expectations=() if number else counts,
+            blocked=() if number else tuple(blocked_here),
+            expectations=() if number else results,
         )
     if not files:
-        withheld += stayed_out
-        checked += counts
+        blocked += blocked_here
+        expectations += results
 
 
 def _unknown_fields(
     decoder: ProtobufDecoder, group: Group, decoded: Decoded, mode: UnknownFields
 ) -> tuple[dict[int, str], dict[int, bytes]]:
-    """Return why some records cannot land, and the bytes that others land with, by position.
+    """Return the records to reject with the reason, and the bytes to keep of others, by position.
 
-    Extensions are legitimate, though the schema has no columns for them.
+    Extensions are legitimate, although the schema has no columns for them.
     """
     refused: dict[int, str] = {}
     kept: dict[int, bytes] = {}
@@ -314,26 +319,26 @@ def _unknown_fields(
     return refused, kept
 
 
-def _moved_up(positions: Mapping[int, str], removed: Iterable[int]) -> dict[int, str]:
-    """Where these positions are once others are removed."""
+def _shift_positions(positions: Mapping[int, str], removed: Iterable[int]) -> dict[int, str]:
+    """Return the positions after other rows are removed."""
     before = np.sort(np.fromiter(removed, np.int64))
     return {at - int(np.searchsorted(before, at)): detail for at, detail in positions.items()}
 
 
-def without_table(
-    plan: StagingPlan,
+def reject_new_table(
+    plan: BatchPlan,
     table: str,
-    groups: Sequence[GroupOf],
+    groups: Sequence[GroupWithOrigins],
     decoders: Decoders,
-    withheld: list[Withheld],
+    blocked: list[BlockedSchemaChange],
 ) -> list[Rejected]:
-    """All records of a route that may not have a table."""
+    """Reject all records of a route whose table the contract does not allow to be created."""
     rules = plan.contract.for_table(table)
     rejected: list[Rejected] = []
     for group, origin in groups:
         columns = len(_decoder(decoders, group).schema)
         change = with_outcome(CreateTable(table, columns), rules)
-        withheld.append(_withheld(table, group.message[0], change, len(origin.rows)))
+        blocked.append(_blocked(table, group.message[0], change, len(origin.rows)))
         rejected += reject(group, origin, Reason.CONTRACT_TABLES, f"for table {table}")
     return rejected
 
@@ -349,8 +354,8 @@ def _decoder(decoders: Decoders, group: Group) -> Decoder:
     return decoder
 
 
-def _age(one: GroupOf) -> tuple[bool, int, str]:
-    """Registries count their ids up."""
+def _age(one: GroupWithOrigins) -> tuple[bool, int, str]:
+    """Order schemas from old to new: registries assign increasing ids."""
     key = one[0].message[0]
     return (False, key, "") if isinstance(key, int) else (True, 0, key)
 
@@ -359,5 +364,7 @@ def reason_of(change: SchemaChange) -> Reason:
     return Reason.CONTRACT_TYPES if change.decided_by == "types" else Reason.CONTRACT_COLUMNS
 
 
-def _withheld(table: str, key: SchemaKey, change: SchemaChange, rows: int) -> Withheld:
-    return Withheld(table, (key,) if isinstance(key, int) else (), change.as_record(), rows)
+def _blocked(table: str, key: SchemaKey, change: SchemaChange, rows: int) -> BlockedSchemaChange:
+    return BlockedSchemaChange(
+        table, (key,) if isinstance(key, int) else (), change.as_record(), rows
+    )

@@ -22,7 +22,7 @@ from headgate.gold.source_table import DerivedTable, OutdatedTable, SourceRows, 
 from headgate.gold.union import UnionDeriver
 from headgate.lake.ledger_entries import GoldEntry
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.tables import OpenTables
+from headgate.lake.tables import TableCache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ class GoldDeriver:
         self._queries, unions = declared_gold(self.pipeline, self.app)
         # Unions last: they may read tables of the queries.
         self._declared: list[DeclaredQuery | DeclaredUnion] = [*self._queries, *unions]
-        self._tables = OpenTables(self.pipeline.lake)
+        self._tables = TableCache(self.pipeline.lake)
         self._sources = SourceTables(self.pipeline.lake, self._tables)
 
     def derive(self, landed: Sequence[Landed]) -> list[GoldEntry]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.tables import OpenTables, TableError
+from headgate.lake.tables import TableCache, TableError
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class OutdatedTable:
 class SourceTables:
     """Sources of derived tables, each opened once for all declarations."""
 
-    def __init__(self, lake: str, tables: OpenTables) -> None:
+    def __init__(self, lake: str, tables: TableCache) -> None:
         self._lake = lake
         self._tables = tables
         self._snapshots: dict[str, Snapshot | None] = {}

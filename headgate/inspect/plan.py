@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.config import Pipeline
-from headgate.engine.land_table import Asked
+from headgate.engine.land_table import RequestedChange
 from headgate.formats.decoder import Refusal
 from headgate.formats.decoders import Decoders
 from headgate.inspect.ledger import open_ledger
@@ -51,8 +51,8 @@ class TablePlan:
     exists: bool
     schemas: tuple[SubjectVersion, ...]
     """The newest of its subjects; empty if the registry no longer has them."""
-    changes: tuple[Asked, ...] = ()
-    as_before: tuple[Asked, ...] = ()
+    changes: tuple[RequestedChange, ...] = ()
+    as_before: tuple[RequestedChange, ...] = ()
     """Changes that the contract would block again; the ledger has them already."""
     rewritten_bytes: int = 0
     """Size of the files that would be rewritten to widen columns."""
@@ -143,12 +143,12 @@ class PipelinePlan:
     def _derived_to(self, step: GoldStep) -> int:
         return sum(len(one.those_to(step)) for one in self.derived)
 
-    def _asked(self) -> Iterator[Asked]:
+    def _asked(self) -> Iterator[RequestedChange]:
         for table in self.tables:
             yield from table.changes
 
 
-def asked_record(asked: Asked) -> dict[str, Any]:
+def asked_record(asked: RequestedChange) -> dict[str, Any]:
     return {**change_record(asked.change), "schema_ids": list(asked.schema_ids)}
 
 
@@ -256,12 +256,12 @@ def _within(most: int, plans: Iterable[TablePlan | None]) -> tuple[TablePlan, ..
         made = [one for one in table.changes if _makes_table(one)]
         if made and room <= 0:
             beyond = [replace(one.change, outcome=Outcome.QUARANTINED) for one in made]
-            asked = tuple(Asked(one, made[0].schema_ids) for one in beyond)
+            asked = tuple(RequestedChange(one, made[0].schema_ids) for one in beyond)
             table = replace(table, changes=asked)
         room -= bool(made)
         found.append(table)
     return tuple(found)
 
 
-def _makes_table(asked: Asked) -> bool:
+def _makes_table(asked: RequestedChange) -> bool:
     return isinstance(asked.change, CreateTable) and asked.change.outcome is Outcome.APPLIED

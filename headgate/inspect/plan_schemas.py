@@ -11,14 +11,14 @@ from itertools import count
 import pyarrow as pa
 
 from headgate.config import Confluent, Kafka, Mode, Pipeline, Rules
-from headgate.engine.land_table import Asked, fit_files
+from headgate.engine.land_table import RequestedChange, fit_files
 from headgate.formats.decoder import MessageChoice, Refusal
 from headgate.formats.decoders import Decoders
 from headgate.inspect.schema_diff import payload_message
 from headgate.lake.ledger import LedgerSnapshot, record_change
 from headgate.lake.ledger_entries import Kind, SchemaEntry
 from headgate.lake.names import TableNames
-from headgate.lake.staged import StagedFile, written
+from headgate.lake.staged import StagedFile, encode_schema
 from headgate.registry.registry import SubjectVersion
 from headgate.schema.changes import (
     CreateTable,
@@ -220,8 +220,8 @@ def _is_read(pipeline: Pipeline, subject: str) -> bool:
 class PlannedColumns:
     """Changes that would be new, and those that would be blocked again."""
 
-    changes: tuple[Asked, ...] = ()
-    as_before: tuple[Asked, ...] = ()
+    changes: tuple[RequestedChange, ...] = ()
+    as_before: tuple[RequestedChange, ...] = ()
     columns: tuple[str, ...] = ()
     """Columns that the table would have."""
 
@@ -247,7 +247,7 @@ def plan_columns(
     new = {key: schemas[key] for key in sorted(schemas.keys() - history.schema_ids)}
     shape = columns if columns is not None else schemas[min(schemas)]
     withheld = [
-        Asked(change, (key,))
+        RequestedChange(change, (key,))
         for key, schema in new.items()
         for change in fit(schema, shape, rules).blocked
     ]
@@ -256,17 +256,21 @@ def plan_columns(
     fitted = fit_files(
         known.table, _unwritten(known.table, landing), columns, ORIGIN, history, rules, may_widen
     )
-    asked = [*fitted.asked, *withheld] if landing else withheld
+    asked = [*fitted.changes, *withheld] if landing else withheld
     for key in sorted(schemas.keys() - new.keys()):
         again = fit(schemas[key], fitted.schema, rules, may_widen)
-        asked += [Asked(one, (key,)) for one in again.changes if one.decided_by is not None]
+        asked += [
+            RequestedChange(one, (key,)) for one in again.changes if one.decided_by is not None
+        ]
     there = columns is not None or bool(landing)
     return _only_new(known, asked, fitted.schema.names if there else ())
 
 
-def _without_table(table: str, schemas: Mapping[int, pa.Schema], rules: Rules) -> list[Asked]:
+def _without_table(
+    table: str, schemas: Mapping[int, pa.Schema], rules: Rules
+) -> list[RequestedChange]:
     return [
-        Asked(with_outcome(CreateTable(table, len(schema)), rules), (key,))
+        RequestedChange(with_outcome(CreateTable(table, len(schema)), rules), (key,))
         for key, schema in sorted(schemas.items())
     ]
 
@@ -274,12 +278,12 @@ def _without_table(table: str, schemas: Mapping[int, pa.Schema], rules: Rules) -
 def _unwritten(table: str, schemas: Mapping[int, pa.Schema]) -> list[StagedFile]:
     """Return a staged file with the columns that records of these schemas would have."""
     columns = ORIGIN.serialize().to_pybytes()
-    texts = {str(key): written(schema) for key, schema in schemas.items()}
+    texts = {str(key): encode_schema(schema) for key, schema in schemas.items()}
     return [StagedFile(table, "", 0, 0, "", columns, None, tuple(schemas), new_schemas=texts)]
 
 
 def _only_new(
-    known: KnownTable, asked: Sequence[Asked], columns: Iterable[str] = ()
+    known: KnownTable, asked: Sequence[RequestedChange], columns: Iterable[str] = ()
 ) -> PlannedColumns:
     """Separate what the ledger has already, because each schema is reported once."""
     worth = [one for one in asked if not isinstance(one.change, SameColumns)]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from headgate.config import Pipeline
-from headgate.engine.quarantined import QuarantineState
+from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import LandingError, UsageError
 from headgate.inspect.tables import names_of_route, shown_route
 from headgate.lake.query import query_table

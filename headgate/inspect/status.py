@@ -19,7 +19,7 @@ from headgate.inspect.quarantine import count_quarantined
 from headgate.inspect.tables import kind_of, tables_behind
 from headgate.lake.ledger import LedgerSnapshot, Totals
 from headgate.lake.ledger_entries import Kind, PendingEntry
-from headgate.lake.staged import Checked, StagedBatchNote
+from headgate.lake.staged import ExpectationResult, StagedBatchNote
 from headgate.quarantine.ledger import name_of_files
 
 
@@ -151,7 +151,7 @@ class Status:
     pending: tuple[PendingTable, ...]
     schema_changes: int
     """Changes of existing tables; new tables are not counted."""
-    expectations: tuple[Checked, ...] = ()
+    expectations: tuple[ExpectationResult, ...] = ()
     """Totals of each expectation; those that most rows failed come first. Rows that a replay
     checked again are not counted."""
     files: int | None = None

@@ -1,4 +1,4 @@
-"""The port through which files become rows of a table."""
+"""The commit port: adds staged files to tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.lake.staged import StagedFile
 
 @dataclass(frozen=True)
 class Mark:
-    """Who committed what last: kept in the table itself, in the same commit as the files."""
+    """A transaction mark: an app and its version, written in the same commit as the files."""
 
     app: str
     version: int
@@ -20,17 +20,17 @@ class Mark:
 
 @dataclass(frozen=True)
 class TableState:
-    """A table as it stands."""
+    """The newest version of a table."""
 
     version: int
     schema: pa.Schema
     marked: int | None
-    """The newest batch of this pipeline that the table has."""
+    """The newest version that the app has marked."""
 
 
 @dataclass(frozen=True)
 class Commit:
-    """Files to add to a table in one step, with the columns the table shall have then."""
+    """Files to add to a table in one transaction, and the table's columns after it."""
 
     table: str
     schema: pa.Schema
@@ -39,25 +39,24 @@ class Commit:
     partition_by: tuple[str, ...] = ()
     description: str | None = None
     rewrite: bool = False
-    """Whether columns have other types than before: then all rows are written anew, in this
-    commit too."""
+    """Whether types of columns change, so that the same commit rewrites all rows."""
 
 
 class Committer(Protocol):
-    """Commits files to the tables of a lake. Two adapters, one contract."""
+    """Commits files to the tables of a lake; implemented by delta-rs and by Spark."""
 
     def state(self, table: str, app: str) -> TableState | None:
-        """The table as it stands, or None where there is none."""
+        """Return the newest version of a table; None if it does not exist."""
         ...
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
-        """The columns that the table had at a version."""
+        """Return the columns of a table at a version."""
         ...
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
-        """Whether the table is small enough, and plain enough, to be written anew."""
+        """Whether a table is small enough, and plain enough, to be rewritten."""
         ...
 
     def commit(self, commit: Commit) -> int:
-        """All of it or nothing; returns the table's new version. Does not look at marks."""
+        """Commit atomically, without checking marks, and return the table's new version."""
         ...

@@ -1,4 +1,4 @@
-"""Commits by delta-rs: no Spark job, some milliseconds a table, many tables side by side."""
+"""Commits by delta-rs: without a Spark job, in milliseconds, many tables in parallel."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from deltalake.transaction import (
 from headgate.lake.commit import Commit, Mark, TableState
 from headgate.lake.parquet import write_parquet
 from headgate.lake.staged import StagedFile
-from headgate.lake.tables import OpenTables, reads_as_it_is, size_of
+from headgate.lake.tables import TableCache, is_plain_parquet, size_of
 from headgate.schema.conform import conform_chunked
 
 
 def rewrite_files(
     lake: str, table: str, actions: pa.Table, schema: pa.Schema
 ) -> Iterator[StagedFile]:
-    """All rows of the files that a table has, one row group at a time.
+    """Write the rows of a table's files to new files in other types, one row group at a time.
 
-    Files are read as they are, one by one: a column that one of them lacks stays out of its
-    successor as well, and every reader takes it for null.
+    A column that a file lacks is missing from its rewritten file too; readers return nulls for it.
     """
     for path in actions.column("path").to_pylist():
         source = pq.ParquetFile(Path(lake, table, unquote(path)))
@@ -58,27 +57,27 @@ _WRITABLE_FEATURES = {
     "variantType",
     "variantType-preview",
 }
-"""What a plain append by delta-rs leaves intact. Append-only tables need nothing else."""
+"""Table features that an append by delta-rs preserves."""
 
 
 _CONFIGURATION = {"delta.checkpointInterval": "10"}
-"""Between checkpoints, every commit is a file more to read for whoever opens the table."""
+"""A frequent checkpoint: every commit after it is another file to read to open the table."""
 
 _CLEAN_UP_EVERY = 100
-"""Versions: to find what has expired, all of a log is listed."""
+"""Number of versions between clean-ups, which list the whole log."""
 
 
 class DeltaRsCommitter:
-    """The default: files are named in the log as they are, nothing is read or written again."""
+    """The default committer: adds staged files to the log without reading or rewriting them."""
 
     def __init__(self, lake: str) -> None:
         self._lake = Path(lake)
         self._writable: dict[str, bool] = {}
-        self._tables = OpenTables(lake)
+        self._tables = TableCache(lake)
         self._just_read: dict[str, tuple[DeltaTable | None, pa.Schema]] = {}
-        """Up to date, for the commit that follows."""
+        """Tables that `state` has read, for the commit that follows."""
         self._marks: dict[str, tuple[DeltaTable, int, Mark]] = {}
-        """The versions that were committed here last, and what was marked in them."""
+        """The newest commits of this process: table, version and mark."""
 
     def state(self, table: str, app: str) -> TableState | None:
         opened = self._tables.newest(table)
@@ -93,13 +92,13 @@ class DeltaRsCommitter:
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
         opened = self._tables.newest(table)
-        return opened is not None and reads_as_it_is(opened) and size_of(opened) <= up_to
+        return opened is not None and is_plain_parquet(opened) and size_of(opened) <= up_to
 
     def commit(self, commit: Commit) -> int:
         actions = [add_action(file) for file in commit.files]
         properties = CommitProperties(
             app_transactions=[Transaction(commit.mark.app, commit.mark.version)],
-            # Rows that others add while all are rewritten would be left as they were.
+            # A retry would miss rows that other writers add during a rewrite.
             max_commit_retries=0 if commit.rewrite else None,
         )
         read = self._just_read.pop(commit.table, None)
@@ -128,12 +127,12 @@ class DeltaRsCommitter:
             Schema.from_arrow(commit.schema) if commit.rewrite else table.schema(),
             partition_by=list(commit.partition_by),
             commit_properties=properties,
-            post_commithook_properties=hooks_after(table),
+            post_commithook_properties=post_commit_hooks(table),
         )
         return self._committed(table, commit)
 
     def _committed(self, table: DeltaTable, commit: Commit) -> int:
-        """The version of the commit just made: the next one, unless others write here too."""
+        """Return the version of the last commit: the next one, unless there are other writers."""
         version = table.version() + 1
         log = self._lake / commit.table / "_delta_log"
         is_newest = not (log / f"{version + 1:020d}.json").exists()
@@ -150,7 +149,7 @@ class DeltaRsCommitter:
         return opened.transaction_version(app)
 
     def can_write(self, table: str) -> bool:
-        """Whether every feature of the table is one that delta-rs writes."""
+        """Whether delta-rs can write all features of a table."""
         if table not in self._writable:
             try:
                 opened = self._tables.newest(table)
@@ -165,15 +164,15 @@ class DeltaRsCommitter:
         return opened, pa.schema(opened.schema()) if opened else pa.schema([])
 
 
-def hooks_after(table: DeltaTable) -> PostCommitHookProperties:
-    """What delta-rs does when it has committed the next version of a table."""
+def post_commit_hooks(table: DeltaTable) -> PostCommitHookProperties:
+    """Return what delta-rs does after the next commit to a table."""
     return PostCommitHookProperties(
         cleanup_expired_logs=(table.version() + 1) % _CLEAN_UP_EVERY == 0
     )
 
 
 def add_action(file: StagedFile) -> AddAction:
-    """What the log says of a file."""
+    """Return the log action that adds a file."""
     return AddAction(
         path=file.path,
         size=file.size,
@@ -185,7 +184,7 @@ def add_action(file: StagedFile) -> AddAction:
 
 
 def _has_mark(entry: Path, mark: Mark) -> bool:
-    """Whether an entry of a log is the commit of a mark."""
+    """Whether a commit in the log has a mark."""
     actions = (json.loads(line) for line in entry.read_text().splitlines())
     marks = [action["txn"] for action in actions if "txn" in action]
     return any((one["appId"], one["version"]) == (mark.app, mark.version) for one in marks)

@@ -31,7 +31,7 @@ from headgate.lake.ledger_entries import (
 )
 from headgate.lake.query import query_table, quoted
 from headgate.lake.snapshot import table_url
-from headgate.lake.staged import Checked, StagedFile
+from headgate.lake.staged import ExpectationResult, StagedFile
 from headgate.lake.tables import TableError, open_table
 from headgate.schema.changes import DropColumn, SchemaHistory
 
@@ -250,7 +250,7 @@ class LedgerSnapshot:
             GoldEntry, f'{_last_of_each(by, _where((Kind.GOLD,)))} ORDER BY "table", at'
         )
 
-    def expectations(self) -> tuple[Checked, ...]:
+    def expectations(self) -> tuple[ExpectationResult, ...]:
         """Return the totals of each expectation; those that most rows failed come first."""
         found = self._query(
             f"""
@@ -259,7 +259,7 @@ class LedgerSnapshot:
             GROUP BY "table", rule, on_fail ORDER BY failed DESC, "table", rule, on_fail
             """
         )
-        return tuple(Checked(**row) for row in found)
+        return tuple(ExpectationResult(**row) for row in found)
 
     def batches(self) -> Totals:
         found = self._query(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from headgate.lake.staged import Checked, OnFail, StagedFile
+from headgate.lake.staged import ExpectationResult, OnFail, StagedFile
 from headgate.schema.changes import SchemaChange, change_from_record
 
 MAX_ERROR = 1000
@@ -230,7 +230,7 @@ class ExpectationEntry(EntryOfTable):
     failed: int
 
     @classmethod
-    def of(cls, result: Checked) -> ExpectationEntry:
+    def of(cls, result: ExpectationResult) -> ExpectationEntry:
         return cls(result.table, result.rule, result.on_fail, result.checked, result.failed)
 
 

@@ -1,4 +1,4 @@
-"""The tables of a pipeline: which route goes where."""
+"""Names of the tables of a pipeline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headgate.schema.names import digest, readable_name, safe_name
 
 @dataclass(frozen=True)
 class TableNames:
-    """Names of all the tables of one pipeline; everything else about names is derived."""
+    """Names of the tables of a pipeline of records."""
 
     silver: str
     quarantine: str
@@ -32,7 +32,7 @@ class TableNames:
 
     @cached_property
     def _reserved(self) -> frozenset[str]:
-        """Routes that would give a silver table the name of one of the pipeline's own."""
+        """Routes whose silver table would have the name of another table of the pipeline."""
         before, after = self.silver.split("{route}")
         own = {self.quarantine, self.ledger, self.bronze}
         return frozenset(
@@ -45,14 +45,14 @@ class TableNames:
         return self.silver.replace("{route}", safe_name(route, self._reserved))
 
     def silver_in(self, lake: str) -> list[str]:
-        """The silver tables that the lake has, whatever the ledger says."""
+        """Return the silver tables that exist in the lake, whether the ledger has them or not."""
         own = {self.bronze, self.quarantine, self.ledger}
         logs = Path(lake).glob(f"{self.silver.replace('{route}', '*')}/_delta_log")
         return sorted(log.parent.name for log in logs if log.parent.name not in own)
 
 
 class SourceName(Protocol):
-    """A table of the source, as its changes name it."""
+    """The name of a source table in its changes."""
 
     @property
     def database(self) -> str | None: ...
@@ -63,7 +63,7 @@ class SourceName(Protocol):
 
 
 def placeholder_values(source: SourceName) -> dict[str, str]:
-    """What stands for each placeholder; where there is only a database or only a schema, either."""
+    """Return the values of placeholders; a missing database or schema is replaced by the other."""
     return {
         "{database}": source.database or source.schema or "",
         "{schema}": source.schema or source.database or "",
@@ -72,45 +72,45 @@ def placeholder_values(source: SourceName) -> dict[str, str]:
 
 
 def pattern_name(source: SourceName) -> str:
-    """The name that the patterns of a pipeline file are about: `database.table`."""
+    """Return `database.table`, which patterns of a pipeline file match."""
     values = placeholder_values(source)
     return f"{values['{database}']}.{values['{table}']}"
 
 
-_DIGEST_FOLLOWS = "___"
+_BEFORE_DIGEST = "___"
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_]{0,120}")
-_LONGEST_READABLE = 100
+_MAX_READABLE = 100
 
 
 @dataclass(frozen=True)
 class ChangeName:
-    """A template, and the letter by which its digests differ from those of other templates."""
+    """A template of names, and the letter that marks the digests in its names."""
 
     template: str
     letter: str
 
     def name_for(self, source: SourceName, is_taken: Callable[[str], bool]) -> str:
-        """What the template says, unless that is no name, or a name of something else."""
+        """Return the name by the template; with a digest if it is invalid or taken."""
         name = self._plain(source)
-        return self.name_apart(source) if name is None or is_taken(name) else name
+        return self.name_with_digest(source) if name is None or is_taken(name) else name
 
-    def name_apart(self, source: SourceName) -> str:
-        """A name that no other source has."""
+    def name_with_digest(self, source: SourceName) -> str:
+        """Return a name with a digest, which is unique to the source."""
         readable = [form for value in self._values(source) if (form := readable_name(value))]
-        start = "_".join(readable)[:_LONGEST_READABLE].rstrip("_") or "table"
+        start = "_".join(readable)[:_MAX_READABLE].rstrip("_") or "table"
         whole = (source.database, source.schema, source.table)
-        # With their lengths: not even a value that holds a separator is taken for two.
+        # Lengths keep values that contain a separator apart.
         exact = "".join("-" if each is None else f"{len(each)}:{each}" for each in whole)
-        return self._around(f"{start}{_DIGEST_FOLLOWS}{self.letter}{digest(exact)}")
+        return self._around(f"{start}{_BEFORE_DIGEST}{self.letter}{digest(exact)}")
 
     def fits(self, name: str) -> bool:
-        """Whether the template could give a name as far as what is around it tells."""
+        """Whether a name starts and ends like the template."""
         before, after = around(self.template)
         return name.startswith(before) and name.endswith(after)
 
     @property
     def narrowness(self) -> int:
-        """How much of a name the template fixes."""
+        """Number of characters that the template fixes."""
         return sum(map(len, around(self.template)))
 
     def _values(self, source: SourceName) -> Sequence[str]:
@@ -125,7 +125,7 @@ class ChangeName:
         )
         named = _PLAIN.fullmatch(inner) and all(value.strip("_") for value in values)
         name = self._around(inner)
-        return None if not named or _DIGEST_FOLLOWS in name else name
+        return None if not named or _BEFORE_DIGEST in name else name
 
     def _around(self, inner: str) -> str:
         before, after = around(self.template)
@@ -133,13 +133,13 @@ class ChangeName:
 
 
 def letter_of_digest(name: str) -> str | None:
-    """Whose digest is in a name; None where there is none."""
-    _, follows, digested = name.partition(_DIGEST_FOLLOWS)
+    """Return the letter of the digest in a name; None for a name without a digest."""
+    _, follows, digested = name.partition(_BEFORE_DIGEST)
     return digested[:1] if follows else None
 
 
 class ChangeTableKind(StrEnum):
-    """What is made of a table of the source."""
+    """Kinds of tables that a source table is landed in."""
 
     LOG = "log"
     MERGED = "merged"
@@ -148,7 +148,7 @@ class ChangeTableKind(StrEnum):
 
 @dataclass(frozen=True)
 class ChangeTables:
-    """Names of all the tables of one pipeline; everything else about names is derived."""
+    """Names of the tables of a pipeline of changes."""
 
     change_log: str
     quarantine: str
@@ -158,7 +158,7 @@ class ChangeTables:
     gold: tuple[str, ...] = ()
     """Names and templates of derived tables."""
     exact: bool = False
-    """Whether sources have different names even if the templates see no difference."""
+    """Whether all names have a digest, so that no two sources share one."""
 
     files: ClassVar[str] = FILES_TABLE
 
@@ -175,26 +175,26 @@ class ChangeTables:
 
     @property
     def apart(self) -> ChangeTables:
-        """Names for a source whose own another one has already: with a digest of all of it."""
+        """Names with a digest, for a source whose names by the templates are taken."""
         return replace(self, exact=True)
 
     def log_for(self, source: SourceName) -> str:
         return self._name(ChangeTableKind.LOG, source)
 
     def merged_for(self, source: SourceName) -> str | None:
-        """None where the pipeline wants none."""
+        """Return None if the pipeline does not declare this kind of table."""
         return self._name(ChangeTableKind.MERGED, source) if self.merged else None
 
     def history_for(self, source: SourceName) -> str | None:
-        """None where the pipeline wants none."""
+        """Return None if the pipeline does not declare this kind of table."""
         return self._name(ChangeTableKind.HISTORY, source) if self.history else None
 
     def tombstones_for(self, source: SourceName) -> str:
-        """Of rows that were deleted from the merged table."""
+        """Return the name of the table of rows that were deleted from the merged table."""
         return f"_tombstones_{self.merged_for(source) or self.log_for(source)}"
 
     def kind_of(self, table: str) -> ChangeTableKind | None:
-        """What a table of this pipeline holds; None for one of its own, or of another."""
+        """Return the kind of a table; None for any other table."""
         if table in self._own or table.startswith("_"):
             return None
         by_digest = {names.letter: kind for kind, names in self._kinds.items()}
@@ -205,7 +205,7 @@ class ChangeTables:
         return next((kind for kind, names in self._kinds.items() if names.fits(table)), None)
 
     def logs_in(self, lake: str) -> list[str]:
-        """The change logs that the lake has, whatever the ledger says."""
+        """Return the change logs that exist in the lake, whether the ledger has them or not."""
         tables = [log.parent.name for log in Path(lake).glob("*/_delta_log")]
         return sorted(name for name in tables if self.kind_of(name) == ChangeTableKind.LOG)
 
@@ -215,7 +215,7 @@ class ChangeTables:
 
     @cached_property
     def _kinds(self) -> dict[ChangeTableKind, ChangeName]:
-        """Those that are wanted, and whose templates leave least open first."""
+        """The declared kinds, those with the most specific templates first."""
         templates = {
             ChangeTableKind.LOG: self.change_log,
             ChangeTableKind.MERGED: self.merged,
@@ -225,13 +225,13 @@ class ChangeTables:
         return dict(sorted(names.items(), key=lambda each: -each[1].narrowness))
 
     def _name(self, kind: ChangeTableKind, source: SourceName) -> str:
-        """A name that a template before this one could give is left to it."""
+        """Return a name. One that a more specific template could give is taken."""
         if self.exact:
-            return self._kinds[kind].name_apart(source)
+            return self._kinds[kind].name_with_digest(source)
         before = list(self._kinds.values())[: list(self._kinds).index(kind)]
 
         def is_taken(name: str) -> bool:
-            left = name in self._own or is_declared_gold(self.gold, name)
-            return left or any(other.fits(name) for other in before)
+            is_own = name in self._own or is_declared_gold(self.gold, name)
+            return is_own or any(other.fits(name) for other in before)
 
         return self._kinds[kind].name_for(source, is_taken)

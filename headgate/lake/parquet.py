@@ -1,4 +1,4 @@
-"""One Parquet file in a table's folder, ready to be named by a commit."""
+"""Parquet files in the folders of tables, with the statistics of the Delta log."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from headgate.schema.conform import conform_chunked
 from headgate.schema.fit import Fit
 from headgate.schema.names import safe_name
 
-_MOST_COLUMNS = 40
-_LONGEST_TEXT = 32
+_MAX_COLUMNS = 40
+_MAX_TEXT = 32
 _MARK = uuid.uuid4().hex
 _EXACT = re.compile(f'"{_MARK}([0-9.-]+){_MARK}"')
-"""JSON numbers have any number of digits, Python's have not: a rounded bound would hide rows."""
+"""Decimals as JSON numbers with all digits: with a rounded bound, readers would skip rows."""
 _LAST_CHARACTER = "\U0010ffff"
 
 
 def file_statistics(table: pa.Table) -> str:
-    """The statistics of a file's rows in the form of a Delta log entry."""
+    """Return the statistics of rows in the form of the Delta log."""
     minima: dict[str, Any] = {}
     maxima: dict[str, Any] = {}
     nulls: dict[str, int] = {}
     all_bounded = True
-    for field, column in islice(zip(table.schema, table.columns, strict=True), _MOST_COLUMNS):
+    for field, column in islice(zip(table.schema, table.columns, strict=True), _MAX_COLUMNS):
         if pa.types.is_nested(field.type):
             continue
         nulls[field.name] = column.null_count
@@ -50,45 +50,45 @@ def file_statistics(table: pa.Table) -> str:
             minima[field.name], maxima[field.name] = bounds
     known: dict[str, Any] = {"numRecords": table.num_rows, "nullCount": nulls}
     if all_bounded:
-        # delta-rs takes a column that has no bounds beside others that do for an empty one.
+        # delta-rs assumes that a column without bounds is empty if other columns have bounds.
         known |= {"minValues": minima, "maxValues": maxima}
-    # delta-rs reads the escapes of characters beyond U+1FFFF as other, smaller ones.
-    text = json.dumps(known, ensure_ascii=False, default=_plain)
+    # delta-rs misreads escapes of characters beyond U+1FFFF as smaller characters.
+    text = json.dumps(known, ensure_ascii=False, default=_json_value)
     return _EXACT.sub(r"\1", text) if _MARK in text else text
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    """Values that no other one is below or above; None where JSON has none for them."""
+    """Return a lower and an upper bound of a column; None if JSON cannot represent them."""
     if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
         return None
     least_and_greatest = pc.min_max(column)
     try:
         low, high = least_and_greatest["min"].as_py(), least_and_greatest["max"].as_py()
-    except (OverflowError, ValueError):  # a moment beyond Python's calendar
+    except (OverflowError, ValueError):  # a timestamp that Python cannot represent
         return None
     return _lower(low), _upper(high)
 
 
 def _lower(value: Any) -> Any:
-    return value[:_LONGEST_TEXT] if isinstance(value, str) else value
+    return value[:_MAX_TEXT] if isinstance(value, str) else value
 
 
 def _upper(value: Any) -> Any:
-    """A text cut short must still be no smaller than the whole one."""
-    if not isinstance(value, str) or value[_LONGEST_TEXT:][:1] in ("", _LAST_CHARACTER):
+    """Return an upper bound; a truncated text must not be smaller than the whole one."""
+    if not isinstance(value, str) or value[_MAX_TEXT:][:1] in ("", _LAST_CHARACTER):
         return value
-    return value[:_LONGEST_TEXT] + _LAST_CHARACTER
+    return value[:_MAX_TEXT] + _LAST_CHARACTER
 
 
-def _plain(value: Any) -> str:
+def _json_value(value: Any) -> str:
     if isinstance(value, Decimal):
         return f"{_MARK}{value:f}{_MARK}"
     return str(value.isoformat().replace("+00:00", "Z"))
 
 
 _LOCAL = LocalFileSystem()
-_LARGE = 20_000
-"""Rows from which on dictionaries and a thorough compression are worth their time."""
+_LARGE_FILE_ROWS = 20_000
+"""Number of rows from which on dictionaries and strong compression pay off."""
 
 
 def write_parquet(
@@ -102,18 +102,19 @@ def write_parquet(
     partition: Mapping[str, str] | None = None,
     reasons: Mapping[str, int] | None = None,
 ) -> StagedFile:
+    """Write rows to a file in a table's folder."""
     for column, value in (partition or {}).items():
         name = f"{column}={safe_name(value)}/{name}"
     path = Path(lake, table, name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    large = rows.num_rows >= _LARGE
+    large = rows.num_rows >= _LARGE_FILE_ROWS
     pq.write_table(
         rows,
         str(path),
         filesystem=_LOCAL,
         compression="zstd" if large else "snappy",
         use_dictionary=large or ["_topic"],
-        # In a file of one page, Delta's own statistics say all that Parquet's would.
+        # For a file of one page, the statistics of the Delta log are enough.
         write_statistics=large,
         store_schema=False,
         coerce_timestamps="us",
@@ -143,7 +144,7 @@ def read_staged(lake: str, file: StagedFile) -> pa.Table:
 
 
 def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
-    """The same rows under the table's names and types, in a file of its own."""
+    """Write the rows of a staged file to a new one, under the table's names and types."""
     rows = read_staged(lake, file)
     columns = [
         conform_chunked(rows.column(one.source), one.type) if one.type else rows.column(one.source)
@@ -151,18 +152,18 @@ def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
     ]
     refitted = pa.table(columns, names=[one.target for one in fitted.mappings])
     name = file.path.removesuffix(".parquet") + "-fitted.parquet"
-    written = write_parquet(lake, file.table, name, refitted)
+    new = write_parquet(lake, file.table, name, refitted)
     return replace(
         file,
-        path=written.path,
-        size=written.size,
-        statistics=written.statistics,
-        schema_bytes=written.schema_bytes,
+        path=new.path,
+        size=new.size,
+        statistics=new.statistics,
+        schema_bytes=new.schema_bytes,
     )
 
 
 def stage_merge(lake: str, table: str, rows: pa.Table) -> str:
-    """Write changes to a file that Spark merges into a table, and return its address."""
+    """Write changes to a file that Spark merges into a table, and return its path."""
     folder = Path(lake, "_staged", "merges")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{table}-{uuid.uuid4()}.parquet"
@@ -171,7 +172,7 @@ def stage_merge(lake: str, table: str, rows: pa.Table) -> str:
 
 
 def delete_file(path: str) -> None:
-    """Delete a file that no commit names."""
+    """Delete a file that no commit refers to."""
     Path(path).unlink(missing_ok=True)
 
 
@@ -181,12 +182,12 @@ def delete_staged(lake: str, file: StagedFile) -> None:
 
 
 def is_staged(lake: str, file: StagedFile) -> bool:
-    """Whether a staged file is still there."""
+    """Whether a staged file exists."""
     return Path(lake, file.table, file.path).exists()
 
 
 def column_of(path: str, column: str) -> list[Any]:
-    """Read one column of a file; nothing where the file does not have it."""
+    """Read one column of a file; return an empty list if the file does not have it."""
     file = pq.ParquetFile(path)
     if column not in file.schema_arrow.names:
         return []

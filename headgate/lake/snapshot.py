@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
-from headgate.lake.tables import OpenTables, open_table, reads_as_it_is, tables_kept_open
+from headgate.lake.tables import TableCache, is_plain_parquet, open_table, table_cache
 from headgate.schema.conform import conform_rows
 
-_PORTION = 1 << 16
+_PORTION_ROWS = 1 << 16
 
 ListFiles = Callable[[], Mapping[str, int]]
 
@@ -30,19 +30,19 @@ class Snapshot:
     table: str
     version: int
     delta: DeltaTable = field(repr=False, compare=False)
-    """For the modules of the lake alone; it may be at a later version by now."""
+    """Only for modules of `lake`. It may be at a later version."""
     list_files: ListFiles | None = field(default=None, repr=False, compare=False)
-    """Gives the sizes of files, where they are not all that the table has."""
+    """Returns the sizes of files by path, if the snapshot has only some of the table's files."""
 
     @classmethod
     def open(cls, lake: str, table: str, version: int | None = None) -> Self | None:
-        """Return the newest version, or an older one; None where there is no such table."""
+        """Return the newest version, or an older one; None if the table does not exist."""
         return cls.of(lake, table, open_table(Path(lake, table), version))
 
     @classmethod
-    def newest(cls, lake: str, table: str, tables: OpenTables | None = None) -> Self | None:
-        """Return the newest version of a table that is looked at again and again."""
-        return cls.of(lake, table, (tables or tables_kept_open(lake)).newest(table))
+    def newest(cls, lake: str, table: str, tables: TableCache | None = None) -> Self | None:
+        """Return the newest version of a table from the cache."""
+        return cls.of(lake, table, (tables or table_cache(lake)).newest(table))
 
     @classmethod
     def of(cls, lake: str, table: str, opened: DeltaTable | None) -> Self | None:
@@ -56,20 +56,20 @@ class Snapshot:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return pa.schema(self._delta_then().schema())
+        return pa.schema(self._delta_at_version().schema())
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
-        """The sizes of all files by path, which costs as much as opening the table."""
+        """Sizes of all files by path. Listing them costs as much as opening the table."""
         if self.list_files is not None:
             return self.list_files()
-        added = pa.table(self._delta_then().get_add_actions())
+        added = pa.table(self._delta_at_version().get_add_actions())
         names = map(unquote, added["path"].to_pylist())
         return dict(zip(names, map(int, added["size_bytes"].to_pylist()), strict=True))
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Addresses of all files."""
+        """URLs of all files."""
         return tuple(f"{self.url}/{name}" for name in self.sizes)
 
     @property
@@ -78,19 +78,19 @@ class Snapshot:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the rows of the files are the rows of the table."""
-        return reads_as_it_is(self.delta)
+        """Whether the table can be read from its Parquet files alone."""
+        return is_plain_parquet(self.delta)
 
     def mark(self, app: str) -> int | None:
-        """Return the newest version that an app has marked in the table."""
+        """Return the newest version that an app has marked in the table, if any."""
         return self.delta.transaction_version(app)
 
     def has_files(self) -> bool:
-        """Whether all files are still there: older versions lose theirs to VACUUM."""
+        """Whether all files exist: VACUUM deletes those of older versions."""
         return all(Path(file).exists() for file in self.files)
 
     def since(self, version: int | None) -> Self:
-        """Return what was added after a version; the whole table where the log cannot say."""
+        """Return the files added after a version; the whole table if they are unknown."""
         if version is None:
             return self
         added: dict[str, int] = {}
@@ -103,12 +103,12 @@ class Snapshot:
             for action in map(json.loads, text.splitlines()):
                 if "remove" in action:
                     if action["remove"]["dataChange"]:
-                        return self  # rows were rewritten
+                        return self  # rows have been rewritten
                     replaced = True
                 if "add" in action and action["add"]["dataChange"]:
                     added[unquote(action["add"]["path"])] = action["add"]["size"]
         if replaced and not added.keys() <= self.sizes.keys():
-            return self  # rows of before and after were compacted into one file
+            return self  # older and newer rows have been compacted into one file
         return type(self)(self.lake, self.table, self.version, self.delta, lambda: added)
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
@@ -116,26 +116,26 @@ class Snapshot:
         return pa.Table.from_batches(self.portions(columns), self.selected(columns))
 
     def portions(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Read rows in the table's columns and types, whatever those of the files are."""
+        """Read rows in the columns and types of the table, which files may not have."""
         wanted = self.selected(columns)
         for path in self.files:
             file = pq.ParquetFile(path)
             in_file = set(file.schema_arrow.names)
-            there = [name for name in wanted.names if name in in_file]
-            for rows in file.iter_batches(columns=there, batch_size=_PORTION):
+            present = [name for name in wanted.names if name in in_file]
+            for rows in file.iter_batches(columns=present, batch_size=_PORTION_ROWS):
                 yield conform_rows(rows, wanted)
 
     def selected(self, columns: Sequence[str] | None) -> pa.Schema:
         return self.schema if columns is None else pa.schema(map(self.schema.field, columns))
 
     def read(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
-        """Read rows as Delta does, of any table."""
+        """Read rows with delta-rs, which works for tables that are not plain too."""
         return self.delta.to_pyarrow_table(
             columns=None if columns is None else list(columns), filters=filters
         )
 
     def query(self, sql: str, name: str, settings: Mapping[str, str]) -> pa.RecordBatchReader:
-        """Run SQL over the table, which it knows by a name."""
+        """Run SQL over the table, which is registered under a name."""
         builder = QueryBuilder(dict(settings)).register(name, self.delta)
         return pa.RecordBatchReader.from_stream(builder.execute(sql))
 
@@ -143,19 +143,19 @@ class Snapshot:
         return int(self.delta.count())
 
     def statistics(self) -> pa.Table:
-        """One row per file: `path`, and `min.<column>` and `max.<column>` where known."""
-        added = pa.table(self._delta_then().get_add_actions(flatten=True))
+        """Return a row per file: `path`, and `min.<column>` and `max.<column>` where known."""
+        added = pa.table(self._delta_at_version().get_add_actions(flatten=True))
         paths = [f"{self.url}/{unquote(path)}" for path in added["path"].to_pylist()]
         at = added.schema.get_field_index("path")
         return added.set_column(at, "path", pa.array(paths, pa.string()))
 
-    def _delta_then(self) -> DeltaTable:
-        """Other threads may have brought the table up to a later version."""
+    def _delta_at_version(self) -> DeltaTable:
+        """Return the table at the version: other threads may have updated `delta`."""
         if self.delta.version() == self.version:
             return self.delta
         return DeltaTable(self.url, version=self.version)
 
 
 def table_url(lake: str, table: str) -> str:
-    """Return the address of a table, whether it exists or not."""
+    """Return the URL of a table, whether it exists or not."""
     return f"{lake.rstrip('/')}/{table}"

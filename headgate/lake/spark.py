@@ -1,7 +1,7 @@
 """Commits by Spark's Delta writer, for tables that delta-rs cannot write.
 
-Slower by far: Spark reads the staged files and writes them again. It is there for tables with
-features that delta-rs lacks, and for those who want Delta's own writer to make every commit.
+Much slower than delta-rs: Spark reads the staged files and writes them again. It is for tables with
+features that delta-rs lacks, and for users who want Delta's own writer for every commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SparkCommitter:
-    """Same contract, same marks, Delta's reference implementation."""
+    """Commits with the reference implementation of Delta."""
 
     def __init__(self, spark: SparkSession, lake: str) -> None:
         self._spark = spark
@@ -67,7 +67,7 @@ class SparkCommitter:
         return state.version
 
     def _rows(self, commit: Commit) -> DataFrame:
-        """The staged rows with the table's columns, so that a commit without a column adds it."""
+        """Return the staged rows in all columns of the table, so that the commit adds new ones."""
         from pyspark.sql import functions as F
 
         wanted = _spark_schema(commit.schema)
@@ -81,7 +81,7 @@ class SparkCommitter:
                 frame = frame.withColumn(column, F.lit(value))
             parts.append(frame)
         rows = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
-        # A union forgets what its columns remember.
+        # A union drops the metadata of columns.
         return rows.select(
             *(
                 F.col(f"`{field.name}`").alias(field.name, metadata=field.metadata)
@@ -116,5 +116,5 @@ def _arrow_schema(spark: SparkSession, path: str, version: int) -> pa.Schema:
 
 
 def decoded_metadata(metadata: dict[bytes, bytes] | None) -> dict[str, str]:
-    """What a column remembers, as Spark takes it."""
+    """Return the metadata of a column as strings, for Spark."""
     return {key.decode(): value.decode() for key, value in (metadata or {}).items()}

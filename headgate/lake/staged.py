@@ -1,4 +1,4 @@
-"""A Parquet file that an executor wrote and that no commit names yet."""
+"""Parquet files that tasks have written and no commit has added yet, and the note of a batch."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OnFail = Literal["warn", "quarantine", "fail"]
 
 
 @dataclass(frozen=True)
-class Checked:
-    """How many rows a rule was asked of, and how many of them broke it."""
+class ExpectationResult:
+    """The number of rows that a rule checked, and of those that failed it."""
 
     table: str
     rule: str
@@ -29,10 +29,10 @@ class Checked:
     failed: int
 
 
-def rules_added_up(counts: Iterable[Checked]) -> list[Checked]:
-    """Each rule once, with the rows of all tasks, in the order of the tables' names."""
-    sums: dict[tuple[str, str, OnFail], Checked] = {}
-    for one in counts:
+def sum_expectations(results: Iterable[ExpectationResult]) -> list[ExpectationResult]:
+    """Sum the results of all tasks by table and rule, ordered by table."""
+    sums: dict[tuple[str, str, OnFail], ExpectationResult] = {}
+    for one in results:
         key = one.table, one.rule, one.on_fail
         known = sums.get(key)
         if known is not None:
@@ -43,15 +43,16 @@ def rules_added_up(counts: Iterable[Checked]) -> list[Checked]:
 
 
 @dataclass(frozen=True)
-class Withheld:
-    """A change that a schema asked for in vain, and how many records had such a value."""
+class BlockedSchemaChange:
+    """A schema change that the contract does not allow."""
 
     table: str
     schema_ids: tuple[int, ...]
-    """The schema that asked, where it has a number."""
+    """The schema that requires the change, if it has an id."""
     record: Mapping[str, Any]
-    """The change, as the ledger has it."""
+    """The change in the form of the ledger."""
     rows: int
+    """Number of records that carry a value of the change."""
 
     @property
     def change(self) -> SchemaChange:
@@ -60,10 +61,10 @@ class Withheld:
         return change
 
 
-def added_up(withheld: Iterable[Withheld]) -> list[Withheld]:
-    """Each change once, with the records of all tasks."""
-    sums: dict[tuple[str, tuple[int, ...], SchemaChange], Withheld] = {}
-    for one in withheld:
+def sum_blocked(blocked: Iterable[BlockedSchemaChange]) -> list[BlockedSchemaChange]:
+    """Sum the rows of all tasks by table and change."""
+    sums: dict[tuple[str, tuple[int, ...], SchemaChange], BlockedSchemaChange] = {}
+    for one in blocked:
         key = one.table, one.schema_ids, one.change
         known = sums.get(key)
         sums[key] = replace(known, rows=known.rows + one.rows) if known else one
@@ -72,7 +73,7 @@ def added_up(withheld: Iterable[Withheld]) -> list[Withheld]:
 
 @dataclass(frozen=True)
 class StagedFile:
-    """All that a commit needs to know of a file, so that nobody has to open it again."""
+    """A file with everything that a commit needs to know, so that it is not opened again."""
 
     table: str
     path: str
@@ -80,41 +81,41 @@ class StagedFile:
     size: int
     rows: int
     statistics: str
-    """Row count, minima, maxima and null counts, as Delta's log has them."""
+    """Row count, minima, maxima and null counts, in the form of the Delta log."""
     schema_bytes: bytes
     route: str | None = None
     schema_ids: tuple[int, ...] = ()
     partition: Mapping[str, str] | None = None
     reasons: Mapping[str, int] | None = None
-    """In quarantine: how many records for which reason."""
+    """Of a quarantine file: number of records by reason."""
     new_schemas: Mapping[str, str] | None = None
-    """Columns of the schemas that the table has not met before, by id."""
+    """Columns of schemas that are new to the table, by id."""
     unknown_fields: int = 0
-    """Rows whose payloads had fields that their own schema does not have."""
-    withheld: tuple[Withheld, ...] = ()
-    """What the contract kept out of this table, or of those whose records are in quarantine."""
-    expectations: tuple[Checked, ...] = ()
-    """How rows fared by the rules of this table, or of those whose records are in quarantine."""
+    """Number of rows whose payloads have fields that their schema does not have."""
+    blocked: tuple[BlockedSchemaChange, ...] = ()
+    """Of a quarantine file: also the blocked changes of tables that got no rows."""
+    expectations: tuple[ExpectationResult, ...] = ()
+    """Of a quarantine file: also the results of tables that got no rows."""
     dropped: tuple[str, ...] = ()
-    """Columns of the table that its newest rows are known to have no more."""
+    """Columns of the table that its newest rows no longer have."""
     lineages: tuple[str, ...] = ()
-    """Of changes: the series of logs in which their positions count, the earliest first."""
+    """Of a change log: the lineages of its positions, the earliest first."""
 
     @property
     def schema(self) -> pa.Schema:
         return _schema(self.schema_bytes)
 
     @property
-    def met(self) -> dict[int, pa.Schema]:
-        """The new schemas by id, the oldest first."""
-        known = {int(one): _read(columns) for one, columns in (self.new_schemas or {}).items()}
-        return dict(sorted(known.items()))
+    def schemas_by_id(self) -> dict[int, pa.Schema]:
+        """The decoded `new_schemas`, the oldest first."""
+        schemas = {int(key): _decode(text) for key, text in (self.new_schemas or {}).items()}
+        return dict(sorted(schemas.items()))
 
     def to_json(self) -> str:
         schema = base64.b64encode(self.schema_bytes).decode()
         parts = {
             "schema_bytes": schema,
-            "withheld": [vars(one) for one in self.withheld],
+            "blocked": [vars(one) for one in self.blocked],
             "expectations": [vars(one) for one in self.expectations],
         }
         return json.dumps({**vars(self), **parts})
@@ -126,32 +127,34 @@ class StagedFile:
         record["schema_ids"] = tuple(record["schema_ids"])
         record["lineages"] = tuple(record.get("lineages", ()))
         record["dropped"] = tuple(record.get("dropped", ()))
-        record["withheld"] = tuple(
-            Withheld(**{**one, "schema_ids": tuple(one["schema_ids"])})
-            for one in record.get("withheld", ())
+        record["blocked"] = tuple(
+            BlockedSchemaChange(**{**one, "schema_ids": tuple(one["schema_ids"])})
+            for one in record.get("blocked", ())
         )
-        record["expectations"] = tuple(Checked(**one) for one in record.get("expectations", ()))
+        record["expectations"] = tuple(
+            ExpectationResult(**one) for one in record.get("expectations", ())
+        )
         return cls(**record)
 
 
-def written(schema: pa.Schema) -> str:
-    """Columns with what they remember, as text."""
+def encode_schema(schema: pa.Schema) -> str:
+    """Return a schema, with the metadata of its columns, as text."""
     return base64.b64encode(schema.serialize().to_pybytes()).decode()
 
 
-def _read(columns: str) -> pa.Schema:
-    return _schema(base64.b64decode(columns))
+def _decode(text: str) -> pa.Schema:
+    return _schema(base64.b64decode(text))
 
 
 @lru_cache(maxsize=10_000)
-def _schema(written: bytes) -> pa.Schema:
-    """Files of a table mostly have the same columns."""
-    return pa.ipc.read_schema(pa.py_buffer(written))
+def _schema(encoded: bytes) -> pa.Schema:
+    """Decode a schema. Most files of a table have the same one, so it is cached."""
+    return pa.ipc.read_schema(pa.py_buffer(encoded))
 
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """A batch that is staged whole."""
+    """A batch whose files are all written."""
 
     version: int
     batch: int
@@ -161,7 +164,7 @@ class StagedBatch:
 
 
 class NoteFile:
-    """A small file beside the tables of a lake, replaced as a whole."""
+    """A small file beside the tables of a lake, replaced atomically."""
 
     def __init__(self, lake: str, name: str) -> None:
         self._path = Path(lake, "_staged", name)
@@ -183,7 +186,7 @@ class NoteFile:
 
 
 class StagedBatchNote:
-    """Holds the batch of a pipeline that was staged last."""
+    """The most recently staged batch of a pipeline, kept to commit it again after a crash."""
 
     def __init__(self, lake: str, pipeline: str) -> None:
         self._note = NoteFile(lake, f"{pipeline}.json")
@@ -197,7 +200,7 @@ class StagedBatchNote:
         return StagedBatch(**noted, files=files)
 
     def under_way(self, landed: int | None) -> StagedBatch | None:
-        """The noted batch, unless the ledger has it: its tables may have it in part."""
+        """Return the batch if the ledger does not have it yet; some tables may have it already."""
         staged = self.read()
         return staged if staged and (landed is None or staged.version > landed) else None
 

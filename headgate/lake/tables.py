@@ -1,4 +1,4 @@
-"""Delta tables that may not be there yet."""
+"""Open Delta tables, and a cache of them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 TableError = DeltaError
-"""What reading or writing a table raises."""
+"""Raised by reading or writing a table."""
 
 CommitConflict = CommitFailedError
-"""What a commit raises that came second."""
+"""Raised by a commit that lost against a concurrent one."""
 
-_MOST_OPEN = 2_000
-"""Of those that are open, the one that nobody has asked for the longest is let go."""
+_MAX_OPEN = 2_000
+"""Beyond this number, the least recently used table is evicted."""
 
 
 def open_table(path: str | Path, version: int | None = None) -> DeltaTable | None:
-    """As it is, or as it was at a version; None where there is none."""
+    """Open the newest version of a table, or an older one; return None if it does not exist."""
     try:
         return DeltaTable(str(path), version=version)
     except TableNotFoundError:
@@ -27,59 +27,59 @@ def open_table(path: str | Path, version: int | None = None) -> DeltaTable | Non
 
 
 def is_table(url: str) -> bool:
-    """Whether there is a Delta table at an address."""
+    """Whether a URL is that of a Delta table."""
     return DeltaTable.is_deltatable(url)
 
 
-class OpenTables:
-    """Tables of a lake that are looked at again and again: to bring one up to date is quicker
-    than to open it."""
+class TableCache:
+    """Open tables of a lake. Updating an open table is faster than opening it again."""
 
     def __init__(self, lake: str | Path) -> None:
         self._lake = Path(lake)
         self._opened: dict[str, tuple[DeltaTable, _Entry]] = {}
 
     def newest(self, table: str) -> DeltaTable | None:
+        """Return the newest version of a table; None if it does not exist."""
         opened, known = self._opened.pop(table, (None, None))
         if opened is not None and known == self._entry(table, opened):
             opened.update_incremental()
         else:
-            # It is new, or what was known of it was another table by this name.
+            # Not cached, or replaced by another table of the same name.
             opened = open_table(self._lake / table)
         if opened is not None:
             self._opened[table] = opened, self._entry(table, opened)
-        if len(self._opened) > _MOST_OPEN:
+        if len(self._opened) > _MAX_OPEN:
             self._opened.pop(next(iter(self._opened)))
         return opened
 
     def _entry(self, table: str, opened: DeltaTable) -> _Entry:
         log = self._lake / table / "_delta_log"
         try:
-            told = (log / f"{opened.version():020d}.json").stat()
+            file = (log / f"{opened.version():020d}.json").stat()
         except FileNotFoundError:
             return None
-        return told.st_ino, told.st_mtime_ns
+        return file.st_ino, file.st_mtime_ns
 
 
 _Entry = tuple[int, int] | None
-"""The file of the log that made a version, if it is still there: another table has another one."""
+"""Inode and time of the log entry of a version, which differ if the table is replaced."""
 
 
 @cache
-def tables_kept_open(lake: str) -> OpenTables:
-    """As long as the process lives: Spark gives the tasks of many batches to one."""
-    return OpenTables(lake)
+def table_cache(lake: str) -> TableCache:
+    """Return the cache of a lake, shared by all tasks that Spark runs in this process."""
+    return TableCache(lake)
 
 
-_READ_AS_IT_IS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-"""With these alone, a table's rows are those of its files."""
+_PLAIN_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+"""Reader features that do not change how rows are read from files."""
 
 
-def reads_as_it_is(table: DeltaTable) -> bool:
-    """Whether the rows of a table are those of its files."""
-    return not set(table.protocol().reader_features or ()) - _READ_AS_IT_IS
+def is_plain_parquet(table: DeltaTable) -> bool:
+    """Whether a table can be read from its Parquet files alone, without deletion vectors etc."""
+    return not set(table.protocol().reader_features or ()) - _PLAIN_FEATURES
 
 
 def size_of(table: DeltaTable) -> int:
-    """The bytes of all files that a table has."""
+    """Return the size of all files of a table in bytes."""
     return sum(map(int, table.get_add_actions().column("size_bytes").to_pylist()))

@@ -1,6 +1,6 @@
-"""Writes by delta-rs beyond landing: replacing, merging, marking.
+"""Writes by delta-rs other than landing: replace, merge, mark.
 
-Everything here works in a task of a Spark job as well as on the driver.
+All functions work in a task of a Spark job as well as on the driver.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltalake import (
 from deltalake.transaction import create_table_with_add_actions
 
 from headgate.lake.commit import Mark
-from headgate.lake.delta_rs import add_action, hooks_after
+from headgate.lake.delta_rs import add_action, post_commit_hooks
 from headgate.lake.parquet import write_parquet
 from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.staged import StagedFile
@@ -29,7 +29,7 @@ from headgate.lake.staged import StagedFile
 
 @dataclass(frozen=True)
 class MergeCounts:
-    """What a merge did to a table, and the version that it has now."""
+    """Number of rows that a merge has changed, and the table's version after it."""
 
     version: int
     inserted: int = 0
@@ -39,30 +39,30 @@ class MergeCounts:
 
 @dataclass(frozen=True)
 class MergeClauses:
-    """What a merge does, as SQL over `row` and `change`."""
+    """Clauses of a merge, as SQL over `row` and `change`."""
 
     on: str
     delete: str | None = None
-    """When a matched row is deleted."""
+    """Condition to delete a matched row."""
     update: str | None = None
-    """When a matched row is updated."""
+    """Condition to update a matched row."""
     set: Mapping[str, str] | None = None
-    """What an update sets; every column of the change by default."""
+    """Values of an update by column; all columns of the change by default."""
     insert: str | None = None
-    """When a change that matches no row is inserted."""
+    """Condition to insert a change that matches no row."""
     flag: str | None = None
-    """A column of the changes that the table does not have."""
+    """Column of the changes that is not written to the table."""
 
 
 def new_file(lake: str, table: str, rows: pa.Table) -> StagedFile:
-    """Write rows to a file of a table that the next commit names."""
+    """Write rows to a file for the next commit to a table."""
     return write_parquet(lake, table, f"part-{uuid4()}.parquet", rows)
 
 
 def commit_files(
     lake: str,
     table: str,
-    there: Snapshot | None,
+    snapshot: Snapshot | None,
     files: Sequence[StagedFile],
     *,
     schema: pa.Schema | None = None,
@@ -73,12 +73,12 @@ def commit_files(
 ) -> int:
     """Commit files with marks, and return the table's new version.
 
-    They are added to what there is, or replace all of it, or replace some partitions. With a
-    schema, the table gets these columns; without one it keeps its own.
+    The files are appended, or replace all rows or some partitions. With a schema, the table gets
+    its columns; without one it keeps its own.
     """
     actions = [add_action(file) for file in files]
     properties = commit_properties(*marks)
-    if there is None:
+    if snapshot is None:
         created = files[0].schema if schema is None else schema
         create_table_with_add_actions(
             table_url(lake, table),
@@ -88,7 +88,7 @@ def commit_files(
             commit_properties=properties,
         )
         return 0
-    delta = there.delta
+    delta = snapshot.delta
     if schema is not None and not replace:
         add_columns(delta, schema)
     overwrites = replace or bool(replace_partitions)
@@ -101,13 +101,13 @@ def commit_files(
         if replace_partitions
         else None,
         commit_properties=properties,
-        post_commithook_properties=hooks_after(delta),
+        post_commithook_properties=post_commit_hooks(delta),
     )
     return int(delta.version()) + 1
 
 
 def replace_rows(lake: str, table: str, rows: pa.Table, *marks: Mark) -> int:
-    """Replace a table, columns and all, in one commit; return its new version."""
+    """Replace the rows and columns of a table in one commit; return its new version."""
     url = table_url(lake, table)
     properties = commit_properties(*marks)
     write_deltalake(
@@ -117,7 +117,7 @@ def replace_rows(lake: str, table: str, rows: pa.Table, *marks: Mark) -> int:
 
 
 def create_table(lake: str, table: str, rows: pa.Table, description: str) -> None:
-    """Make a new table. Raises an error of delta-rs where there is one already."""
+    """Create a table. Raises `TableError` if it exists."""
     write_deltalake(table_url(lake, table), rows, mode="error", description=description)
 
 
@@ -129,16 +129,16 @@ def describe_table(lake: str, table: str, description: str) -> int:
 
 
 def merge_rows(
-    there: Snapshot, rows: pa.Table, clauses: MergeClauses, *marks: Mark, compress: bool = False
+    snapshot: Snapshot, rows: pa.Table, clauses: MergeClauses, *marks: Mark, compress: bool = False
 ) -> MergeCounts:
-    """Merge rows into a table in one commit. A merge that changes nothing still leaves marks."""
-    delta = there.delta
+    """Merge rows into a table in one commit; set marks even if no row changes."""
+    delta = snapshot.delta
     merge = delta.merge(
         rows,
         clauses.on,
         source_alias="change",
         target_alias="row",
-        # With the whole source in memory, files that cannot have its keys are not read.
+        # With the source in memory, delta-rs skips files that cannot have its keys.
         streamed_exec=False,
         writer_properties=WriterProperties(compression="ZSTD") if compress else None,
         commit_properties=commit_properties(*marks),
@@ -152,27 +152,29 @@ def merge_rows(
         merge = merge.when_matched_update_all(clauses.update, except_cols=without)
     if clauses.insert is not None:
         merge = merge.when_not_matched_insert_all(clauses.insert, except_cols=without)
-    did = merge.execute()
+    metrics = merge.execute()
     delta.update_incremental()
     for mark in marks:
         if delta.transaction_version(mark.app) != mark.version:
             set_mark(delta, mark)
     return MergeCounts(
         int(delta.version()),
-        inserted=did["num_target_rows_inserted"],
-        updated=did["num_target_rows_updated"],
-        deleted=did["num_target_rows_deleted"],
+        inserted=metrics["num_target_rows_inserted"],
+        updated=metrics["num_target_rows_updated"],
+        deleted=metrics["num_target_rows_deleted"],
     )
 
 
-def fill_columns(there: Snapshot, schema: pa.Schema, values: Mapping[str, str], where: str) -> None:
-    """Add the columns that a table lacks, and set values in rows that have none."""
-    add_columns(there.delta, schema)
-    there.delta.update(dict(values), predicate=where)
+def fill_columns(
+    snapshot: Snapshot, schema: pa.Schema, values: Mapping[str, str], where: str
+) -> None:
+    """Add missing columns to a table, and set values in the rows that match `where`."""
+    add_columns(snapshot.delta, schema)
+    snapshot.delta.update(dict(values), predicate=where)
 
 
 def set_mark(delta: DeltaTable, mark: Mark) -> None:
-    """Commit a mark and nothing else."""
+    """Commit a mark without files."""
     delta.create_write_transaction(
         [], "append", delta.schema(), commit_properties=commit_properties(mark)
     )
@@ -180,7 +182,7 @@ def set_mark(delta: DeltaTable, mark: Mark) -> None:
 
 
 def ensure_mark(lake: str, table: str, mark: Mark) -> int:
-    """Mark a table that another engine has written, unless it is marked; return its version."""
+    """Mark a table that another engine has written, if it lacks the mark; return its version."""
     delta = DeltaTable(table_url(lake, table))
     if delta.transaction_version(mark.app) != mark.version:
         set_mark(delta, mark)
@@ -189,8 +191,8 @@ def ensure_mark(lake: str, table: str, mark: Mark) -> int:
 
 def add_columns(delta: DeltaTable, schema: pa.Schema) -> None:
     """Add the columns that a table lacks."""
-    there = pa.schema(delta.schema())
-    if set(schema.names) - set(there.names):
+    current = pa.schema(delta.schema())
+    if set(schema.names) - set(current.names):
         write_deltalake(delta, schema.empty_table(), mode="append", schema_mode="merge")
         delta.update_incremental()
 

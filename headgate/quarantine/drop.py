@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from headgate.engine.plan import BatchPlan
-from headgate.engine.quarantined import QuarantineState
+from headgate.engine.quarantine_table import QuarantineState
 from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.lander import SettlingLander

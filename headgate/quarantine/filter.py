@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
-from headgate.engine.quarantined import QuarantineState
+from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import UsageError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

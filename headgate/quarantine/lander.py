@@ -14,7 +14,7 @@ from dataclasses import replace
 from headgate.engine.batch import BatchLander
 from headgate.engine.events import BatchLanded, Event, Listener
 from headgate.engine.plan import BatchPlan
-from headgate.engine.quarantined import QuarantineState
+from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import LandingError
 from headgate.lake.commit import Committer
 from headgate.lake.ledger_entries import TableEntry

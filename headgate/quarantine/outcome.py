@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headgate.engine.quarantined import QUARANTINE, QuarantineState
+from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
 from headgate.errors import LandingError
 from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.staged import NoteFile

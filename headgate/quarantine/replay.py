@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.engine.plan import BatchPlan
-from headgate.engine.quarantined import QUARANTINE, QuarantineState
-from headgate.engine.stage import all_told, staged_files
+from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
+from headgate.engine.task_results import decode_results, task_results
 from headgate.lake.parquet import delete_staged, read_staged
 from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
@@ -93,7 +93,7 @@ def stage_again(plan: BatchPlan, taken: pa.Table) -> StagedAgain:
 def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: StagedAgain) -> None:
     records = records_of(taken)
     rejected: list[pa.Table] = []
-    for file in staged_files(all_told(plan.stage(records.to_batches()))):
+    for file in decode_results(task_results(plan.stage(records.to_batches()))):
         if file.table == plan.quarantine:
             rejected.append(read_staged(plan.lake, file))
             delete_staged(plan.lake, file)

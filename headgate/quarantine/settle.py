@@ -14,12 +14,12 @@ from headgate.cdc.source_tables import known_with_replays
 from headgate.config import Pipeline
 from headgate.engine.events import Listener
 from headgate.engine.plan import BatchPlan
-from headgate.engine.record_plan import StagingPlan
+from headgate.engine.record_plan import RecordPlan
 from headgate.engine.run_lock import run_lock
 from headgate.engine.session import spark_session
 from headgate.errors import CheckpointError, LandingError
+from headgate.lake.choose_committer import AutoCommitter
 from headgate.lake.commit import Commit, Committer, TableState
-from headgate.lake.commit_with import EitherCommitter
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.snapshot import table_url
 from headgate.lake.spark import SparkCommitter
@@ -69,7 +69,7 @@ def _plan(pipeline: Pipeline) -> BatchPlan:
         plan = replace(ChangePlan.of(pipeline), known=known_with_replays(pipeline))
         plan.require_known_lineages()
         return plan
-    return StagingPlan.of(pipeline)
+    return RecordPlan.of(pipeline)
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def _committer(pipeline: Pipeline) -> Committer:
     spark = _SparkWhenNeeded(pipeline)
     if pipeline.commit == "spark":
         return spark
-    return EitherCommitter(DeltaRsCommitter(pipeline.lake), spark)
+    return AutoCommitter(DeltaRsCommitter(pipeline.lake), spark)
 
 
 class _SparkWhenNeeded:

@@ -7,7 +7,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from headgate.engine.quarantined import QUARANTINE
+from headgate.engine.quarantine_table import QUARANTINE
 from headgate.errors import LandingError
 from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.tables import TableError

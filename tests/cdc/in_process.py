@@ -20,7 +20,7 @@ from headgate.engine.batch import BatchLander
 from headgate.engine.events import Event
 from headgate.engine.follow_up import Followed, TableChanged
 from headgate.engine.plan import BatchPlan
-from headgate.engine.stage import all_told, staged_files
+from headgate.engine.task_results import decode_results, task_results
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger import Ledger
@@ -77,7 +77,7 @@ class ChangeLake:
         paths = pa.RecordBatch.from_pydict({"file": [str(file) for file in files]})
 
         def stage(plan: BatchPlan) -> list[StagedFile]:
-            return staged_files(all_told(plan.stage([paths])))
+            return decode_results(task_results(plan.stage([paths])))
 
         version = 0 if landed is None else landed + 1
         lander.land(Extent(version, None, {"files": len(files)}), stage)

@@ -10,7 +10,7 @@ from headgate.engine.events import ExpectationsBroken
 from headgate.errors import LandingError
 from headgate.inspect import read_status
 from headgate.lake.ledger_entries import ExpectationEntry
-from headgate.lake.staged import Checked
+from headgate.lake.staged import ExpectationResult
 from headgate.quarantine.settle import replay_quarantine
 from tests.inspect.change_lake import ShopLake, change
 
@@ -57,7 +57,7 @@ def test_changes_that_break_a_rule_are_in_quarantine(lake: ShopLake, pattern: st
     assert set(names(lake)) == set(range(1, 101)) - {50}
     assert told(lake) == [("log_shop_orders", 100, 1)]
     (event,) = [one for one in lake.events if isinstance(one, ExpectationsBroken)]
-    assert event.rules == (Checked("log_shop_orders", "named", "quarantine", 100, 1),)
+    assert event.rules == (ExpectationResult("log_shop_orders", "named", "quarantine", 100, 1),)
     assert read_status(lake.pipeline).expectations == event.rules
 
 

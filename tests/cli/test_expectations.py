@@ -13,7 +13,7 @@ from headgate.cli.progress.lines import JsonLines, Lines, print_summary
 from headgate.cli.progress.live import LiveView
 from headgate.cli.progress.tally import Tally
 from headgate.engine.events import ExpectationsBroken
-from headgate.lake.staged import Checked
+from headgate.lake.staged import ExpectationResult
 from tests.cli.conftest import Headgate
 from tests.cli.events import landed
 from tests.inspect.change_lake import ShopLake, change
@@ -21,10 +21,10 @@ from tests.inspect.change_lake import ShopLake, change
 BROKEN = ExpectationsBroken(
     0,
     (
-        Checked("silver_chess", "valid_user", "quarantine", 1000, 10),
-        Checked("silver_go", "valid_user", "quarantine", 500, 2),
-        Checked("silver_go", "plausible", "warn", 500, 30),
-        Checked("silver_shogi", "plausible", "warn", 500, 1),
+        ExpectationResult("silver_chess", "valid_user", "quarantine", 1000, 10),
+        ExpectationResult("silver_go", "valid_user", "quarantine", 500, 2),
+        ExpectationResult("silver_go", "plausible", "warn", 500, 30),
+        ExpectationResult("silver_shogi", "plausible", "warn", 500, 1),
     ),
 )
 
@@ -84,6 +84,6 @@ def test_status_shows_rules(tmp_path: Path, headgate: Headgate) -> None:
     assert "log_shop_orders named: 1 of 3 rows (quarantine)" in said
     printed = json.loads(headgate("status", str(lake.file), "--json").out)["data"]
     assert printed["expectations"] == [
-        vars(Checked("log_shop_orders", "named", "quarantine", 3, 1)),
-        vars(Checked("log_shop_orders", "known", "warn", 3, 0)),
+        vars(ExpectationResult("log_shop_orders", "named", "quarantine", 3, 1)),
+        vars(ExpectationResult("log_shop_orders", "known", "warn", 3, 0)),
     ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.cli.commands.plan import print_plan
-from headgate.engine.land_table import Asked
+from headgate.engine.land_table import RequestedChange
 from headgate.inspect import PipelinePlan, TablePlan
 from headgate.registry.registry import SchemaText, SubjectVersion
 from headgate.schema.changes import AddColumn, CreateTable, Outcome, WidenType
@@ -75,12 +75,12 @@ def test_plan_shows_the_size_of_a_rewrite(
 ) -> None:
     orders = SubjectVersion("orders-value", 3, 7)
     changes = (
-        Asked(WidenType("n", "int", "long"), (7,)),
-        Asked(AddColumn("b\x1b[2J", "string"), (7,)),
+        RequestedChange(WidenType("n", "int", "long"), (7,)),
+        RequestedChange(AddColumn("b\x1b[2J", "string"), (7,)),
     )
     many = tuple(SubjectVersion(f"subject-{at}", 1, at) for at in range(12))
     table = TablePlan("silver_orders", "orders", True, (orders,), changes, (), 1_234_567)
-    refused = Asked(CreateTable("silver_new", 3, outcome=Outcome.REFUSED), (8,))
+    refused = RequestedChange(CreateTable("silver_new", 3, outcome=Outcome.REFUSED), (8,))
     new = TablePlan("silver_new", None, False, (SubjectVersion("new-value", 1, 8),), (refused,))
     before = replace(table, table="silver_old", changes=(), as_before=(refused,))
     print_plan(PipelinePlan("shop", (new, before, table), (), many))

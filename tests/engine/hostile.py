@@ -1,4 +1,4 @@
-"""Records that want to do harm, and what protobuf and Avro themselves say of them."""
+"""Hostile records, and whether reference implementations of Protobuf and Avro accept them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def good_avro(number: int) -> bytes:
 
 
 def hostile(ids: dict[str, int], count: int, seed: int = 7) -> Iterator[bytes]:
-    """As many as asked for, none of which is a record of its schema."""
+    """Return records that are not valid by their schema."""
     chance = random.Random(seed)
     made = 0
     while made < count:
@@ -86,7 +86,7 @@ def hostile(ids: dict[str, int], count: int, seed: int = 7) -> Iterator[bytes]:
 
 
 def _damaged(ids: dict[str, int], chance: random.Random) -> Iterator[bytes]:
-    """Good records that something happened to; some of them are good ones yet."""
+    """Return damaged records; some of them may still be valid."""
     number = chance.randrange(10**6)
     for route, schema_id, payload in (
         ("protobuf", ids["protobuf"], good_protobuf(number)),
@@ -103,9 +103,9 @@ def _damaged(ids: dict[str, int], chance: random.Random) -> Iterator[bytes]:
 
 
 def _absurd(ids: dict[str, int], chance: random.Random) -> Iterator[bytes]:
-    """None of these is a record, and some would bring down those who can tell."""
+    """Return invalid records; some of them crash reference implementations."""
     protobuf, legacy, avro = ids["protobuf"], ids["legacy"], ids["avro"]
-    # Lengths and counts beyond all bounds.
+    # Absurd lengths and counts.
     for absurd in (2**31 - 1, 2**32, 2**63 - 1):
         yield b"\x1a" + varint(absurd) + b"x"
         yield wrapped("protobuf", protobuf, b"\x12" + varint(absurd) + b"x")
@@ -119,13 +119,13 @@ def _absurd(ids: dict[str, int], chance: random.Random) -> Iterator[bytes]:
     yield wrapped("legacy", legacy, b"\x13" * chance.randrange(1_000, 9_000))
     yield wrapped("legacy", legacy, b"\x13\x1a\x02\x13" * 2_000)
     yield wrapped("avro", avro, b"\x02\x02x\x00\x00\x02" * chance.randrange(2_000, 9_000))
-    # Text that is none, an enum and a union out of range, names of nothing.
+    # Invalid UTF-8, a branch of a union out of range, an unusable route.
     yield wrapped("protobuf", protobuf, b"\x12\x02\xc3\x28")
     yield wrapped("avro", avro, b"\x02\x04\xc3\x28\x00\x00\x00\x00")
     yield wrapped("avro", avro, b"\x02\x02x\x00\x00\x00\x0e")
     yield wrapped("...", protobuf, b"")
     yield b""
-    # Bombs: few bytes that say much, and many that say nothing.
+    # Bombs: a few bytes that declare many values, and many meaningless bytes.
     yield wrapped("avro", avro, b"\x02\x02x" + varint(2**40) + b"\x00" * 10)
     yield wrapped("protobuf", protobuf, b"\x1a" + varint(50_000) + b"\xff" * 50_000)
 
@@ -138,7 +138,7 @@ def _flipped(value: bytes, chance: random.Random) -> bytes:
 
 
 def _lands(value: bytes, ids: dict[str, int]) -> bool:
-    """Whether it is a record after all, by the word of those who make them."""
+    """Whether the reference implementations accept a record."""
     schemas = {schema_id: name for name, schema_id in ids.items()}
     try:
         opened = ENVELOPE.decoder.message.FromString(value)

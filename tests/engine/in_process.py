@@ -15,8 +15,8 @@ from headgate.engine.batch import BatchLander
 from headgate.engine.events import Event
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan
-from headgate.engine.record_plan import StagingPlan
-from headgate.engine.stage import all_told, staged_files
+from headgate.engine.record_plan import RecordPlan
+from headgate.engine.task_results import decode_results, task_results
 from headgate.envelopes.wrapper import WrapperEnvelope
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
@@ -84,18 +84,17 @@ def records(values: Sequence[bytes | None], first_offset: int = 0) -> pa.RecordB
 
 
 def staged_by(*tasks: pa.RecordBatch) -> Callable[[BatchPlan], list[StagedFile]]:
-    """The one job of a batch, with a task for each part of its records."""
+    """Return a function that stages a batch, with one task per part of its records."""
 
     def run(plan: BatchPlan) -> list[StagedFile]:
-        told = [row for task in tasks for row in all_told(plan.stage([task]))]
-        return staged_files(told)
+        return decode_results(row for task in tasks for row in task_results(plan.stage([task])))
 
     return run
 
 
 @dataclass
 class Pipeline:
-    """A lake, a folder of schemas, and runs that come and go."""
+    """A lake, a folder of schemas, and successive runs."""
 
     folder: Path
     names: TableNames = field(
@@ -116,8 +115,8 @@ class Pipeline:
         self.committer: Committer = DeltaRsCommitter(str(self.lake))
 
     @property
-    def plan(self) -> StagingPlan:
-        return StagingPlan(
+    def plan(self) -> RecordPlan:
+        return RecordPlan(
             lake=str(self.lake),
             names=self.names,
             envelope=self.envelope,
@@ -131,7 +130,7 @@ class Pipeline:
         )
 
     def run(self) -> BatchLander:
-        """A new run: all it knows is what the lake tells."""
+        """Start a run, with state that is read from the lake."""
         progress = self.ledger.progress()
         if progress is None:
             self.ledger.start("query", 0)
@@ -158,7 +157,7 @@ class Pipeline:
         return list(DeltaTable(self.lake / table).to_pyarrow_table().sort_by("_offset").to_pylist())
 
     def offsets(self) -> dict[str, list[int]]:
-        """Where the records are, by table."""
+        """Return the offsets of records by table."""
         tables = [table for table in self.tables() if table != self.names.ledger]
         return {table: [row["_offset"] for row in self.rows(table)] for table in tables}
 

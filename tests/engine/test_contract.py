@@ -1,4 +1,4 @@
-"""Contracts, from records to tables: what lands, what is withheld, and what the ledger tells."""
+"""Contracts, from records to tables: what lands, what is blocked, and what the ledger records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def land(pipeline: Pipeline, batch: int, *values: bytes) -> None:
     pipeline.run().land(extent(batch), staged_by(records(values, first_offset=100 * batch)))
 
 
-def told(pipeline: Pipeline) -> list[tuple[str, str, int | None]]:
+def recorded_changes(pipeline: Pipeline) -> list[tuple[str, str, int | None]]:
     entries = [row.entry for row in pipeline.ledger.snapshot().entries(SchemaEntry)]
     silver = [one for one in entries if one.table != "quarantine"]
     return [(one.change, one.outcome, one.rows) for one in silver]
@@ -55,7 +55,7 @@ def test_frozen_columns_refuse_the_whole_schema(tmp_path: Path) -> None:
     assert [row["n"] for row in pipeline.rows("silver_chess")] == [1, 2]
     assert "name" not in pipeline.rows("silver_chess")[0]
     assert quarantined(pipeline) == {"contract_columns": [101]}
-    assert told(pipeline)[1:] == [("AddColumn", "refused", 1)]
+    assert recorded_changes(pipeline)[1:] == [("AddColumn", "refused", 1)]
 
 
 def test_row_with_a_new_value_is_discarded(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_row_with_a_new_value_is_discarded(tmp_path: Path) -> None:
     assert quarantined(pipeline) == {"contract_types": [101]}
     [row] = pipeline.rows("quarantine")
     assert row["value"] == record("chess", 3, RETYPED)
-    assert told(pipeline)[1:] == [("RetypeColumn", "quarantined", 1)]
+    assert recorded_changes(pipeline)[1:] == [("RetypeColumn", "quarantined", 1)]
 
 
 def test_value_alone_is_discarded_and_counted(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_value_alone_is_discarded_and_counted(tmp_path: Path) -> None:
     land(pipeline, 1, record("chess", 2, WIDER), record("chess", 3, RETYPED))
     assert [row["n"] for row in pipeline.rows("silver_chess")] == [1, 2, None]
     assert quarantined(pipeline) == {}
-    assert sorted(told(pipeline)[1:]) == [
+    assert sorted(recorded_changes(pipeline)[1:]) == [
         ("AddColumn", "discarded", 1),
         ("RetypeColumn", "discarded", 1),
     ]
@@ -85,15 +85,15 @@ def test_value_alone_is_discarded_and_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", STRICT, ids=str)
-def test_new_route_makes_no_table(tmp_path: Path, mode: Mode) -> None:
+def test_new_route_does_not_create_a_table(tmp_path: Path, mode: Mode) -> None:
     pipeline = games(tmp_path, per_table={"silver_go*": {"tables": mode}})
     land(pipeline, 0, record("chess", 1), record("go", 2), record("go", 3))
     assert pipeline.offsets() == {"silver_chess": [0], "quarantine": [1, 2]}
     assert quarantined(pipeline) == {"contract_tables": [1, 2]}
-    assert [change for change, *_ in told(pipeline)] == ["CreateTable", "CreateTable"]
+    assert [change for change, *_ in recorded_changes(pipeline)] == ["CreateTable", "CreateTable"]
 
 
-def test_new_table_has_the_columns_of_its_oldest_schema_whichever_task_meets_it(
+def test_new_table_has_the_columns_of_its_oldest_schema_whichever_task_reads_it(
     tmp_path: Path,
 ) -> None:
     pipeline = games(tmp_path, columns="discard_row")
@@ -105,33 +105,35 @@ def test_new_table_has_the_columns_of_its_oldest_schema_whichever_task_meets_it(
     assert "name" in pipeline.rows("silver_go")[0]
 
 
-def test_refused_schema_is_told_of_once(tmp_path: Path) -> None:
+def test_refused_schema_is_recorded_once(tmp_path: Path) -> None:
     pipeline = games(tmp_path, columns="freeze")
     land(pipeline, 0, record("chess", 1))
     for batch in range(1, 4):
         land(pipeline, batch, record("chess", batch, WIDER))
-    assert [one for one in told(pipeline) if one[0] == "AddColumn"] == [("AddColumn", "refused", 1)]
+    assert [one for one in recorded_changes(pipeline) if one[0] == "AddColumn"] == [
+        ("AddColumn", "refused", 1)
+    ]
     changes = [event.change for event in pipeline.events if isinstance(event, SchemaChanged)]
     assert AddColumn("name", "string", outcome=Outcome.REFUSED) in changes
     assert len(quarantined(pipeline)["contract_columns"]) == 3
 
 
-def test_contract_that_is_loosened_lets_the_schema_in(tmp_path: Path) -> None:
+def test_relaxed_contract_applies_the_schema(tmp_path: Path) -> None:
     pipeline = games(tmp_path, columns="freeze")
     land(pipeline, 0, record("chess", 1))
     land(pipeline, 1, record("chess", 2, WIDER))
     pipeline.contract = Contract()
     land(pipeline, 2, record("chess", 3, WIDER))
     assert [row["name"] for row in pipeline.rows("silver_chess")] == [None, "x"]
-    assert told(pipeline)[-1] == ("AddColumn", "applied", None)
+    assert recorded_changes(pipeline)[-1] == ("AddColumn", "applied", None)
 
 
-def test_column_that_is_no_longer_sent_is_told_of_once(tmp_path: Path) -> None:
+def test_column_that_is_no_longer_sent_is_recorded_once(tmp_path: Path) -> None:
     pipeline = games(tmp_path)
     land(pipeline, 0, record("chess", 1, WIDER))
     land(pipeline, 1, record("chess", 2, RETYPED))
     land(pipeline, 2, record("chess", 3), record("chess", 4, RETYPED))
-    kinds = [change for change, *_ in told(pipeline)]
+    kinds = [change for change, *_ in recorded_changes(pipeline)]
     assert kinds == ["CreateTable", "RetypeColumn", "DropColumn", "SameColumns"]
 
 
@@ -139,10 +141,10 @@ def test_older_schema_after_a_newer_one_drops_nothing(tmp_path: Path) -> None:
     pipeline = games(tmp_path)
     land(pipeline, 0, record("chess", 1, WIDER))
     land(pipeline, 1, record("chess", 2, PLAIN))
-    assert [change for change, *_ in told(pipeline)] == ["CreateTable", "SameColumns"]
+    assert [change for change, *_ in recorded_changes(pipeline)] == ["CreateTable", "SameColumns"]
 
 
-def test_changes_name_the_schema_that_asked(tmp_path: Path) -> None:
+def test_changes_name_the_schema_that_requires_them(tmp_path: Path) -> None:
     pipeline = games(tmp_path)
     land(pipeline, 0, record("chess", 1))
     land(pipeline, 1, record("chess", 1), record("chess", 2, WIDER), record("chess", 3, RETYPED))

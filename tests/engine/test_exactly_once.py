@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headgate.engine import stage
+from headgate.engine import record_plan
 from headgate.engine.batch import BatchLander
 from headgate.lake.names import TableNames
 from headgate.registry.registry import SchemaText
@@ -39,7 +39,7 @@ tables = st.sets(st.sampled_from(TABLES), max_size=2)
 
 
 class Landing(RuleBasedStateMachine):
-    """What a source gives is fixed once a batch is begun; all else may go wrong."""
+    """Runs in which anything may fail, except that a batch always has the same records."""
 
     @initialize()
     def begin(self) -> None:
@@ -103,7 +103,7 @@ class Landing(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.lander = None
-        stage._decoders.clear()  # they live as long as an executor's process
+        record_plan._decoders.clear()  # they live as long as an executor's process
 
     @rule()
     def register(self) -> None:

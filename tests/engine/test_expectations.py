@@ -1,4 +1,4 @@
-"""Rules, from records to tables: what lands, what is put aside, what stops, and what is told."""
+"""Expectations, from records to tables: landed and quarantined rows, stops, and the ledger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.engine.events import ExpectationsBroken
 from headgate.errors import LandingError, PipelineFileError
 from headgate.lake.ledger_entries import ExpectationEntry
 from headgate.lake.names import TableNames
-from headgate.lake.staged import Checked, rules_added_up
+from headgate.lake.staged import ExpectationResult, sum_expectations
 from tests.engine.in_process import PLAIN, WIDER, Pipeline, extent, record, records, staged_by
 from tests.quarantine.replaying import in_quarantine, replay
 
@@ -30,7 +30,7 @@ def land(pipeline: Pipeline, batch: int, *values: bytes) -> None:
     pipeline.run().land(extent(batch), staged_by(records(values, first_offset=1000 * batch)))
 
 
-def told(pipeline: Pipeline) -> dict[tuple[str, str], tuple[int, int]]:
+def recorded_results(pipeline: Pipeline) -> dict[tuple[str, str], tuple[int, int]]:
     """Rows checked and failed by table and rule, as the ledger has them."""
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for row in pipeline.ledger.snapshot().entries(ExpectationEntry):
@@ -53,7 +53,10 @@ def test_rows_that_break_a_rule_and_no_others_are_in_quarantine(tmp_path: Path) 
     assert {(row["reason"], row["detail"]) for row in rows} == {("expectation", "small: n < 990")}
     assert [row["value"] for row in rows] == values[990:]
     assert [row["route"] for row in rows] == ["go", "chess"] * 5
-    assert told(pipeline) == {("silver_chess", "small"): (500, 5), ("silver_go", "small"): (500, 5)}
+    assert recorded_results(pipeline) == {
+        ("silver_chess", "small"): (500, 5),
+        ("silver_go", "small"): (500, 5),
+    }
     (event,) = [one for one in pipeline.events if isinstance(one, ExpectationsBroken)]
     assert [(one.table, one.checked, one.failed) for one in event.rules] == [
         ("silver_chess", 500, 5),
@@ -65,17 +68,17 @@ def test_a_warning_is_counted_and_the_row_lands(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, expect=expect("warn", small="n < 2"))
     land(pipeline, 0, *(record("chess", n) for n in range(3)))
     assert pipeline.offsets() == {"silver_chess": [0, 1, 2]}
-    assert told(pipeline) == {("silver_chess", "small"): (3, 1)}
+    assert recorded_results(pipeline) == {("silver_chess", "small"): (3, 1)}
 
 
-def test_nothing_is_said_of_rules_that_hold(tmp_path: Path) -> None:
+def test_rules_that_hold_emit_no_event(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, expect=expect(small="n < 20"))
     land(pipeline, 0, record("chess", 1))
-    assert told(pipeline) == {("silver_chess", "small"): (1, 0)}
+    assert recorded_results(pipeline) == {("silver_chess", "small"): (1, 0)}
     assert not any(isinstance(one, ExpectationsBroken) for one in pipeline.events)
 
 
-def test_a_failure_stops_the_batch_until_the_rule_is_gone(tmp_path: Path) -> None:
+def test_a_failure_stops_the_batch_until_the_rule_is_removed(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, expect=expect("fail", "silver_chess", small="n < 2"))
     land(pipeline, 0, record("chess", 1), record("go", 9))
     before = pipeline.offsets()
@@ -92,7 +95,7 @@ def test_a_failure_stops_the_batch_until_the_rule_is_gone(tmp_path: Path) -> Non
     assert pipeline.offsets() == {"silver_chess": [0, 1000, 1001], "silver_go": [1, 1002]}
 
 
-def test_the_first_rule_that_keeps_a_row_out_is_its_reason_and_all_are_counted(
+def test_the_first_rule_that_rejects_a_row_is_its_reason_and_all_are_counted(
     tmp_path: Path,
 ) -> None:
     rules = {
@@ -104,7 +107,7 @@ def test_the_first_rule_that_keeps_a_row_out_is_its_reason_and_all_are_counted(
     land(pipeline, 0, *(record("chess", n) for n in range(1, 4)))
     details = {row["_offset"]: row["detail"] for row in pipeline.rows("quarantine")}
     assert details == {1: "first: n <> 2", 2: "second: n < 2"}
-    assert told(pipeline) == {
+    assert recorded_results(pipeline) == {
         ("silver_chess", "warned"): (3, 3),
         ("silver_chess", "first"): (3, 1),
         ("silver_chess", "second"): (3, 2),
@@ -116,14 +119,17 @@ def test_rules_are_for_the_tables_that_match(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, expect=both)
     land(pipeline, 0, *(record(route, 3) for route in ("chess", "go")), record("go", 7))
     assert pipeline.offsets() == {"silver_go": [1], "quarantine": [0, 2]}
-    assert told(pipeline) == {("silver_chess", "small"): (1, 1), ("silver_go", "small"): (2, 1)}
+    assert recorded_results(pipeline) == {
+        ("silver_chess", "small"): (1, 1),
+        ("silver_go", "small"): (2, 1),
+    }
 
 
 def test_a_table_of_which_no_row_lands_is_counted(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, expect=expect(none="n < 0"))
     land(pipeline, 0, record("chess", 1), record("chess", 2, WIDER))
     assert pipeline.offsets() == {"quarantine": [0, 1]}
-    assert told(pipeline) == {("silver_chess", "none"): (2, 2)}
+    assert recorded_results(pipeline) == {("silver_chess", "none"): (2, 2)}
 
 
 def test_a_column_that_appears_later_is_null_until_then(tmp_path: Path) -> None:
@@ -136,13 +142,13 @@ def test_a_column_that_appears_later_is_null_until_then(tmp_path: Path) -> None:
     assert pipeline.offsets()["silver_chess"] == [1000, 2000]
 
 
-def test_rules_can_be_about_where_a_record_came_from(tmp_path: Path) -> None:
+def test_rules_can_read_the_origin_of_a_record(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, expect=expect(late="_offset >= 1 AND _topic = 'games'"))
     land(pipeline, 0, record("chess", 1), record("chess", 2))
     assert pipeline.offsets() == {"silver_chess": [1], "quarantine": [0]}
 
 
-def test_what_a_rule_keeps_out_changes_no_table(tmp_path: Path) -> None:
+def test_rejected_rows_change_no_table(tmp_path: Path) -> None:
     pipeline = Pipeline(
         tmp_path, expect=expect(unnamed="name IS NULL"), contract=Contract(columns="freeze")
     )
@@ -152,14 +158,14 @@ def test_what_a_rule_keeps_out_changes_no_table(tmp_path: Path) -> None:
     assert "name" not in pipeline.rows("silver_chess")[0]
 
 
-def test_bronze_has_what_rules_keep_out(tmp_path: Path) -> None:
+def test_bronze_has_the_rows_that_rules_reject(tmp_path: Path) -> None:
     names = TableNames("silver_{route}", "quarantine", "ledger", "bronze")
     pipeline = Pipeline(tmp_path, names=names, expect=expect(small="n < 2"))
     land(pipeline, 0, record("chess", 1), record("chess", 2))
     assert pipeline.offsets() == {"bronze": [0, 1], "silver_chess": [0], "quarantine": [1]}
 
 
-def test_replays_ask_the_rules_of_now(tmp_path: Path) -> None:
+def test_replays_check_the_current_rules(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, expect=expect(small="n < 2"))
     land(pipeline, 0, *(record("chess", n) for n in range(1, 5)))
     assert replay(pipeline).remaining == {"expectation": 3}
@@ -169,13 +175,13 @@ def test_replays_ask_the_rules_of_now(tmp_path: Path) -> None:
     assert in_quarantine(pipeline) == {1: "replayed", 2: "replayed", 3: "open"}
     (row,) = [row for row in pipeline.rows("quarantine") if row["state"] == "open"]
     assert row["detail"] == "smaller: n < 4"
-    assert told(pipeline) == {("silver_chess", "small"): (4, 3)}
+    assert recorded_results(pipeline) == {("silver_chess", "small"): (4, 3)}
 
 
 def test_records_that_cannot_be_decoded_are_not_checked(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, expect=expect("fail", none="n < 5"))
     land(pipeline, 0, record("chess", 1), record("chess", 1, PLAIN + 20))
-    assert told(pipeline) == {("silver_chess", "none"): (1, 0)}
+    assert recorded_results(pipeline) == {("silver_chess", "none"): (1, 0)}
 
 
 def test_a_plan_with_rules_can_be_sent_to_executors(tmp_path: Path) -> None:
@@ -188,7 +194,13 @@ def test_a_rule_that_cannot_be_checked_is_refused_before_anything_runs() -> None
         Expectation(rule="soundex(name) = 'x'", on_fail="warn")
 
 
-def test_counts_of_tasks_are_added_up() -> None:
-    one, other = Checked("t", "r", "warn", 3, 1), Checked("t", "r", "warn", 4, 2)
-    apart = Checked("t", "s", "warn", 1, 0)
-    assert rules_added_up([one, apart, other]) == [Checked("t", "r", "warn", 7, 3), apart]
+def test_results_of_tasks_are_summed() -> None:
+    one, other = (
+        ExpectationResult("t", "r", "warn", 3, 1),
+        ExpectationResult("t", "r", "warn", 4, 2),
+    )
+    apart = ExpectationResult("t", "s", "warn", 1, 0)
+    assert sum_expectations([one, apart, other]) == [
+        ExpectationResult("t", "r", "warn", 7, 3),
+        apart,
+    ]

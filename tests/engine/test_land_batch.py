@@ -47,7 +47,7 @@ CHESS_AND_GO = staged_by(records([record("chess", 1), record("go", 2), b"\xff"])
 MORE_CHESS = staged_by(records([record("chess", 3, WIDER)], 3))
 
 
-def test_batch_makes_its_tables_and_ends_with_the_ledger(pipeline: Pipeline) -> None:
+def test_batch_creates_its_tables_and_ends_with_the_ledger(pipeline: Pipeline) -> None:
     pipeline.run().land(extent(0), CHESS_AND_GO)
     assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
     kinds = [row.entry.kind for row in all_rows(pipeline.ledger)]
@@ -95,7 +95,7 @@ def test_table_has_the_metadata_columns_whether_a_record_has_them_or_not(
     assert (row["_key"], row["_headers"]) == (None, None)
 
 
-def test_listener_is_told_what_happened(pipeline: Pipeline) -> None:
+def test_listener_gets_the_events_of_a_batch(pipeline: Pipeline) -> None:
     lander = pipeline.run()
     lander.land(extent(0), CHESS_AND_GO)
     lander.land(extent(1), MORE_CHESS)
@@ -112,7 +112,7 @@ def test_listener_is_told_what_happened(pipeline: Pipeline) -> None:
     assert (second.rows, second.tables, second.new_tables, second.changes) == (1, 1, 0, 1)
 
 
-def test_ledger_tells_every_table_and_every_schema_change(pipeline: Pipeline) -> None:
+def test_ledger_has_every_table_and_every_schema_change(pipeline: Pipeline) -> None:
     lander = pipeline.run()
     lander.land(extent(0), CHESS_AND_GO)
     lander.land(extent(1), MORE_CHESS)
@@ -151,7 +151,7 @@ def test_batch_that_the_ledger_has_is_skipped(pipeline: Pipeline) -> None:
     assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
 
 
-def test_failing_table_waits_and_the_others_land(
+def test_failing_table_is_pending_and_the_others_land(
     pipeline: Pipeline, failing: FailingCommitter
 ) -> None:
     failing.refusing.add("silver_chess")
@@ -172,7 +172,7 @@ def test_failing_table_waits_and_the_others_land(
     assert progress.pending == ()
 
 
-def test_waiting_table_lands_with_a_batch_that_has_nothing_for_it(
+def test_pending_table_lands_with_a_batch_that_has_nothing_for_it(
     pipeline: Pipeline, failing: FailingCommitter
 ) -> None:
     failing.refusing.add("silver_go")
@@ -183,7 +183,7 @@ def test_waiting_table_lands_with_a_batch_that_has_nothing_for_it(
     assert pipeline.offsets()["silver_go"] == [1]
 
 
-def test_waiting_table_lands_when_the_next_run_starts(
+def test_pending_table_lands_when_the_next_run_starts(
     pipeline: Pipeline, failing: FailingCommitter
 ) -> None:
     failing.refusing |= {"silver_chess", "quarantine"}
@@ -194,7 +194,7 @@ def test_waiting_table_lands_when_the_next_run_starts(
     assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
 
 
-def test_run_that_crashed_after_a_waiting_table_landed_goes_on(
+def test_run_that_crashed_after_a_pending_table_landed_continues(
     pipeline: Pipeline, failing: FailingCommitter
 ) -> None:
     failing.refusing.add("silver_go")
@@ -211,7 +211,7 @@ def test_run_that_crashed_after_a_waiting_table_landed_goes_on(
 
 @pytest.mark.parametrize("table", ["silver_chess", "silver_go", "quarantine"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_crash_at_any_table_loses_nothing_and_doubles_nothing(
+def test_crash_at_any_table_loses_and_duplicates_nothing(
     pipeline: Pipeline, failing: FailingCommitter, table: str, when: str
 ) -> None:
     crashing = failing.crashing_before if when == "before" else failing.crashing_after
@@ -238,7 +238,7 @@ def test_batch_that_does_not_reach_the_ledger_can_be_landed_again_by_the_same_ru
     assert pipeline.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
 
 
-def test_bronze_is_landed_beside_silver(tmp_path: Path) -> None:
+def test_bronze_lands_with_silver(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, TableNames("silver_{route}", "quarantine", "ledger", "bronze"))
     lander = pipeline.run()
     lander.land(extent(0), CHESS_AND_GO)
@@ -268,7 +268,7 @@ def by_task(*parts: str) -> Any:
 @pytest.mark.parametrize(
     "tasks", [("dbeac",), ("db", "eac"), ("d", "b", "e", "a", "c")], ids=["one", "two", "five"]
 )
-def test_no_more_tables_than_the_cap_are_made(tmp_path: Path, tasks: tuple[str, ...]) -> None:
+def test_no_more_tables_than_the_cap_are_created(tmp_path: Path, tasks: tuple[str, ...]) -> None:
     found = []
     for attempt in ("first", "second"):
         pipeline = Pipeline(tmp_path / attempt, max_tables=2)
@@ -296,7 +296,7 @@ def test_files_of_tables_that_were_not_chosen_are_removed(tmp_path: Path) -> Non
     }
 
 
-def test_tables_made_before_stay_when_the_cap_is_reached(tmp_path: Path) -> None:
+def test_existing_tables_stay_when_the_cap_is_reached(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, max_tables=2)
     pipeline.run().land(extent(0), staged_by(records([record("x", 1), record("y", 1)])))
     values = [record("y", 2), record("z", 2), record("x", 2)]
@@ -304,7 +304,7 @@ def test_tables_made_before_stay_when_the_cap_is_reached(tmp_path: Path) -> None
     assert pipeline.offsets() == {"silver_x": [0, 4], "silver_y": [1, 2], "quarantine": [3]}
 
 
-def test_table_that_waits_has_its_place_under_the_cap(tmp_path: Path) -> None:
+def test_pending_table_counts_towards_the_cap(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, max_tables=1)
     pipeline.committer = failing = FailingCommitter(pipeline.committer)
     failing.refusing.add("silver_x")
@@ -316,7 +316,7 @@ def test_table_that_waits_has_its_place_under_the_cap(tmp_path: Path) -> None:
     assert pipeline.offsets() == {"silver_x": [0, 3], "quarantine": [1, 2]}
 
 
-def test_history_of_a_table_is_whole_after_a_crash_before_the_ledger(pipeline: Pipeline) -> None:
+def test_history_of_a_table_is_complete_after_a_crash_before_the_ledger(pipeline: Pipeline) -> None:
     ledger = CrashingLedger(str(pipeline.lake), "ledger", "games")
     pipeline.ledger = ledger
     pipeline.run().land(extent(0), CHESS_AND_GO)

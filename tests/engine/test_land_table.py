@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from headgate.config import Contract
-from headgate.engine.land_table import Asked, TableLanded, TablePending, land_table
+from headgate.engine.land_table import RequestedChange, TableLanded, TablePending, land_table
 from headgate.engine.plan import TableShape
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Mark
@@ -92,7 +92,7 @@ def test_new_table_has_its_first_columns(chess: Chess) -> None:
         files=1,
         route="chess",
         schema_ids=(1,),
-        changes=(Asked(CreateTable("chess", 2), (1,)),),
+        changes=(RequestedChange(CreateTable("chess", 2), (1,)),),
         schema=pa.schema([("n", pa.int64()), ("_key", pa.binary())]),
         refitted=False,
     )
@@ -109,15 +109,15 @@ def test_further_batch_is_appended(chess: Chess) -> None:
 def test_new_column_is_added(chess: Chess) -> None:
     chess.landed(0, chess.stage(numbers(1)))
     outcome = chess.landed(1, chess.stage(numbers(2).append_column("name", [["b"]]), 2))
-    assert outcome.changes == (Asked(AddColumn("name", "string"), (2,)),)
+    assert outcome.changes == (RequestedChange(AddColumn("name", "string"), (2,)),)
     assert outcome.schema_ids == (2,)
     assert [row["name"] for row in rows_in(chess.lake, "chess", "n")] == [None, "b"]
 
 
-def test_new_field_inside_is_added(chess: Chess) -> None:
+def test_new_nested_field_is_added(chess: Chess) -> None:
     chess.landed(0, chess.stage(numbers(1).append_column("p", [[{"x": 1}]])))
     outcome = chess.landed(1, chess.stage(numbers(2).append_column("p", [[{"x": 2, "y": 3}]]), 2))
-    assert outcome.changes == (Asked(AddNestedField("p.y", "long"), (2,)),)
+    assert outcome.changes == (RequestedChange(AddNestedField("p.y", "long"), (2,)),)
     assert [row["p"] for row in rows_in(chess.lake, "chess", "n")] == [
         {"x": 1, "y": None},
         {"x": 2, "y": 3},
@@ -136,8 +136,8 @@ def test_older_schema_of_a_batch_names_the_column(chess: Chess) -> None:
     older = chess.stage(numbers(1).append_column("c", [[5]]), schema_id=1)
     outcome = chess.landed(0, newer, older)
     assert outcome.changes == (
-        Asked(CreateTable("chess", 4), (1, 2)),
-        Asked(RetypeColumn("c", "long", "string", "c__string"), (2,)),
+        RequestedChange(CreateTable("chess", 4), (1, 2)),
+        RequestedChange(RetypeColumn("c", "long", "string", "c__string"), (2,)),
     )
     assert [(row["c"], row["c__string"]) for row in rows_in(chess.lake, "chess", "n")] == [
         (5, None),
@@ -145,7 +145,7 @@ def test_older_schema_of_a_batch_names_the_column(chess: Chess) -> None:
     ]
 
 
-def test_batch_that_is_run_again_is_skipped_and_keeps_its_files(chess: Chess) -> None:
+def test_batch_that_is_retried_is_skipped_and_keeps_its_files(chess: Chess) -> None:
     chess.landed(0, file := chess.stage(numbers(1)))
     again = chess.landed(0, file)
     assert (again.version, again.rows) == (0, 1)
@@ -153,7 +153,7 @@ def test_batch_that_is_run_again_is_skipped_and_keeps_its_files(chess: Chess) ->
     assert files_in(chess.lake, "chess") == [file.path]
 
 
-def test_staged_file_that_is_gone_is_not_committed(chess: Chess) -> None:
+def test_missing_staged_file_is_not_committed(chess: Chess) -> None:
     file = chess.stage(numbers(1))
     Path(chess.lake, "chess", file.path).unlink()
     assert "is missing" in chess.pending(0, file).error
@@ -168,7 +168,7 @@ def test_table_ahead_of_the_batch_is_an_error_and_nothing_is_removed(chess: Ches
     assert file.path in files_in(chess.lake, "chess")
 
 
-def test_waiting_files_that_a_later_batch_took_along_are_in(chess: Chess) -> None:
+def test_pending_files_that_a_later_batch_committed_have_landed(chess: Chess) -> None:
     chess.committer.refusing.add("chess")
     waiting = chess.pending(0, chess.stage(numbers(1))).files
     chess.committer.heal()
@@ -177,7 +177,7 @@ def test_waiting_files_that_a_later_batch_took_along_are_in(chess: Chess) -> Non
     assert chess.numbers == [1, 2]
 
 
-def test_table_that_cannot_be_written_waits(chess: Chess) -> None:
+def test_table_that_cannot_be_written_is_pending(chess: Chess) -> None:
     chess.committer.refusing.add("chess")
     file = chess.stage(numbers(1))
     assert chess.pending(0, file) == TablePending(
@@ -186,7 +186,7 @@ def test_table_that_cannot_be_written_waits(chess: Chess) -> None:
     assert files_in(chess.lake, "chess") == [file.path]
 
 
-def test_waiting_files_go_in_with_the_next_batch(chess: Chess) -> None:
+def test_pending_files_land_with_the_next_batch(chess: Chess) -> None:
     chess.committer.refusing.add("chess")
     waiting = chess.pending(0, chess.stage(numbers(1))).files
     waiting = chess.pending(1, chess.stage(numbers(2)), waiting=waiting).files
@@ -197,7 +197,7 @@ def test_waiting_files_go_in_with_the_next_batch(chess: Chess) -> None:
     assert chess.numbers == [1, 2, 3]
 
 
-def test_waiting_files_go_in_by_themselves(chess: Chess) -> None:
+def test_pending_files_land_without_a_batch(chess: Chess) -> None:
     chess.committer.refusing.add("chess")
     waiting = chess.pending(0, chess.stage(numbers(1))).files
     chess.committer.heal()
@@ -207,7 +207,7 @@ def test_waiting_files_go_in_by_themselves(chess: Chess) -> None:
     assert chess.numbers == [1]
 
 
-def test_waiting_files_that_are_in_already_do_not_go_in_again(chess: Chess) -> None:
+def test_pending_files_that_have_landed_do_not_land_again(chess: Chess) -> None:
     chess.committer.refusing.add("chess")
     waiting = chess.pending(0, chess.stage(numbers(1))).files
     chess.committer.heal()
@@ -217,7 +217,7 @@ def test_waiting_files_that_are_in_already_do_not_go_in_again(chess: Chess) -> N
     assert chess.numbers == [1, 2, 3]
 
 
-def test_waiting_file_is_fitted_when_it_goes_in(chess: Chess) -> None:
+def test_pending_file_is_fitted_when_it_lands(chess: Chess) -> None:
     chess.landed(0, chess.stage(numbers(1)))
     chess.committer.refusing.add("chess")
     waiting = chess.pending(1, chess.stage(pa.table({"n": pa.array([2], pa.int32())}))).files
@@ -226,7 +226,7 @@ def test_waiting_file_is_fitted_when_it_goes_in(chess: Chess) -> None:
     assert chess.numbers == [1, 2, 3]
 
 
-def test_commit_whose_answer_is_lost_keeps_its_files(chess: Chess) -> None:
+def test_commit_without_a_response_keeps_its_files(chess: Chess) -> None:
     chess.landed(0, chess.stage(numbers(1)))
     chess.committer.silent.add("chess")
     outcome = chess.landed(1, chess.stage(numbers(2)))
@@ -234,7 +234,7 @@ def test_commit_whose_answer_is_lost_keeps_its_files(chess: Chess) -> None:
     assert chess.numbers == [1, 2]
 
 
-def test_commit_whose_answer_is_lost_for_long_is_not_made_again(chess: Chess) -> None:
+def test_commit_without_a_response_for_long_is_not_repeated(chess: Chess) -> None:
     chess.landed(0, chess.stage(numbers(1)))
     chess.committer.unreadable.add("chess")
     waiting = chess.pending(1, file := chess.stage(numbers(2))).files
@@ -247,7 +247,7 @@ def test_commit_whose_answer_is_lost_for_long_is_not_made_again(chess: Chess) ->
     assert chess.numbers == [1, 2, 3]
 
 
-def test_commit_of_another_writer_in_between_is_tried_again(chess: Chess) -> None:
+def test_commit_that_conflicts_with_another_writer_is_retried(chess: Chess) -> None:
     tries: list[int] = []
 
     class OnceInTheWay(FailingCommitter):

@@ -52,7 +52,7 @@ def test_payloads_are_the_message_that_no_other_contains(tmp_path: Path, text: s
     assert quarantined(pipeline) == []
 
 
-def test_ambiguous_payload_waits_until_its_message_is_declared(tmp_path: Path) -> None:
+def test_ambiguous_payload_is_quarantined_until_its_message_is_declared(tmp_path: Path) -> None:
     pipeline, schema_id = games(tmp_path, IN + EVENT + "message Other { int32 c = 1; }")
     land(pipeline, schema_id)
     detail = "the payload can be any of the messages games.event, games.Other"

@@ -18,7 +18,7 @@ def test_second_run_is_refused_and_the_first_one_named(tmp_path: Path) -> None:
         assert f"(process {os.getpid()})" in caught.value.message
 
 
-def test_run_after_the_other_goes_on(tmp_path: Path) -> None:
+def test_run_after_the_other_is_allowed(tmp_path: Path) -> None:
     for folder in (f"{tmp_path}/games", f"{tmp_path}/games/"):
         with run_lock(folder, "games"):
             assert (tmp_path / "games.lock").is_file()

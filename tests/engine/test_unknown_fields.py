@@ -113,7 +113,7 @@ def test_column_of_kept_bytes_is_not_decided_by_the_contract_of_columns(tmp_path
     assert quarantined(pipeline)[201][0] == "contract_columns"
 
 
-def test_column_of_kept_bytes_is_never_said_to_be_dropped(tmp_path: Path) -> None:
+def test_column_of_kept_bytes_is_never_reported_as_dropped(tmp_path: Path) -> None:
     pipeline = games(tmp_path, unknown_fields="keep")
     land(pipeline, 0, *chess(KNOWN + UNKNOWN))
     land(pipeline, 1, record("chess", 3, WIDER))
@@ -121,7 +121,7 @@ def test_column_of_kept_bytes_is_never_said_to_be_dropped(tmp_path: Path) -> Non
     assert changes == ["CreateTable", "AddColumn"]
 
 
-def test_rule_of_expect_can_ask_for_kept_bytes(tmp_path: Path) -> None:
+def test_rule_of_expect_can_read_kept_bytes(tmp_path: Path) -> None:
     pipeline = games(tmp_path, unknown_fields="keep")
     rule = Expectation(rule="_unknown_fields IS NULL", on_fail="quarantine")
     pipeline.expect = {"silver_*": {"all_known": rule}}
@@ -131,7 +131,7 @@ def test_rule_of_expect_can_ask_for_kept_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "kept"), [("keep", UNKNOWN), ("ignore", None)])
-def test_replay_lands_what_the_contract_lets_in_by_now(
+def test_replay_lands_records_that_the_contract_allows_now(
     tmp_path: Path, mode: str, kept: bytes | None
 ) -> None:
     pipeline = games(tmp_path)

@@ -13,8 +13,8 @@ import pyarrow as pa
 from headgate.config import Confluent, Kafka, Pipeline
 from headgate.engine.batch import BatchLander
 from headgate.engine.plan import BatchPlan
-from headgate.engine.record_plan import StagingPlan
-from headgate.engine.stage import all_told, staged_files
+from headgate.engine.record_plan import RecordPlan
+from headgate.engine.task_results import decode_results, task_results
 from headgate.envelopes.open import open_envelope
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger import Ledger
@@ -70,7 +70,7 @@ class FramedLake:
         pipeline = self.pipeline
         ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
         ledger.start("query", 0)
-        plan = StagingPlan(
+        plan = RecordPlan(
             lake=pipeline.lake,
             names=TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger),
             envelope=open_envelope(pipeline.envelope),
@@ -97,4 +97,4 @@ def _staged(plan: BatchPlan, records: Sequence[Framed]) -> list[StagedFile]:
         "headers": [None] * count,
     }
     told = plan.stage([pa.record_batch(columns, schema=RECORD_COLUMNS)])
-    return staged_files(all_told(told))
+    return decode_results(task_results(told))

@@ -12,8 +12,8 @@ import pyarrow as pa
 from headgate.config import Pipeline, load_pipeline
 from headgate.engine.batch import BatchLander
 from headgate.engine.plan import BatchPlan
-from headgate.engine.record_plan import StagingPlan
-from headgate.engine.stage import all_told, staged_files
+from headgate.engine.record_plan import RecordPlan
+from headgate.engine.task_results import decode_results, task_results
 from headgate.envelopes.open import open_envelope
 from headgate.lab.games import RecordMaker, RegisteredVersion, games, register_versions
 from headgate.lake.commit import Commit
@@ -70,7 +70,7 @@ class SmallLake:
         note = StagedBatchNote(pipeline.lake, pipeline.name)
         self.committer = Refusing(pipeline.lake, self.refused)
         names = TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
-        plan = StagingPlan(
+        plan = RecordPlan(
             lake=pipeline.lake,
             names=names,
             envelope=open_envelope(pipeline.envelope),
@@ -125,7 +125,7 @@ class SmallLake:
             },
             schema=RECORD_COLUMNS,
         )
-        return staged_files(all_told(plan.stage([records])))
+        return decode_results(task_results(plan.stage([records])))
 
 
 def make_small_lake(folder: Path) -> SmallLake:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
-from headgate.engine.quarantined import QUARANTINE, QuarantineState
+from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
 from headgate.errors import LandingError, UsageError
 from headgate.inspect import (
     Position,

@@ -1,4 +1,4 @@
-"""What every committer does. A class of tests per adapter gives it a `committer`."""
+"""Tests that every committer passes; a subclass per committer provides the fixture."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ class CommitterContract:
     def test_missing_table_has_no_state(self, committer: Committer) -> None:
         assert committer.state("chess", APP) is None
 
-    def test_folder_with_nothing_but_staged_files_is_no_table(
+    def test_folder_with_only_staged_files_is_not_a_table(
         self, lake: Path, committer: Committer
     ) -> None:
         staged(lake, "chess", numbers(1))
         assert committer.state("chess", APP) is None
 
-    def test_table_is_made_with_rows_columns_and_mark(
+    def test_table_is_created_with_rows_columns_and_mark(
         self, lake: Path, committer: Committer
     ) -> None:
         assert commit(committer, 5, staged(lake, "chess", numbers(1, 2))) == 0
@@ -105,7 +105,7 @@ class CommitterContract:
         assert state is not None
         assert state.marked is None
 
-    def test_several_files_go_in_at_once(self, lake: Path, committer: Committer) -> None:
+    def test_several_files_are_committed_at_once(self, lake: Path, committer: Committer) -> None:
         files = [staged(lake, "chess", numbers(number)) for number in range(3)]
         commit(committer, 0, *files)
         assert rows_in(lake, "chess", "n") == [{"n": 0}, {"n": 1}, {"n": 2}]
@@ -124,7 +124,7 @@ class CommitterContract:
             {"n": 3, "name": None},
         ]
 
-    def test_column_that_no_file_has_can_be_made(self, lake: Path, committer: Committer) -> None:
+    def test_column_that_no_file_has_can_be_added(self, lake: Path, committer: Committer) -> None:
         wider = pa.schema([("n", pa.int64()), ("_key", pa.binary())])
         commit(committer, 0, staged(lake, "chess", numbers(1)), schema=wider)
         assert rows_in(lake, "chess", "n") == [{"n": 1, "_key": None}]
@@ -150,7 +150,7 @@ class CommitterContract:
         ],
         ids=["struct", "list", "map"],
     )
-    def test_new_field_inside_is_null_in_older_rows(
+    def test_new_nested_field_is_null_in_older_rows(
         self,
         lake: Path,
         committer: Committer,
@@ -249,9 +249,7 @@ class CommitterContract:
         commit(committer, 0, staged(lake, "chess", numbers(1)))
         assert not committer.can_rewrite("chess", 10)
 
-    def test_columns_remember_what_they_were_made_for(
-        self, lake: Path, committer: Committer
-    ) -> None:
+    def test_metadata_of_columns_is_kept(self, lake: Path, committer: Committer) -> None:
         number = with_field_metadata(pa.field("n", pa.int64()), 7, required=True)
         commit(committer, 0, staged(lake, "chess", numbers(1)), schema=pa.schema([number]))
         apart = keep_apart(pa.field("n__string", pa.string()), "n")

@@ -13,20 +13,20 @@ from headgate.lake.ledger_entries import Entry
 
 
 class Crash(BaseException):
-    """The process is gone; nothing in it can catch this."""
+    """The end of the process, which no handler of `Exception` catches."""
 
 
 @dataclass
 class FailingCommitter:
-    """Commits through another committer, but for the tables that shall fail."""
+    """Commits with another committer, except to tables that are set to fail."""
 
     inner: Committer
     unreadable: set[str] = field(default_factory=set)
-    """Their state cannot be asked."""
+    """Tables whose state cannot be read."""
     refusing: set[str] = field(default_factory=set)
-    """They do not take a commit."""
+    """Tables that cannot be committed to."""
     silent: set[str] = field(default_factory=set)
-    """They take it, and the answer is lost."""
+    """Tables that are committed to, although the commit raises."""
     crashing_before: set[str] = field(default_factory=set)
     crashing_after: set[str] = field(default_factory=set)
     commits: list[Commit] = field(default_factory=list)
@@ -63,12 +63,12 @@ class FailingCommitter:
         if table in self.crashing_after:
             raise Crash(table)
         if table in self.silent:
-            raise OSError(f"{table} was written, but nobody heard of it")
+            raise OSError(f"{table} was written, but the response was lost")
         return version
 
 
 class CrashingLedger(Ledger):
-    """A ledger that the end of a batch may not reach."""
+    """A ledger that crashes before it records a batch."""
 
     crashing = False
 

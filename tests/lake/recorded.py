@@ -1,4 +1,4 @@
-"""Everything that a pipeline has recorded in its ledger."""
+"""All rows of a pipeline in its ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as an executor leaves them."""
+"""Staged files, as tasks write them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def staged(
     partition: Mapping[str, str] | None = None,
     schema_ids: tuple[int, ...] = (1,),
 ) -> StagedFile:
-    """Write the rows where a commit can name them."""
-    written = rows if isinstance(rows, pa.Table) else pa.table(rows)
+    """Write rows to a staged file."""
+    content = rows if isinstance(rows, pa.Table) else pa.table(rows)
     folder = "".join(f"{column}=x/" for column in partition or ())
     path = f"{folder}part-{uuid4()}.parquet"
     file = lake / table / path
     file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(written, file, store_schema=False)
+    pq.write_table(content, file, store_schema=False)
     return StagedFile(
         table=table,
         path=path,
         size=file.stat().st_size,
-        rows=written.num_rows,
-        statistics=file_statistics(written),
-        schema_bytes=written.schema.serialize().to_pybytes(),
+        rows=content.num_rows,
+        statistics=file_statistics(content),
+        schema_bytes=content.schema.serialize().to_pybytes(),
         route=table,
         schema_ids=schema_ids,
         partition=partition,
@@ -44,11 +44,11 @@ def staged(
 
 
 def rows_in(lake: Path, table: str, by: str) -> list[dict[str, Any]]:
-    """The rows that readers see, in the order of a column."""
+    """Return the rows of a table, sorted by a column."""
     return list(DeltaTable(lake / table).to_pyarrow_table().sort_by(by).to_pylist())
 
 
 def files_in(lake: Path, table: str) -> list[str]:
-    """The data files in a table's folder, committed or not."""
+    """Return the data files in a table's folder, committed or not."""
     folder = lake / table
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.parquet"))

@@ -48,7 +48,7 @@ def test_tables_of_a_plain_source_are_what_the_templates_say() -> None:
     assert NAMES.merged_for(shop("shop", "order_lines")) == "shop_order_lines"
 
 
-def test_tables_that_are_not_wanted_have_no_name() -> None:
+def test_tables_that_are_not_declared_have_no_name() -> None:
     names = ChangeTables("log_{table}", "quarantine", "ledger")
     assert names.merged_for(ORDERS) is None
     assert names.history_for(ORDERS) is None
@@ -81,7 +81,7 @@ def test_database_and_schema_stand_in_for_each_other(source: Source, name: str) 
     assert names.log_for(source) == name
 
 
-def test_patterns_are_about_database_and_table() -> None:
+def test_patterns_match_database_and_table() -> None:
     assert pattern_name(ORDERS) == "shop.orders"
     assert pattern_name(Source(None, "public", "orders")) == "public.orders"
     assert pattern_name(Source("orcl", "hr", "orders")) == "orcl.orders"
@@ -96,16 +96,16 @@ def test_patterns_are_about_database_and_table() -> None:
         (Source("XE", "HR", "EMPLOYEES"), "xe_employees"),
     ],
 )
-def test_names_are_what_people_look_for(source: Source, name: str) -> None:
+def test_names_are_readable(source: Source, name: str) -> None:
     assert NAMES.merged_for(source) == name
 
 
 @pytest.mark.parametrize("source", [shop("", "orders"), shop("--", "x"), shop("a", "b" * 300)])
-def test_what_is_no_name_gets_a_readable_one_and_a_digest(source: Source) -> None:
+def test_invalid_name_becomes_readable_with_a_digest(source: Source) -> None:
     assert re.fullmatch("[a-z_]*___m[a-z2-7]{10}", NAMES.merged_for(source) or "")
 
 
-def test_a_name_that_could_be_a_log_is_left_to_the_logs() -> None:
+def test_name_that_could_be_a_log_is_reserved_for_logs() -> None:
     assert NAMES.log_for(ORDERS) == "log_shop_orders"
     merged = NAMES.merged_for(shop("log", "shop_orders"))
     assert merged is not None
@@ -134,7 +134,7 @@ def test_no_source_gets_a_table_that_is_derived(table: str) -> None:
     assert names.log_for(source) == f"log_{table.lower()}"
 
 
-def test_logs_in_the_lake_are_told_from_all_other_tables(tmp_path: Path) -> None:
+def test_logs_in_the_lake_are_distinguished_from_all_other_tables(tmp_path: Path) -> None:
     sources = [ORDERS, shop("Shop", "lines"), shop("log", "shop_orders"), shop("my_shop", "a")]
     tables = [name for source in sources for name in all_names(NAMES, source)]
     for table in [*tables, "quarantine", "ledger", NAMES.files]:
@@ -186,7 +186,7 @@ def test_tables_of_different_kinds_never_share_a_name(
 
 @given(st.lists(SOURCES, min_size=2, max_size=12, unique=True))
 @settings(deadline=None)
-def test_names_apart_are_never_shared(sources: list[Source]) -> None:
+def test_names_with_a_digest_are_never_shared(sources: list[Source]) -> None:
     for log, merged, history in TEMPLATES:
         names = ChangeTables(log, "quarantine", "ledger", merged, history)
         made = [name for source in sources for name in all_names(names.apart, source)]

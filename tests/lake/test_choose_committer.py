@@ -5,22 +5,22 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headgate.lake.choose_committer import AutoCommitter
 from headgate.lake.commit import Commit, Committer, Mark, TableState
-from headgate.lake.commit_with import EitherCommitter
 from headgate.lake.delta_rs import DeltaRsCommitter
 
 from .committer_contract import APP, CommitterContract, numbers
-from .test_commit_with_delta_rs import table_with_feature
+from .test_delta_rs import table_with_feature
 
 
-class OnlyToldOf:
-    """A committer that remembers what it was asked to do."""
+class RecordingCommitter:
+    """A committer that only records its calls."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.calls: list[str] = []
 
     def state(self, table: str, app: str) -> TableState | None:
-        self.asked.append(f"state of {table}")
+        self.calls.append(f"state of {table}")
         return None
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
@@ -30,22 +30,22 @@ class OnlyToldOf:
         raise AssertionError
 
     def commit(self, commit: Commit) -> int:
-        self.asked.append(f"commit to {commit.table}")
+        self.calls.append(f"commit to {commit.table}")
         return 7
 
 
-class TestEitherCommitter(CommitterContract):
+class TestAutoCommitter(CommitterContract):
     @pytest.fixture
     def committer(self, lake: Path) -> Committer:
-        return EitherCommitter(DeltaRsCommitter(str(lake)), OnlyToldOf())
+        return AutoCommitter(DeltaRsCommitter(str(lake)), RecordingCommitter())
 
 
-def test_table_that_delta_rs_cannot_write_goes_to_the_other(tmp_path: Path) -> None:
+def test_table_that_delta_rs_cannot_write_is_committed_by_spark(tmp_path: Path) -> None:
     table_with_feature(tmp_path, "chess", "rowTracking")
     table_with_feature(tmp_path, "go", "appendOnly")
-    other = OnlyToldOf()
-    committer = EitherCommitter(DeltaRsCommitter(str(tmp_path)), other)
+    spark = RecordingCommitter()
+    committer = AutoCommitter(DeltaRsCommitter(str(tmp_path)), spark)
     assert committer.state("go", APP) is not None
     assert committer.state("chess", APP) is None
     assert committer.commit(Commit("chess", numbers().schema, (), Mark(APP, 0))) == 7
-    assert other.asked == ["state of chess", "commit to chess"]
+    assert spark.calls == ["state of chess", "commit to chess"]

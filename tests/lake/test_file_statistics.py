@@ -59,7 +59,7 @@ def test_bounds_of_unsigned_numbers_are_whole_numbers(values: list[int | None]) 
 @example([math.nan, 1.0])
 @example([math.inf, -math.inf])
 @example([-0.0, 0.0])
-def test_bounds_of_floats_hold_all_of_them_or_there_are_none(values: list[float | None]) -> None:
+def test_bounds_of_floats_hold_all_of_them_or_are_missing(values: list[float | None]) -> None:
     there = [value for value in values if value is not None]
     if found := bounds(pa.float64(), values):
         assert all(found[0] <= value <= found[1] for value in there)
@@ -86,7 +86,7 @@ def test_bounds_of_texts_hold_all_of_them_and_are_short(values: list[str | None]
 
 @given(some(st.datetimes(timezones=st.just(UTC))))
 @settings(deadline=None)
-def test_bounds_of_moments_are_exact(values: list[datetime | None]) -> None:
+def test_bounds_of_timestamps_are_exact(values: list[datetime | None]) -> None:
     there = [value for value in values if value is not None]
     found = bounds(pa.timestamp("us", "UTC"), values)
     if there:
@@ -107,7 +107,7 @@ def test_bounds_of_moments_are_exact(values: list[datetime | None]) -> None:
     ],
     ids=str,
 )
-def test_moment_beyond_the_calendar_has_no_bounds(kind: pa.DataType, value: int) -> None:
+def test_timestamp_beyond_the_calendar_has_no_bounds(kind: pa.DataType, value: int) -> None:
     assert bounds(kind, [value, 0]) is None
 
 
@@ -115,7 +115,7 @@ def test_bounds_of_days_are_days() -> None:
     assert bounds(pa.date32(), [date(2026, 1, 2), None]) == ("2026-01-02", "2026-01-02")
 
 
-def test_bounds_of_truth_values_are_truth_values() -> None:
+def test_bounds_of_booleans_are_booleans() -> None:
     assert bounds(pa.bool_(), [True, None, False]) == (False, True)
     assert bounds(pa.bool_(), [True]) == (True, True)
 
@@ -131,7 +131,7 @@ def test_bytes_have_no_bounds() -> None:
     assert bounds(pa.binary(), [b"a"]) is None
 
 
-def test_file_with_a_column_that_can_have_no_bounds_has_none_at_all() -> None:
+def test_file_with_a_column_without_bounds_has_no_bounds() -> None:
     rows = pa.table({"n": [1, 2], "x": [math.inf, 1.0]})
     assert json.loads(file_statistics(rows)) == {"numRecords": 2, "nullCount": {"n": 0, "x": 0}}
 
@@ -151,7 +151,7 @@ def test_nested_columns_have_no_statistics() -> None:
     }
 
 
-def test_columns_beyond_the_fortieth_have_none() -> None:
+def test_columns_beyond_the_fortieth_have_no_statistics() -> None:
     found = json.loads(file_statistics(pa.table({f"c{number}": [number] for number in range(60)})))
     assert len(found["minValues"]) == 40
 
@@ -177,7 +177,7 @@ VALUES: dict[str, Callable[[], pa.Array]] = {
 
 
 @pytest.mark.parametrize("make", VALUES.values(), ids=VALUES.keys())
-def test_reader_that_skips_by_them_finds_every_row(
+def test_reader_that_skips_files_by_statistics_finds_every_row(
     tmp_path: Path, make: Callable[[], pa.Array]
 ) -> None:
     values = make()

@@ -30,7 +30,7 @@ from headgate.lake.ledger_entries import (
     TableEntry,
     columns_of,
 )
-from headgate.lake.staged import Checked, StagedFile
+from headgate.lake.staged import ExpectationResult, StagedFile
 from headgate.schema.changes import DropColumn, SchemaChange, change_types
 from tests.lake.recorded import all_rows
 from tests.lake.staged import staged
@@ -58,7 +58,7 @@ def test_pipeline_that_never_ran_has_no_progress(ledger: Ledger) -> None:
     assert (snapshot.batches().count, snapshot.size().count) == (0, 0)
 
 
-def test_checkpoint_that_was_taken_up_is_known(ledger: Ledger) -> None:
+def test_started_checkpoint_is_known(ledger: Ledger) -> None:
     ledger.start("query-1", 0)
     progress = ledger.progress()
     assert progress is not None
@@ -83,7 +83,7 @@ def test_table_versions_are_those_of_each_tables_last_batch(ledger: Ledger) -> N
     assert ledger.table_versions() == {"chess": 7, "go": 6}
 
 
-def test_table_versions_are_the_last_even_if_a_table_was_made_again(ledger: Ledger) -> None:
+def test_table_versions_are_the_last_even_if_a_table_was_recreated(ledger: Ledger) -> None:
     for version, table_version in enumerate([7, 0]):
         ledger.complete(version, version, [TableEntry("chess", 1, table_version), DONE])
     assert ledger.table_versions() == {"chess": 0}
@@ -98,7 +98,7 @@ def test_newest_checkpoint_counts(ledger: Ledger) -> None:
     assert (progress.query_id, progress.first_version, progress.landed) == ("query-2", 1, 0)
 
 
-def test_checkpoint_taken_up_twice_before_the_first_batch_is_the_later_one(ledger: Ledger) -> None:
+def test_checkpoint_started_twice_before_the_first_batch_is_the_later_one(ledger: Ledger) -> None:
     ledger.start("query-1", 0)
     ledger.start("query-2", 0)
     progress = ledger.progress()
@@ -229,7 +229,7 @@ def test_latest_row_of_each_table_is_the_last_written(ledger: Ledger) -> None:
     assert {table: row.entry.log_version for table, row in found.items()} == {"shop": 2, "cart": 1}
 
 
-def test_expectations_are_added_up(ledger: Ledger) -> None:
+def test_expectations_are_summed(ledger: Ledger) -> None:
     for version in range(2):
         ledger.complete(
             version,
@@ -241,8 +241,8 @@ def test_expectations_are_added_up(ledger: Ledger) -> None:
             ],
         )
     assert ledger.snapshot().expectations() == (
-        Checked("go", "small", "quarantine", 10, 8),
-        Checked("chess", "small", "warn", 20, 2),
+        ExpectationResult("go", "small", "quarantine", 10, 8),
+        ExpectationResult("chess", "small", "warn", 20, 2),
     )
 
 

@@ -26,7 +26,7 @@ def test_values_are_cast_up(tmp_path: Path) -> None:
     assert found.to_pylist() == rows.to_pylist()
 
 
-def test_values_inside_are_cast_up_and_missing_fields_filled(tmp_path: Path) -> None:
+def test_nested_values_are_cast_up_and_missing_fields_filled(tmp_path: Path) -> None:
     small = pa.list_(pa.struct([("c", pa.string()), ("x", pa.int32())]))
     large = pa.list_(pa.struct([("x", pa.int64()), ("y", pa.string())]))
     rows = pa.table({"a": pa.array([[{"c": "n", "x": 1}], None, []], small)})
@@ -43,7 +43,7 @@ def test_columns_get_the_names_of_the_table(tmp_path: Path) -> None:
     assert json.loads(file.statistics)["minValues"] == {"a__string": "x", twin: 1}
 
 
-def test_file_says_what_it_is_now(tmp_path: Path) -> None:
+def test_refitted_file_has_its_own_size_and_statistics(tmp_path: Path) -> None:
     old = staged(tmp_path, "chess", {"a": pa.array([1], pa.int32())})
     new = refit_file(str(tmp_path), old, fit(old.schema, pa.schema([("a", pa.int64())])))
     assert new.path != old.path

@@ -9,7 +9,7 @@ from headgate.lake.names import TableNames
 OWN = ["silver_bronze", "quarantine", "ledger"]
 
 
-def test_route_stands_where_the_template_says() -> None:
+def test_route_replaces_its_placeholder() -> None:
     names = TableNames("raw_{route}_v1", "quarantine", "ledger")
     assert names.silver_for("chess") == "raw_chess_v1"
     assert names.silver_for("Chess").startswith("raw_chess__")

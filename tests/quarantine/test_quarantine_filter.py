@@ -8,7 +8,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.engine.quarantined import QuarantineState
+from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import UsageError
 from headgate.quarantine.filter import OffsetRange, QuarantineFilter
 

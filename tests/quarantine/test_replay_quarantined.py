@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from headgate.config import Contract, Mode
 from headgate.engine.events import BatchLanded, Event
-from headgate.engine.quarantined import QUARANTINE
+from headgate.engine.quarantine_table import QUARANTINE
 from headgate.errors import LandingError
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import QuarantineEntry, SchemaEntry, TableEntry

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
-from headgate.lake.commit_with import choose_committer
 from headgate.lake.spark import SparkCommitter
 from tests.lake.committer_contract import CommitterContract
 

@@ -33,7 +33,7 @@ from headgate.cli.pipeline_argument import (
 from headgate.errors import UsageError, did_you_mean, listed
 
 if TYPE_CHECKING:
-    from headgate.engine.quarantined import QuarantineState
+    from headgate.engine.quarantine_table import QuarantineState
     from headgate.quarantine.filter import QuarantineFilter
 
 app = typer.Typer(
@@ -319,7 +319,7 @@ def _confirmed(counts: Mapping[str, int]) -> bool:
 
 
 def _state(state: str | None) -> QuarantineState | None:
-    from headgate.engine.quarantined import QuarantineState
+    from headgate.engine.quarantine_table import QuarantineState
 
     if state == "all":
         return None

@@ -13,8 +13,8 @@ from headgate.config import Registry
 from headgate.engine.batch import BatchLander
 from headgate.engine.events import BatchLanded, Event
 from headgate.engine.plan import BatchPlan
-from headgate.engine.record_plan import StagingPlan
-from headgate.engine.stage import all_told, staged_files
+from headgate.engine.record_plan import RecordPlan
+from headgate.engine.task_results import decode_results, task_results
 from headgate.envelopes.wrapper import WrapperEnvelope
 from headgate.lab.games import Made, RecordMaker, games, register_versions
 from headgate.lake.delta_rs import DeltaRsCommitter
@@ -38,7 +38,7 @@ class Simulation:
         versions = register_versions(registry, games(TABLES), range(1, VERSIONS + 1))
         self.maker = RecordMaker(versions, seed=1, bad_share=bad_share)
         self.events: list[Event] = []
-        self.plan = StagingPlan(
+        self.plan = RecordPlan(
             lake=str(self.lake),
             names=TableNames("silver_{route}", "quarantine", "ledger"),
             envelope=WrapperEnvelope("wrapper", "game_name", "schema_id", "payload"),
@@ -74,8 +74,8 @@ class Simulation:
     def staged(self, plan: BatchPlan, records: pa.Table) -> list[StagedFile]:
         """One task for each partition."""
         tasks = [records.filter(pc.equal(records["partition"], one)) for one in (0, 1)]
-        rows = [row for task in tasks for row in all_told(plan.stage(task.to_batches()))]
-        return staged_files(rows)
+        rows = [row for task in tasks for row in task_results(plan.stage(task.to_batches()))]
+        return decode_results(rows)
 
     def land(self, batch: int, count: int) -> Made:
         made, records = self.batch(count)

@@ -31,16 +31,16 @@ def refusal(
     return caught.value
 
 
-def test_first_run_begins_at_the_beginning() -> None:
-    assert resume(None, None, EMPTY, (), from_ledger=False) == Resume(0, new_checkpoint=True)
+def test_first_run_starts_at_the_beginning() -> None:
+    assert resume(None, None, EMPTY, (), from_ledger=False) == Resume(0, start_anew=True)
 
 
-def test_run_that_crashed_before_the_ledgers_first_row_begins_anew() -> None:
+def test_run_that_crashed_before_the_ledgers_first_row_starts_again() -> None:
     begun = CheckpointState("mine", 0, None)
     assert resume(None, None, begun, (), from_ledger=False) == Resume(0, new_checkpoint=True)
 
 
-def test_run_that_crashed_after_the_ledgers_first_row_goes_on() -> None:
+def test_run_that_crashed_after_the_ledgers_first_row_continues() -> None:
     started = replace(PROGRESS, landed=None, ended_at=None)
     begun = CheckpointState("mine", 0, None)
     assert resume(started, None, begun, (), from_ledger=False) == Resume(0, new_checkpoint=False)
@@ -57,7 +57,7 @@ def test_tables_without_a_ledger_are_not_touched() -> None:
 
 
 @pytest.mark.parametrize("from_ledger", [False, True])
-def test_same_checkpoint_goes_on(from_ledger: bool) -> None:
+def test_same_checkpoint_continues(from_ledger: bool) -> None:
     assert resume(PROGRESS, None, MINE, ("silver_chess",), from_ledger) == Resume(
         0, new_checkpoint=False
     )
@@ -68,10 +68,8 @@ def test_same_checkpoint_goes_on(from_ledger: bool) -> None:
     [CheckpointState("mine", 3, 3), CheckpointState("mine", 3, 2), CheckpointState("mine", 4, 3)],
     ids=["all committed", "crashed before Spark's commit", "next batch begun"],
 )
-def test_same_checkpoint_goes_on_wherever_it_stopped(checkpoint: CheckpointState) -> None:
-    assert resume(PROGRESS, None, checkpoint, (), from_ledger=False) == Resume(
-        0, new_checkpoint=False
-    )
+def test_same_checkpoint_continues_wherever_it_stopped(checkpoint: CheckpointState) -> None:
+    assert resume(PROGRESS, None, checkpoint, (), from_ledger=False) == Resume(0, start_anew=False)
 
 
 def test_batches_are_counted_from_the_checkpoints_first_version() -> None:
@@ -91,7 +89,7 @@ def test_checkpoint_that_was_rolled_back_is_refused(from_ledger: bool) -> None:
     assert "rolled back" in error.message
 
 
-def test_empty_checkpoint_is_refused_and_the_way_on_is_named() -> None:
+def test_empty_checkpoint_is_refused_with_a_hint() -> None:
     error = refusal(PROGRESS, EMPTY)
     assert error.code == "checkpoint-reset"
     assert "4 batches" in error.message
@@ -119,6 +117,6 @@ def test_checkpoint_of_another_stream_is_foreign(from_ledger: bool) -> None:
     assert error.code == "checkpoint-foreign"
 
 
-def test_other_checkpoint_is_fine_as_long_as_nothing_was_begun() -> None:
+def test_other_checkpoint_is_accepted_before_the_first_batch() -> None:
     started = replace(PROGRESS, landed=None, ended_at=None)
     assert resume(started, None, EMPTY, (), from_ledger=False) == Resume(0, new_checkpoint=True)

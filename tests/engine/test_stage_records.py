@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headgate.config import Duration, Registry
-from headgate.engine.stage import all_told, stage, staged_files
+from headgate.engine.task_results import decode_results, task_results
 from headgate.envelopes.confluent import ConfluentEnvelope
 from headgate.errors import RegistryUnavailable
 from headgate.lake.names import TableNames
@@ -50,7 +50,7 @@ def test_each_route_gets_a_file_with_its_rows_and_their_origin(pipeline: Pipelin
     assert (second["n"], second["_offset"], second["_schema_id"]) == (7, 12, PLAIN)
 
 
-def test_staged_file_says_what_is_in_it(pipeline: Pipeline) -> None:
+def test_staged_file_describes_its_rows(pipeline: Pipeline) -> None:
     [file] = staged_by(records([record("chess", 5)]))(pipeline.plan)
     path = pipeline.lake / file.table / file.path
     assert file.size == path.stat().st_size
@@ -73,12 +73,12 @@ def test_schemas_that_disagree_get_files_of_their_own(pipeline: Pipeline) -> Non
     assert len(files) == 2
 
 
-@pytest.mark.parametrize(("together", "of_a_file", "files"), [(1, 9, 2), (1, 2, 3), (9, 9, 2)])
+@pytest.mark.parametrize(("max_share", "max_file", "files"), [(1, 9, 2), (1, 2, 3), (9, 9, 2)])
 def test_shares_of_a_portion_give_the_same_rows(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, together: int, of_a_file: int, files: int
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, max_share: int, max_file: int, files: int
 ) -> None:
-    monkeypatch.setattr("headgate.engine.stage._ROWS_TOGETHER", together)
-    monkeypatch.setattr("headgate.engine.stage._ROWS_OF_A_FILE", of_a_file)
+    monkeypatch.setattr("headgate.engine.record_plan._MAX_SHARE_ROWS", max_share)
+    monkeypatch.setattr("headgate.engine.record_plan._MAX_FILE_ROWS", max_file)
     routes = [("chess", PLAIN), ("chess", WIDER), ("go", PLAIN)]
     values = [record(route, n, schema) for n in (1, 2) for route, schema in routes]
     staged = staged_by(records(values))(pipeline.plan)
@@ -106,7 +106,7 @@ BAD = {
 }
 
 
-def test_what_cannot_land_is_in_quarantine_with_its_bytes_and_why(pipeline: Pipeline) -> None:
+def test_rejected_records_are_in_quarantine_with_their_bytes_and_reason(pipeline: Pipeline) -> None:
     values = [record("chess", 1), *BAD.values(), record("chess", 2)]
     files = staged_by(records(values, 100))(pipeline.plan)
     landed, quarantine = files
@@ -137,7 +137,7 @@ def test_bronze_has_every_record_that_names_its_route(tmp_path: Path) -> None:
 
 def test_no_records_give_no_files(pipeline: Pipeline) -> None:
     assert staged_by(records([]))(pipeline.plan) == []
-    assert list(stage(pipeline.plan, [])) == []
+    assert list(pipeline.plan.stage([])) == []
 
 
 def test_new_tables_beyond_the_cap_are_in_quarantine(tmp_path: Path) -> None:
@@ -154,11 +154,11 @@ def test_new_tables_beyond_the_cap_are_in_quarantine(tmp_path: Path) -> None:
 
 def test_error_of_an_executor_is_raised_on_the_driver(pipeline: Pipeline) -> None:
     plan = pipeline.plan
-    nobody = Registry(url="http://127.0.0.1:9", timeout=Duration(milliseconds=1))
-    broken = type(plan)(**{**vars(plan), "registry": nobody})
-    told = list(stage(broken, [records([record("chess", 1)])]))
+    unreachable = Registry(url="http://127.0.0.1:9", timeout=Duration(milliseconds=1))
+    broken = type(plan)(**{**vars(plan), "registry": unreachable})
+    results = list(broken.stage([records([record("chess", 1)])]))
     with pytest.raises(RegistryUnavailable, match="no valid response for schema 1") as caught:
-        staged_files(all_told(told))
+        decode_results(task_results(results))
     assert caught.value.where == "http://127.0.0.1:9"
 
 

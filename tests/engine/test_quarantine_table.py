@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.quarantined import QUARANTINE, quarantined
+from headgate.engine.quarantine_table import QUARANTINE, quarantine_rows
 from headgate.envelopes.opened import Rejected
 from headgate.reasons import Reason
 from headgate.schema.origin import SOURCE_COLUMNS
@@ -29,7 +29,7 @@ RECORDS = pa.table(
 
 def rows(*rejected: Rejected) -> list[dict[str, Any]]:
     at = pa.scalar(AT, pa.timestamp("us", "UTC"))
-    table = quarantined(RECORDS, rejected, 4, at, np.array([2]))
+    table = quarantine_rows(RECORDS, rejected, 4, at, np.array([2]))
     assert table.schema == QUARANTINE
     return list(table.to_pylist())
 
@@ -58,7 +58,7 @@ def test_row_has_the_raw_bytes_the_origin_and_the_reason() -> None:
     }
 
 
-def test_what_is_not_known_is_null() -> None:
+def test_unknown_values_are_null() -> None:
     [row] = rows(Rejected(1, Reason.NULL_VALUE))
     assert [row[name] for name in ("value", "detail", "route", "schema_id")] == [None] * 4
 
@@ -75,18 +75,18 @@ def test_rows_come_in_the_order_of_the_rejections() -> None:
     assert [row["_offset"] for row in found] == [12, 10]
 
 
-def test_route_and_detail_that_are_endless_or_no_unicode_are_kept_readable() -> None:
+def test_route_and_detail_are_cut_and_valid_unicode() -> None:
     [row] = rows(Rejected(0, Reason.ROUTE_UNUSABLE, "\ud800" + "x" * 9999, "\ud800" + "x" * 9999))
     assert row["route"] == row["detail"] == "?" + "x" * 511
 
 
-def test_every_row_has_a_name_of_its_own() -> None:
+def test_every_row_has_an_id_of_its_own() -> None:
     found = rows(*[Rejected(0, Reason.TOO_LARGE)] * 100)
     assert len({row["id"] for row in found}) == 100
 
 
-def test_row_says_whether_bronze_has_the_record() -> None:
+def test_row_has_whether_bronze_has_the_record() -> None:
     found = rows(Rejected(2, Reason.TOO_LARGE), Rejected(0, Reason.TOO_LARGE))
     assert [row["in_bronze"] for row in found] == [True, False]
-    unknown = quarantined(RECORDS, [Rejected(0, Reason.TOO_LARGE)], 4, pa.scalar(AT))
+    unknown = quarantine_rows(RECORDS, [Rejected(0, Reason.TOO_LARGE)], 4, pa.scalar(AT))
     assert unknown["in_bronze"].to_pylist() == [None]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.engine.stage_table import decode_ahead
+from headgate.engine.stage_table import decode_small_groups
 from headgate.envelopes.opened import Group
 from headgate.formats.decoders import Decoders
 from headgate.formats.protobuf import ProtobufDecoder
@@ -64,9 +64,9 @@ PAYLOADS = st.lists(
 
 @given(st.lists(st.tuples(st.integers(0, 2), PAYLOADS), max_size=8))
 @settings(deadline=None, max_examples=60)
-def test_groups_give_what_each_of_them_gives_alone(made: list[tuple[int, list[bytes]]]) -> None:
+def test_groups_decode_together_as_they_do_alone(made: list[tuple[int, list[bytes]]]) -> None:
     groups = [group(key, f"route {at}", payloads) for at, (key, payloads) in enumerate(made)]
-    found = decode_ahead(groups, DECODERS)
+    found = decode_small_groups(groups, DECODERS)
     for one in groups:
         alone = decoder(int(one.message[0])).decode(one.payloads)
         ahead = found.get(one, alone)
@@ -77,10 +77,10 @@ def test_groups_give_what_each_of_them_gives_alone(made: list[tuple[int, list[by
 
 def test_schemas_that_differ_in_the_names_of_columns_are_decoded_together() -> None:
     groups = [group(key, "games", [payload(5, ["a"])]) for key in range(3)]
-    assert list(decode_ahead(groups, DECODERS)) == groups[:2]
+    assert list(decode_small_groups(groups, DECODERS)) == groups[:2]
 
 
 @pytest.mark.parametrize("odd", [BAD, payload(1, []) + UNKNOWN_FIELD, payload(1, []) * 2])
-def test_what_needs_a_closer_look_is_left_to_it(odd: bytes) -> None:
+def test_groups_with_an_inexact_payload_are_left_out(odd: bytes) -> None:
     groups = [group(0, "chess", [payload(5, ["a"])]), group(1, "go", [odd])]
-    assert not decode_ahead(groups, DECODERS)
+    assert not decode_small_groups(groups, DECODERS)

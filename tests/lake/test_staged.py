@@ -16,7 +16,7 @@ SCHEMA = pa.schema(
 )
 
 
-def test_file_travels_as_json() -> None:
+def test_file_round_trips_as_json() -> None:
     file = StagedFile(
         table="silver_chess",
         path="route=x/part-1.parquet",
@@ -34,6 +34,6 @@ def test_file_travels_as_json() -> None:
     assert back.schema == SCHEMA
 
 
-def test_file_with_nothing_but_the_needed_travels_too(tmp_path: Path) -> None:
+def test_file_with_only_required_fields_round_trips_as_json(tmp_path: Path) -> None:
     file = staged(tmp_path, "chess", {"n": [1]}, schema_ids=())
     assert StagedFile.from_json(file.to_json()) == file

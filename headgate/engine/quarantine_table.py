@@ -1,4 +1,4 @@
-"""The rows of the quarantine table."""
+"""The quarantine table: its columns, and the rows of rejected records."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class QuarantineState(StrEnum):
-    """Every record is open until somebody settles it; none is ever deleted."""
+    """The state of a record in the quarantine. Records are never deleted."""
 
     OPEN = "open"
     REPLAYED = "replayed"
-    """It has landed after all."""
+    """Landed by a replay."""
     DROPPED = "dropped"
-    """It was given up: its bytes are gone, where it came from and why it is here stay."""
+    """Given up: its bytes are deleted, its origin and reason are kept."""
 
 
 QUARANTINE = pa.schema(
@@ -48,21 +48,22 @@ QUARANTINE = pa.schema(
 )
 
 _ID_BYTES = 16
+_MAX_TEXT = 512
 
 
-def quarantined(
+def quarantine_rows(
     records: pa.Table,
     rejected: Sequence[Rejected],
     batch: int,
     at: pa.Scalar,
     in_bronze: np.ndarray | None = None,
 ) -> pa.Table:
-    """The records that cannot land: their raw bytes, where they came from and why.
+    """Return the rejected records as rows of the quarantine: raw bytes, origin and reason.
 
-    `in_bronze` are the rows that the bronze table has all the same; None where nobody knows.
+    `in_bronze` are the rows that the bronze table has too; None if that is unknown.
     """
     rows = [one.row for one in rejected]
-    mine = records.take(pa.array(rows, pa.int64()))
+    taken = records.take(pa.array(rows, pa.int64()))
     count = len(rejected)
     columns = {
         "id": pa.array(_new_ids(count), pa.string()),
@@ -83,17 +84,17 @@ def quarantined(
     }
     for field in SOURCE_COLUMNS:
         name = field.name if field.name == "value" else f"_{field.name}"
-        columns[name] = mine.column(field.name)
+        columns[name] = taken.column(field.name)
     return pa.table([columns[name] for name in QUARANTINE.names], schema=QUARANTINE)
 
 
 def _new_ids(count: int) -> list[str]:
-    """Names that no other row has: not every source numbers its records."""
+    """Return random ids: not every source gives its records unique positions."""
     digits = os.urandom(_ID_BYTES * count).hex()
     length = 2 * _ID_BYTES
     return [digits[start : start + length] for start in range(0, len(digits), length)]
 
 
-def _text(said: str | None) -> str | None:
-    """Never too long, and nothing in it that UTF-8 has no bytes for."""
-    return None if said is None else said[:512].encode("utf-8", "replace").decode()
+def _text(value: str | None) -> str | None:
+    """Return a text as UTF-8 that is not too long."""
+    return None if value is None else value[:_MAX_TEXT].encode("utf-8", "replace").decode()

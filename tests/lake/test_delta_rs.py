@@ -22,14 +22,14 @@ class TestDeltaRsCommitter(CommitterContract):
         return DeltaRsCommitter(str(lake))
 
 
-def test_files_are_named_as_they_are(tmp_path: Path) -> None:
+def test_files_are_committed_without_a_copy(tmp_path: Path) -> None:
     file = staged(tmp_path, "chess", numbers(1))
     commit(DeltaRsCommitter(str(tmp_path)), 0, file)
     assert DeltaTable(tmp_path / "chess").file_uris() == [str(tmp_path / "chess" / file.path)]
     assert files_in(tmp_path, "chess") == [file.path]
 
 
-def test_commit_that_brings_no_column_is_one_version(tmp_path: Path) -> None:
+def test_commit_without_a_new_column_is_one_version(tmp_path: Path) -> None:
     committer = DeltaRsCommitter(str(tmp_path))
     rows = pa.table(
         {
@@ -67,11 +67,11 @@ def test_other_features_cannot(tmp_path: Path, feature: str) -> None:
     assert not DeltaRsCommitter(str(tmp_path)).can_write("chess")
 
 
-def test_table_that_is_not_there_can_be_written(tmp_path: Path) -> None:
+def test_missing_table_can_be_written(tmp_path: Path) -> None:
     assert DeltaRsCommitter(str(tmp_path)).can_write("chess")
 
 
-def test_expired_entries_of_the_log_are_cleaned_up_now_and_then(tmp_path: Path) -> None:
+def test_expired_entries_of_the_log_are_cleaned_up_every_hundred_versions(tmp_path: Path) -> None:
     committer = DeltaRsCommitter(str(tmp_path))
     for number in range(99):
         commit(committer, number, staged(tmp_path, "chess", numbers(number)))

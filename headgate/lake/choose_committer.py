@@ -1,4 +1,4 @@
-"""Which of the two committers takes which table."""
+"""The choice between delta-rs and Spark for commits."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 def choose_committer(
     wanted: Literal["auto", "delta-rs", "spark"], spark: SparkSession, lake: str
 ) -> Committer:
+    """Return the committer that a pipeline file names."""
     if wanted == "delta-rs":
         return DeltaRsCommitter(lake)
     if wanted == "spark":
         return SparkCommitter(spark, lake)
-    return EitherCommitter(DeltaRsCommitter(lake), SparkCommitter(spark, lake))
+    return AutoCommitter(DeltaRsCommitter(lake), SparkCommitter(spark, lake))
 
 
-class EitherCommitter:
-    """delta-rs, but for the tables that have features it cannot write."""
+class AutoCommitter:
+    """Commits with delta-rs, and with Spark to tables with features that delta-rs cannot write."""
 
     def __init__(self, delta_rs: DeltaRsCommitter, spark: Committer) -> None:
         self._delta_rs = delta_rs

@@ -17,13 +17,13 @@ def checkpoint(folder: Path, files: dict[str, str]) -> Checkpoint:
     return Checkpoint(str(folder))
 
 
-def test_folder_that_is_not_there_says_nothing(tmp_path: Path) -> None:
+def test_missing_folder_has_no_state(tmp_path: Path) -> None:
     empty = Checkpoint(str(tmp_path / "nowhere"))
     assert (empty.query_id, empty.last_begun, empty.last_committed) == (None, None, None)
     assert (empty.offsets(0), empty.start_of(0), empty.start_of(3)) == (None, None, None)
 
 
-def test_checkpoint_says_who_it_is_and_how_far_it_got(tmp_path: Path) -> None:
+def test_checkpoint_has_its_id_and_the_last_batch(tmp_path: Path) -> None:
     found = checkpoint(
         tmp_path,
         {
@@ -45,6 +45,6 @@ def test_batch_begins_where_the_one_before_ends(tmp_path: Path) -> None:
     assert found.offsets(0) == found.start_of(1) == {"games": {"0": 10}}
 
 
-def test_broken_files_say_nothing(tmp_path: Path) -> None:
+def test_broken_files_are_ignored(tmp_path: Path) -> None:
     found = checkpoint(tmp_path, {"metadata": "{", "offsets/0": "v1", "sources/0/0": "v1"})
     assert (found.query_id, found.offsets(0), found.start_of(0)) == (None, None, None)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from headgate.lake.tables import OpenTables, open_table
+from headgate.lake.tables import TableCache, open_table
 
 ROWS = pa.table({"n": [1]})
 
@@ -20,21 +20,21 @@ def version(opened: DeltaTable | None) -> int | None:
     return None if opened is None else int(opened.version())
 
 
-def test_a_table_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_table_is_none(tmp_path: Path) -> None:
     assert open_table(tmp_path / "chess") is None
-    assert OpenTables(tmp_path).newest("chess") is None
+    assert TableCache(tmp_path).newest("chess") is None
 
 
-def test_a_table_that_comes_and_grows(tmp_path: Path) -> None:
-    tables = OpenTables(tmp_path)
+def test_created_and_growing_table_is_up_to_date(tmp_path: Path) -> None:
+    tables = TableCache(tmp_path)
     assert version(tables.newest("chess")) is None
     for expected in range(3):
         add(tmp_path / "chess", 1)
         assert version(tables.newest("chess")) == expected
 
 
-def test_a_table_that_is_dropped_and_made_anew(tmp_path: Path) -> None:
-    tables = OpenTables(tmp_path)
+def test_dropped_and_recreated_table_is_opened_again(tmp_path: Path) -> None:
+    tables = TableCache(tmp_path)
     add(tmp_path / "chess", 3)
     assert version(tables.newest("chess")) == 2
     shutil.rmtree(tmp_path / "chess")
@@ -46,8 +46,8 @@ def test_a_table_that_is_dropped_and_made_anew(tmp_path: Path) -> None:
     assert version(tables.newest("chess")) == 0
 
 
-def test_a_table_that_was_made_anew_and_has_more_versions_by_now(tmp_path: Path) -> None:
-    tables = OpenTables(tmp_path)
+def test_recreated_table_with_more_versions_is_opened_again(tmp_path: Path) -> None:
+    tables = TableCache(tmp_path)
     add(tmp_path / "chess", 2)
     assert version(tables.newest("chess")) == 1
     shutil.rmtree(tmp_path / "chess")
