@@ -32,7 +32,7 @@ def refusal(
 
 
 def test_first_run_starts_at_the_beginning() -> None:
-    assert resume(None, None, EMPTY, (), from_ledger=False) == Resume(0, start_anew=True)
+    assert resume(None, None, EMPTY, (), from_ledger=False) == Resume(0, new_checkpoint=True)
 
 
 def test_run_that_crashed_before_the_ledgers_first_row_starts_again() -> None:
@@ -69,7 +69,7 @@ def test_same_checkpoint_continues(from_ledger: bool) -> None:
     ids=["all committed", "crashed before Spark's commit", "next batch begun"],
 )
 def test_same_checkpoint_continues_wherever_it_stopped(checkpoint: CheckpointState) -> None:
-    assert resume(PROGRESS, None, checkpoint, (), from_ledger=False) == Resume(0, start_anew=False)
+    assert resume(PROGRESS, None, checkpoint, (), from_ledger=False) == Resume(0, new_checkpoint=False)
 
 
 def test_batches_are_counted_from_the_checkpoints_first_version() -> None:
