@@ -21,11 +21,24 @@ _MAX_BYTES = 24
 _Item = TypeVar("_Item")
 
 
-class NotebookView:
-    """Mixin of a dataclass that a notebook shows as tables."""
+class ResultView:
+    """Mixin of a dataclass that prints as tables, also in a notebook."""
+
+    def __str__(self) -> str:
+        values, lists = _parts(self)
+        width = max(map(len, values), default=0)
+        lines = [f"{name.ljust(width)}  {text}" for name, text in values.items()]
+        tables = [f"\n{name}\n{_text_table(one, len(one))}" for name, one in lists.items()]
+        return "\n".join([*lines, *tables])
 
     def _repr_html_(self) -> str:
-        return html_of(self)
+        values, lists = _parts(self)
+        lines = "".join(
+            f"<tr><th>{_escaped(name)}</th><td>{_escaped(text)}</td></tr>"
+            for name, text in values.items()
+        )
+        tables = [_html_table(one, len(one), name) for name, one in lists.items()]
+        return "\n".join([f"<table><tbody>{lines}</tbody></table>", *tables])
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,29 +67,10 @@ class Rows(Sequence[_Item], Generic[_Item]):
         return self.items[index]
 
     def __repr__(self) -> str:
-        headers, cells = _columns(self.items[:_MAX_ROWS])
-        widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in (headers, *cells)
-        ]
-        return "\n".join([*lines, *_left_out(len(cells), self.total)]).strip() or "nothing"
+        return _text_table(self.items, self.total)
 
     def _repr_html_(self) -> str:
         return _html_table(self.items, self.total)
-
-
-def html_of(value: Any) -> str:
-    """Return a dataclass as a table of its values, followed by a table for each list in it."""
-    values = {field.name: getattr(value, field.name) for field in fields(value)}
-    lists = {name: one for name, one in values.items() if _is_table(one)}
-    lines = "".join(
-        f"<tr><th>{_escaped(_title(name))}</th><td>{_escaped(cell(one))}</td></tr>"
-        for name, one in values.items()
-        if name not in lists and cell(one)
-    )
-    tables = [_html_table(one, len(one), _title(name)) for name, one in lists.items()]
-    return "\n".join([f"<table><tbody>{lines}</tbody></table>", *tables])
 
 
 def cell(value: object) -> str:
@@ -120,8 +114,26 @@ def _joined(items: Sequence[str]) -> str:
     return ", ".join([*items[:_MAX_ITEMS], *more])
 
 
+def _parts(value: Any) -> tuple[dict[str, str], dict[str, Sequence[object]]]:
+    """Return the values of a dataclass that fit in a cell, and those that are tables."""
+    values = {_title(field.name): getattr(value, field.name) for field in fields(value)}
+    lists = {name: one for name, one in values.items() if _is_table(one)}
+    cells = {name: cell(one) for name, one in values.items() if name not in lists}
+    return {name: text for name, text in cells.items() if text}, lists
+
+
 def _is_table(value: object) -> bool:
     return isinstance(value, tuple) and bool(value) and all(map(is_dataclass, value))
+
+
+def _text_table(items: Sequence[object], total: int) -> str:
+    headers, cells = _columns(items[:_MAX_ROWS])
+    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in (headers, *cells)
+    ]
+    return "\n".join([*lines, *_left_out(len(cells), total)]).strip() or "nothing"
 
 
 def _html_table(items: Sequence[object], total: int, caption: str | None = None) -> str:

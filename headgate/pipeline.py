@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, overload
 from headgate import config
 from headgate.amounts import counted, duration, number, rate
 from headgate.errors import Finding, LandingError, UsageError, did_you_mean, shown
-from headgate.notebook import NotebookView, Rows
+from headgate.notebook import ResultView, Rows, cell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ def load(path: str | os.PathLike[str]) -> Pipeline:
 
 
 @dataclass(frozen=True)
-class RunResult(NotebookView):
+class RunResult(ResultView):
     """What a run landed."""
 
     pipeline: str
@@ -98,10 +98,10 @@ class RunResult(NotebookView):
             reasons = ", ".join(f"{name} {number(n)}" for name, n in self.quarantined.items())
             lines.append(f"  {number(sum(self.quarantined.values()))} quarantined: {reasons}")
         lines += [
-            f"  pending: {one.table} with {counted(one.rows, 'row')}: {one.error}"
+            f"  pending: {one.table} with {counted(one.rows, 'row')}: {cell(one.error)}"
             for one in self.pending
         ]
-        lines += [f"  not derived: {one.table}: {one.error}" for one in self.not_derived]
+        lines += [f"  not derived: {one.table}: {cell(one.error)}" for one in self.not_derived]
         return "\n".join(lines)
 
 
@@ -251,11 +251,15 @@ class Pipeline(config.Pipeline):
         if Path(table).name != table:
             self._refuse_unknown(table)
         try:
-            snapshot = Snapshot.open(self.lake, table, version)
+            newest = Snapshot.open(self.lake, table) or self._refuse_unknown(table)
+            if version is None or version == newest.version:
+                return newest
+            if not 0 <= version < newest.version:
+                message = f"table {shown(table)} has no version {version}"
+                raise UsageError("bad-argument", message, f"the newest is {newest.version}")
+            return Snapshot.open(self.lake, table, version) or self._refuse_unknown(table)
         except TableError as error:
-            where = f"{table} at version {version}" if version is not None else table
-            raise _unreadable(table_url(self.lake, table), where, error) from error
-        return snapshot or self._refuse_unknown(table)
+            raise _unreadable(table_url(self.lake, table), table, error) from error
 
     def _refuse_unknown(self, table: str) -> NoReturn:
         from headgate.inspect.ledger import open_ledger

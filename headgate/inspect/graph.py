@@ -20,7 +20,7 @@ from headgate.config.pipeline import FILES_TABLE
 from headgate.gold.declared import landed as landed_tables
 from headgate.inspect.ledger import open_ledger
 from headgate.inspect.tables import TableSummary, read_tables
-from headgate.notebook import NotebookView
+from headgate.notebook import ResultView
 
 MOST_TABLES = 12
 """A template with more tables than this is shown as one node."""
@@ -71,7 +71,7 @@ class GraphEdge:
 
 
 @dataclass(frozen=True)
-class Graph(NotebookView):
+class Graph(ResultView):
     """All nodes, each after those that it is made from, and the edges between them."""
 
     pipeline: str
