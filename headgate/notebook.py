@@ -15,7 +15,7 @@ from headgate.amounts import number
 
 _MAX_ROWS = 200
 _MAX_ITEMS = 8
-_MAX_TEXT = 120
+_MAX_TEXT = 160
 _MAX_BYTES = 24
 
 _Item = TypeVar("_Item")

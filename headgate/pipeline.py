@@ -131,7 +131,7 @@ class Pipeline(config.Pipeline):
         from headgate.engine.runner import RunOptions
         from headgate.run import run_pipeline
 
-        tally = _Tally(self, on_event)
+        tally = RunTally(self, on_event)
         options = RunOptions(once=once, from_ledger=from_ledger)
         ended = run_pipeline(self, options, tally.take, stop)
         return tally.result(ended)
@@ -358,7 +358,7 @@ class Quarantine:
         return drop_quarantine(self.pipeline, wanted)
 
 
-class _Tally:
+class RunTally:
     """Adds up the events of a run, and passes them on."""
 
     def __init__(self, pipeline: Pipeline, listener: Listener | None) -> None:

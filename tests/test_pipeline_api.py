@@ -14,15 +14,16 @@ import pytest
 
 import headgate
 from headgate.config import load_pipeline
-from headgate.engine.events import SchemaChanged
+from headgate.engine.events import Ended, SchemaChanged
 from headgate.inspect import read_plan, read_status, read_table_schema, read_tables
 from headgate.inspect.graph import read_graph
 from headgate.inspect.status import PendingTable
 from headgate.notebook import ResultView, cell
+from headgate.pipeline import RunTally
 from headgate.schema.changes import AddColumn
 from tests.inspect.change_lake import FIRST, ShopLake, make_shop_lake
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
-from tests.inspect.small_lake import make_small_lake
+from tests.inspect.small_lake import SmallLake, make_small_lake
 
 HOSTILE = "<script>alert('x')</script>\x1b[31m"
 
@@ -272,6 +273,31 @@ def test_check_finds_mistakes_of_the_proto_file(tmp_path: Path) -> None:
     (finding,) = pipeline.check()
     assert (finding.code, finding.where) == ("bad-proto", None)
     assert _declared().check() == []
+
+
+def test_run_result_adds_up_the_events_of_a_run(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path, refused=["silver_go"])
+    seen: list[headgate.Event] = []
+    tally = RunTally(headgate.load(lake.file), seen.append)
+    lake.lander.listener = tally.take
+    lake.register(2, versions=[1])
+    lake.land(100, bad_share=0.1)
+    lake.register(1, versions=[2])
+    lake.land(50, bad_share=0)
+    landed = [event for event in seen if isinstance(event, headgate.BatchLanded)]
+    rows = sum(event.rows for event in landed)
+    quarantined = sum(sum(event.quarantined.values()) for event in landed)
+    tables = frozenset({"silver_chess", "silver_go"})
+    result = tally.result(Ended(2, rows, quarantined, stopped=False, tables=tables))
+    (pending,) = result.pending
+    assert (pending.table, result.ok) == ("silver_go", False)
+    assert result.records + pending.rows == 150
+    assert sum(result.quarantined.values()) == quarantined > 0
+    assert result.batches == 2
+    assert result.tables == ("silver_chess", "silver_go")
+    assert result.new_tables == ("silver_chess",)
+    assert [change.table for change in result.schema_changes] == ["silver_chess"]
+    assert 0 < result.landing_seconds <= result.seconds
 
 
 def test_run_result_prints_what_landed() -> None:
