@@ -96,10 +96,19 @@ def test_readme_python_runs(tmp_path: Path, environment: dict[str, str]) -> None
     assert places(str(tmp_path / "lake")).total() == 300
 
 
+READ_WITH_SPARK = """
+from pyspark.sql import SparkSession
+
+session = SparkSession.active()
+rows = pipeline.read("silver_chess", columns=["user_name"], spark=session)
+assert (rows.columns, rows.count()) == (["user_name"], players.num_rows)
+"""
+
+
 def test_python_guide_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     page = (ROOT / "docs" / "guides" / "python.md").read_text()
     _run(_block("sh", "simulate", page).split(), tmp_path, environment)
-    script = _block("python", "headgate.Pipeline(", page)
+    script = _block("python", "headgate.Pipeline(", page) + READ_WITH_SPARK
     printed = _run([sys.executable, "-c", script], tmp_path, environment)
     assert "games done: 300 records in " in printed
     assert "gold_chess_rows" in printed
