@@ -1,17 +1,11 @@
 """Headgate lands streams whose schemas keep changing in Delta Lake, one table per kind of record.
 
-from headgate import Delta, Pipeline, RunOptions, Wrapper, run_pipeline
+import headgate
 
-pipeline = Pipeline(
-    name="games",
-    source=Delta(path="./inbox"),
-    registry="./schemas",
-    envelope=Wrapper(
-        message="wrapper", route="game_name", schema_id="schema_id", payload="payload"
-    ),
-    lake="./lake",
-)
-run_pipeline(pipeline, RunOptions(once=True))
+pipeline = headgate.load("games.yaml")
+print(pipeline.run())
+pipeline.status()
+pipeline.read("silver_chess")
 """
 
 from __future__ import annotations
@@ -23,62 +17,107 @@ if TYPE_CHECKING:
     from headgate.config import (
         Confluent,
         Contract,
+        Datastream,
         Delta,
+        Duration,
+        Expectation,
+        Files,
+        Finding,
+        GoldQuery,
+        GoldUnion,
+        InvalidPipeline,
         Kafka,
-        Pipeline,
+        Merge,
+        Mode,
         Registry,
         Secret,
         Security,
+        Size,
+        TableRules,
+        UnknownFields,
         Wrapper,
-        check_pipeline,
-        load_pipeline,
     )
-    from headgate.engine.runner import RunOptions
+    from headgate.engine.events import BatchLanded, Event, SchemaChanged
     from headgate.errors import HeadgateError
-    from headgate.quarantine.settle import replay_quarantine
-    from headgate.run import run_pipeline
+    from headgate.notebook import Rows
+    from headgate.pipeline import Pipeline, Quarantine, RunResult, load
+    from headgate.sources.stop_signal import StopSignal
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Confluent": "headgate.config",
-    "Contract": "headgate.config",
-    "Delta": "headgate.config",
-    "HeadgateError": "headgate.errors",
-    "Kafka": "headgate.config",
-    "Pipeline": "headgate.config",
-    "Registry": "headgate.config",
-    "RunOptions": "headgate.engine.runner",
-    "Secret": "headgate.config",
-    "Security": "headgate.config",
-    "Wrapper": "headgate.config",
-    "check_pipeline": "headgate.config",
-    "load_pipeline": "headgate.config",
-    "replay_quarantine": "headgate.quarantine.settle",
-    "run_pipeline": "headgate.run",
+    "headgate.config": (
+        "Confluent",
+        "Contract",
+        "Datastream",
+        "Delta",
+        "Duration",
+        "Expectation",
+        "Files",
+        "Finding",
+        "GoldQuery",
+        "GoldUnion",
+        "InvalidPipeline",
+        "Kafka",
+        "Merge",
+        "Mode",
+        "Registry",
+        "Secret",
+        "Security",
+        "Size",
+        "TableRules",
+        "UnknownFields",
+        "Wrapper",
+    ),
+    "headgate.engine.events": ("BatchLanded", "Event", "SchemaChanged"),
+    "headgate.errors": ("HeadgateError",),
+    "headgate.notebook": ("Rows",),
+    "headgate.pipeline": ("Pipeline", "Quarantine", "RunResult", "load"),
+    "headgate.sources.stop_signal": ("StopSignal",),
 }
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
+    "BatchLanded",
     "Confluent",
     "Contract",
+    "Datastream",
     "Delta",
+    "Duration",
+    "Event",
+    "Expectation",
+    "Files",
+    "Finding",
+    "GoldQuery",
+    "GoldUnion",
     "HeadgateError",
+    "InvalidPipeline",
     "Kafka",
+    "Merge",
+    "Mode",
     "Pipeline",
+    "Quarantine",
     "Registry",
-    "RunOptions",
+    "Rows",
+    "RunResult",
+    "SchemaChanged",
     "Secret",
     "Security",
+    "Size",
+    "StopSignal",
+    "TableRules",
+    "UnknownFields",
     "Wrapper",
-    "check_pipeline",
-    "load_pipeline",
-    "replay_quarantine",
-    "run_pipeline",
+    "load",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """On first use, so that `headgate --help` loads nothing that it does not need."""
-    if name not in _HOME:
+    """Import on first use, so that `headgate --help` loads nothing that it does not need."""
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'headgate' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

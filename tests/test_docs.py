@@ -47,8 +47,8 @@ def test_versions_agree() -> None:
     assert headgate.__version__ == declared
 
 
-def _block(language: str, containing: str) -> str:
-    blocks = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def _block(language: str, containing: str, page: str = README) -> str:
+    blocks = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
     (block,) = [one for one in blocks if containing in one]
     return str(block)
 
@@ -80,11 +80,37 @@ def test_readme_commands_land_every_record(tmp_path: Path, environment: dict[str
     assert set(places(lake).values()) == {1}
 
 
+def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_readme_python_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     simulate = "headgate simulate games --tables 3 --versions 2 --records 300 --to delta"
-    for command in (simulate.split(), [sys.executable, "-c", _block("python", "run_pipeline")]):
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
+    _run(simulate.split(), tmp_path, environment)
+    script = _block("python", "headgate.Pipeline(")
+    assert "silver_chess" in _run([sys.executable, "-c", script], tmp_path, environment)
     assert places(str(tmp_path / "lake")).total() == 300
+
+
+READ_WITH_SPARK = """
+from pyspark.sql import SparkSession
+
+session = SparkSession.active()
+rows = pipeline.read("silver_chess", columns=["user_name"], spark=session)
+assert (rows.columns, rows.count()) == (["user_name"], players.num_rows)
+"""
+
+
+def test_python_guide_runs(tmp_path: Path, environment: dict[str, str]) -> None:
+    page = (ROOT / "docs" / "guides" / "python.md").read_text()
+    _run(_block("sh", "simulate", page).split(), tmp_path, environment)
+    script = _block("python", "headgate.Pipeline(", page) + READ_WITH_SPARK
+    printed = _run([sys.executable, "-c", script], tmp_path, environment)
+    assert "games done: 300 records in " in printed
+    assert "gold_chess_rows" in printed
+    assert "CreateTable" in printed
+    assert "3 of them new" in printed

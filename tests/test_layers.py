@@ -13,7 +13,7 @@ import headgate
 PACKAGE = Path(headgate.__file__).parent
 
 LAYERS = [
-    {"amounts", "errors", "reasons"},
+    {"amounts", "errors", "notebook", "reasons"},
     {"jars", "sql"},
     {"config"},
     {"schema"},
@@ -26,7 +26,7 @@ LAYERS = [
     {"cdc", "gold", "quarantine", "run"},
     {"lab"},
     {"inspect"},
-    {"cli", "examples"},
+    {"cli", "examples", "pipeline"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
@@ -139,8 +139,16 @@ def test_only_lab_imports_the_packages_of_its_extra() -> None:
             assert not {module.split(".")[0] for module in _imports(file)} & LAB_ONLY, file
 
 
-def test_public_names_are_few_sorted_and_there() -> None:
+def test_modules_import_only_from_their_own_layer_and_those_above() -> None:
+    for file in PACKAGE.glob("*.py"):
+        if file.stem in LEVEL:
+            for module in _imports(file):
+                parts = module.split(".")
+                if parts[0] == "headgate" and len(parts) > 1:
+                    assert LEVEL[parts[1]] <= LEVEL[file.stem], f"{file} imports {module}"
+
+
+def test_public_names_are_sorted_and_exist() -> None:
     assert headgate.__all__ == sorted(headgate.__all__)
-    assert len(headgate.__all__) <= 15
     for name in headgate.__all__:
         assert getattr(headgate, name) is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.config.contract import Contract, Mode, Rules, UnknownFields
+from headgate.config.contract import Contract, Mode, Rules, TableRules, UnknownFields
 from headgate.config.envelopes import Confluent, Datastream, Wrapper
 from headgate.config.expect import Expectation
 from headgate.config.gold import GoldQuery, GoldUnion
@@ -40,6 +40,7 @@ __all__ = [
     "Secret",
     "Security",
     "Size",
+    "TableRules",
     "UnknownFields",
     "Wrapper",
     "check_pipeline",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from pydantic import ValidationError
 
@@ -15,14 +15,20 @@ from headgate.errors import Finding, InvalidPipeline
 
 _LARGEST_FILE = 1_000_000
 
+_Model = TypeVar("_Model", bound=Pipeline)
 
-def load_pipeline(path: str | os.PathLike[str]) -> Pipeline:
-    """Load the pipeline that a file declares.
+
+@overload
+def load_pipeline(path: str | os.PathLike[str]) -> Pipeline: ...
+@overload
+def load_pipeline(path: str | os.PathLike[str], model: type[_Model]) -> _Model: ...
+def load_pipeline(path: str | os.PathLike[str], model: type[Pipeline] = Pipeline) -> Pipeline:
+    """Load the pipeline that a file declares, as a `Pipeline` or a subclass of it.
 
     Raises `InvalidPipeline`, a `PipelineFileError`, with everything that is wrong as its
     `findings`.
     """
-    pipeline, findings = _read(os.fspath(path))
+    pipeline, findings = _read(os.fspath(path), model)
     if pipeline is None:
         raise InvalidPipeline.because_of(findings)
     return pipeline
@@ -33,16 +39,16 @@ def check_pipeline(path: str | os.PathLike[str]) -> list[Finding]:
 
     Uses neither Spark nor the network.
     """
-    _, findings = _read(os.fspath(path))
+    _, findings = _read(os.fspath(path), Pipeline)
     return findings
 
 
-def _read(file: str) -> tuple[Pipeline | None, list[Finding]]:
+def _read(file: str, model: type[Pipeline]) -> tuple[Pipeline | None, list[Finding]]:
     text = _read_text(file)
     if isinstance(text, Finding):
         return None, [text]
     marked = read_marked_yaml(text, file)
-    pipeline = _validate(marked) if marked.readable else None
+    pipeline = _validate(marked, model) if marked.readable else None
     findings = sorted(marked.findings, key=lambda each: (each.line or 0, each.column or 0))
     return (None if findings else pipeline), findings
 
@@ -62,11 +68,11 @@ def _read_text(file: str) -> str | Finding:
     return Finding("not-yaml", "the file is not UTF-8 text", file, line, 1)
 
 
-def _validate(marked: MarkedYaml) -> Pipeline | None:
+def _validate(marked: MarkedYaml, model: type[Pipeline]) -> Pipeline | None:
     try:
-        return Pipeline.model_validate(marked.data, context=FileContext(marked.file))
+        return model.model_validate(marked.data, context=FileContext(marked.file))
     except ValidationError as error:
-        for path, finding in explain(error, Pipeline):
+        for path, finding in explain(error, model):
             at_key = finding.code in ("unknown-key", "insecure-option")
             inside = marked.mark_inside(path, finding.line, finding.column)
             mark = marked.mark_of_key(path) if at_key else inside

@@ -121,7 +121,7 @@ class Pipeline(Declared):
     checkpoint: Location = Field(default_factory=_checkpoint_in_lake)
     """Folder of the checkpoint. Defaults to `_checkpoints/NAME` in the lake."""
 
-    quarantine: TableName = "quarantine"
+    quarantine_table: TableName = Field(default="quarantine", alias="quarantine")
     """Table of records that could not land."""
 
     ledger: TableName = "ledger"
@@ -224,7 +224,7 @@ class Pipeline(Declared):
     @property
     def own_tables(self) -> Mapping[str, str]:
         """Names of the tables that exist once, by the key that names them."""
-        own = {"ledger": self.ledger, "quarantine": self.quarantine}
+        own = {"ledger": self.ledger, "quarantine": self.quarantine_table}
         if self.lands_changes:
             return {**own, "files": FILES_TABLE}
         return {**own, "bronze": self.bronze} if self.bronze else own
@@ -353,7 +353,9 @@ class Pipeline(Declared):
 
     def _blamed_and_other(self, one: str, other: str) -> tuple[str, str]:
         """Return the key to report first: the one that the file sets, if the other is a default."""
-        return (other, one) if other in self.model_fields_set else (one, other)
+        fields = type(self).model_fields
+        given = {fields[name].alias or name for name in self.model_fields_set}
+        return (other, one) if other in given else (one, other)
 
     def __eq__(self, other: object) -> bool:
         """Compare the declarations, not the files that they were loaded from."""

@@ -36,6 +36,9 @@ class RequestedChange:
     change: SchemaChange
     schema_ids: tuple[int, ...]
 
+    def __str__(self) -> str:
+        return self.change.summary
+
 
 @dataclass(frozen=True)
 class Fitted:

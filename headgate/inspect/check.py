@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from headgate.config import Finding, Wrapper, check_pipeline, load_pipeline
+from headgate.config import Finding, Pipeline, Wrapper, check_pipeline, load_pipeline
 from headgate.config.yaml import read_marked_yaml
 from headgate.errors import PipelineFileError
 
@@ -14,17 +14,22 @@ def find_mistakes(path: str | os.PathLike[str]) -> list[Finding]:
     findings = check_pipeline(path)
     if findings:
         return findings
-    envelope = load_pipeline(path).envelope
-    if not isinstance(envelope, Wrapper):
+    return find_envelope_mistakes(load_pipeline(path))
+
+
+def find_envelope_mistakes(pipeline: Pipeline) -> list[Finding]:
+    """Return the mistakes of the .proto file, located in the pipeline file if there is one."""
+    if not isinstance(pipeline.envelope, Wrapper):
         return []
     from headgate.envelopes.open import open_envelope
 
     try:
-        open_envelope(envelope)
+        open_envelope(pipeline.envelope)
     except PipelineFileError as error:
-        file = os.fspath(path)
-        with open(file, encoding="utf-8-sig") as opened:
-            marked = read_marked_yaml(opened.read(), file)
+        if pipeline.file is None or not os.path.isfile(pipeline.file):
+            return [Finding(error.code, error.message, pipeline.file, hint=error.hint)]
+        with open(pipeline.file, encoding="utf-8-sig") as opened:
+            marked = read_marked_yaml(opened.read(), pipeline.file)
         marked.found(
             error.code,
             error.message,

@@ -20,6 +20,7 @@ from headgate.config.pipeline import FILES_TABLE
 from headgate.gold.declared import landed as landed_tables
 from headgate.inspect.ledger import open_ledger
 from headgate.inspect.tables import TableSummary, read_tables
+from headgate.notebook import ResultView
 
 MOST_TABLES = 12
 """A template with more tables than this is shown as one node."""
@@ -70,7 +71,7 @@ class GraphEdge:
 
 
 @dataclass(frozen=True)
-class Graph:
+class Graph(ResultView):
     """All nodes, each after those that it is made from, and the edges between them."""
 
     pipeline: str
@@ -241,7 +242,7 @@ def _gold_and_its_inputs(
 
 
 def _draw_own_tables(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str) -> None:
-    drawn.add(_own_node(pipeline.quarantine, NodeKind.QUARANTINE, tables), [source])
+    drawn.add(_own_node(pipeline.quarantine_table, NodeKind.QUARANTINE, tables), [source])
     if pipeline.lands_changes:
         drawn.add(_own_node(FILES_TABLE, NodeKind.FILES, tables), [source])
     size = open_ledger(pipeline).stream.size()

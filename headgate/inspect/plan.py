@@ -26,6 +26,7 @@ from headgate.inspect.plan_schemas import (
 from headgate.inspect.schema import open_table
 from headgate.inspect.schema_diff import REGISTRY_TIMEOUT, can_rewrite, change_record
 from headgate.lake.tables import size_of
+from headgate.notebook import ResultView
 from headgate.registry.open import opened_registry
 from headgate.registry.registry import SubjectVersion
 from headgate.schema.changes import CreateTable, Outcome
@@ -95,7 +96,7 @@ class PlanSummary:
 
 
 @dataclass(frozen=True)
-class PipelinePlan:
+class PipelinePlan(ResultView):
     """What would happen if records of the newest registered schemas came now."""
 
     pipeline: str

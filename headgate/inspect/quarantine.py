@@ -152,7 +152,7 @@ def find_quarantined(
             "record-unknown",
             f"record {position} is not in quarantine",
             hint="headgate quarantine list lists records",
-            where=str(Path(pipeline.lake, pipeline.quarantine)),
+            where=str(Path(pipeline.lake, pipeline.quarantine_table)),
         )
     return found[0]
 
@@ -172,7 +172,9 @@ def _read(
 
 
 def _open(pipeline: Pipeline) -> QuarantineSnapshot | None:
-    return QuarantineSnapshot.open(pipeline.lake, pipeline.quarantine, names_of_route(pipeline))
+    return QuarantineSnapshot.open(
+        pipeline.lake, pipeline.quarantine_table, names_of_route(pipeline)
+    )
 
 
 def _condition(snapshot: QuarantineSnapshot, wanted: QuarantineFilter) -> str:

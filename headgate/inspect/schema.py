@@ -19,6 +19,7 @@ from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger,
 from headgate.inspect.tables import TableKind, kind_of, merged_tables, named_plan
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.names import TableNames, pattern_name
+from headgate.notebook import ResultView
 from headgate.schema.fit import type_name
 from headgate.schema.origin import ORIGIN_COLUMNS
 
@@ -36,7 +37,7 @@ class TableColumn:
 
 
 @dataclass(frozen=True)
-class TableSchema:
+class TableSchema(ResultView):
     """Columns now, and their history, the oldest change first."""
 
     table: str

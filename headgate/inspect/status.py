@@ -20,6 +20,7 @@ from headgate.inspect.tables import kind_of, tables_behind
 from headgate.lake.ledger import LedgerSnapshot, Totals
 from headgate.lake.ledger_entries import Kind, PendingEntry
 from headgate.lake.staged import ExpectationResult, StagedBatchNote
+from headgate.notebook import ResultView
 from headgate.quarantine.ledger import name_of_files
 
 
@@ -127,7 +128,7 @@ class LastBatch:
 
 
 @dataclass(frozen=True)
-class Status:
+class Status(ResultView):
     """A pipeline at one point in time."""
 
     pipeline: str

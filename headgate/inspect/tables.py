@@ -56,7 +56,7 @@ class TableKind(StrEnum):
 
 
 def kind_of(pipeline: Pipeline, table: str) -> TableKind:
-    if table == pipeline.quarantine:
+    if table == pipeline.quarantine_table:
         return TableKind.QUARANTINE
     if is_declared_gold(pipeline.gold, table):
         return TableKind.GOLD

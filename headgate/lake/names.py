@@ -28,7 +28,7 @@ class TableNames:
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> TableNames:
-        return cls(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
+        return cls(pipeline.silver, pipeline.quarantine_table, pipeline.ledger, pipeline.bronze)
 
     @cached_property
     def _reserved(self) -> frozenset[str]:
@@ -166,7 +166,7 @@ class ChangeTables:
     def of(cls, pipeline: Pipeline) -> ChangeTables:
         return cls(
             change_log=pipeline.change_log,
-            quarantine=pipeline.quarantine,
+            quarantine=pipeline.quarantine_table,
             ledger=pipeline.ledger,
             merged=pipeline.merged,
             history=pipeline.history,

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from headgate.engine.quarantine_table import QuarantineState
-from headgate.errors import UsageError
+from headgate.errors import UsageError, did_you_mean, listed
+from headgate.reasons import Reason
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OFFSETS = re.compile(
@@ -99,6 +100,40 @@ class QuarantineFilter:
         """What is asked for, as the ledger keeps it."""
         asked = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: str(value) for name, value in asked.items() if value is not None}
+
+
+def parse_reason(text: str | None) -> str | None:
+    """Return the reason, or raise if records cannot have it."""
+    known = [each.value for each in Reason]
+    if text is not None and text not in known:
+        hint = did_you_mean(text, known) or f"use one of {listed(known)}"
+        raise UsageError("bad-argument", f"unknown reason `{text}`", hint=hint)
+    return text
+
+
+def parse_state(text: str | None) -> QuarantineState | None:
+    """Return the state, `open` by default; None for `all`."""
+    if text == "all":
+        return None
+    known = [each.value for each in QuarantineState]
+    if text is not None and text not in known:
+        hint = did_you_mean(text, [*known, "all"]) or f"use one of {listed([*known, 'all'])}"
+        raise UsageError("bad-argument", f"unknown state `{text}`", hint=hint)
+    return QuarantineState.OPEN if text is None else QuarantineState(text)
+
+
+def parse_time(name: str, time: str | datetime | None) -> datetime | None:
+    """Return a time, in UTC unless it has a zone; `name` is what the user calls it."""
+    if isinstance(time, str):
+        try:
+            time = datetime.fromisoformat(time)
+        except ValueError:
+            raise UsageError(
+                "bad-argument",
+                f"{name}: `{time}` is not a time",
+                hint="write it like 2026-11-01, '2026-11-01 12:00' or 2026-11-01T12:00+01:00",
+            ) from None
+    return time.replace(tzinfo=UTC) if time is not None and time.tzinfo is None else time
 
 
 def in_file(path: str) -> str:

@@ -91,12 +91,12 @@ def _locked(pipeline: Pipeline) -> Iterator[None]:
 
 def _require_writable(pipeline: Pipeline) -> None:
     """Before anything lands: rows that could not be marked would seem to be open still."""
-    if not DeltaRsCommitter(pipeline.lake).can_write(pipeline.quarantine):
+    if not DeltaRsCommitter(pipeline.lake).can_write(pipeline.quarantine_table):
         raise LandingError(
             "quarantine-unwritable",
             "the quarantine table has features that Headgate cannot write",
             hint="drop the table's features that delta-rs does not support",
-            where=table_url(pipeline.lake, pipeline.quarantine),
+            where=table_url(pipeline.lake, pipeline.quarantine_table),
         )
 
 

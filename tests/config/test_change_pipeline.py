@@ -22,6 +22,7 @@ from headgate.config import (
     Size,
     load_pipeline,
 )
+from headgate.config.model import fields_by_key
 from headgate.config.pipeline import RECORD_KEYS
 
 SMALL = """\
@@ -94,7 +95,7 @@ def test_change_pipeline_has_defaults(write: Write) -> None:
         "envelope": Datastream(keys={}, lineages=()),
         "lake": str(folder / "lake"),
         "checkpoint": str(folder / "lake/_checkpoints/shop"),
-        "quarantine": "quarantine",
+        "quarantine_table": "quarantine",
         "ledger": "ledger",
         "contract": Contract(),
         "expect": {},
@@ -160,7 +161,7 @@ def test_change_pipeline_reads_every_key(write: Write, monkeypatch: pytest.Monke
 
 def test_whole_file_names_every_key() -> None:
     keys = {line.split(":")[0] for line in WHOLE.splitlines() if not line.startswith(" ")}
-    assert keys == set(Pipeline.model_fields) - {*RECORD_KEYS}
+    assert keys == set(fields_by_key(Pipeline)) - {*RECORD_KEYS}
 
 
 def test_change_pipeline_built_in_python_equals_the_loaded_one(

@@ -17,6 +17,7 @@ from headgate.config import (
     Pipeline,
     pipeline_json_schema,
 )
+from headgate.config.model import fields_by_key
 from headgate.config.pipeline import CHANGE_KEYS, RECORD_KEYS
 
 
@@ -27,7 +28,7 @@ def _definition(name: str) -> dict[str, Any]:
 
 def test_json_schema_has_every_key_with_a_description() -> None:
     schema = pipeline_json_schema()
-    assert list(schema["properties"]) == list(Pipeline.model_fields)
+    assert list(schema["properties"]) == list(fields_by_key(Pipeline))
     assert set(schema["required"]) == {"name", "source", "envelope", "lake"}
     assert schema["additionalProperties"] is False
     assert all(each["description"] for each in schema["properties"].values())

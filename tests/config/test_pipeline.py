@@ -112,7 +112,7 @@ def test_pipeline_has_defaults(write: Write) -> None:
         "checkpoint": str(folder / "lake/_checkpoints/games"),
         "bronze": None,
         "silver": "silver_{route}",
-        "quarantine": "quarantine",
+        "quarantine_table": "quarantine",
         "ledger": "ledger",
         "contract": Contract(),
         "expect": {},

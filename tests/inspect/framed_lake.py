@@ -72,7 +72,7 @@ class FramedLake:
         ledger.start("query", 0)
         plan = RecordPlan(
             lake=pipeline.lake,
-            names=TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger),
+            names=TableNames(pipeline.silver, pipeline.quarantine_table, pipeline.ledger),
             envelope=open_envelope(pipeline.envelope),
             registry=pipeline.schema_registry,
             version=0,

@@ -69,7 +69,9 @@ class SmallLake:
         ledger.start("query", 0)
         note = StagedBatchNote(pipeline.lake, pipeline.name)
         self.committer = Refusing(pipeline.lake, self.refused)
-        names = TableNames(pipeline.silver, pipeline.quarantine, pipeline.ledger, pipeline.bronze)
+        names = TableNames(
+            pipeline.silver, pipeline.quarantine_table, pipeline.ledger, pipeline.bronze
+        )
         plan = RecordPlan(
             lake=pipeline.lake,
             names=names,

@@ -99,7 +99,7 @@ def test_records_that_were_settled_are_still_to_be_seen(tmp_path: Path) -> None:
 def test_quarantine_of_an_older_version_is_readable(tmp_path: Path) -> None:
     pipeline = make_quarantined_lake(tmp_path).pipeline
     before = read_quarantined(pipeline, limit=3)
-    path = str(Path(pipeline.lake, pipeline.quarantine))
+    path = str(Path(pipeline.lake, pipeline.quarantine_table))
     new = {"id", "state", "settled_at", "in_bronze"}
     old = by_deltalake(path).select([name for name in QUARANTINE.names if name not in new])
     write_deltalake(path, old, mode="overwrite", schema_mode="overwrite")

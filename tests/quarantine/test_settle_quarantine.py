@@ -78,7 +78,7 @@ def test_replay_runs_beside_the_stream(lake: SmallLake) -> None:
 
 
 def test_nothing_lands_where_the_quarantine_cannot_be_marked(lake: SmallLake) -> None:
-    path = str(Path(lake.pipeline.lake, lake.pipeline.quarantine))
+    path = str(Path(lake.pipeline.lake, lake.pipeline.quarantine_table))
     DeltaTable(path).alter.add_feature(
         TableFeatures.RowTracking, allow_protocol_versions_increase=True
     )

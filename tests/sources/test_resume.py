@@ -69,7 +69,9 @@ def test_same_checkpoint_continues(from_ledger: bool) -> None:
     ids=["all committed", "crashed before Spark's commit", "next batch begun"],
 )
 def test_same_checkpoint_continues_wherever_it_stopped(checkpoint: CheckpointState) -> None:
-    assert resume(PROGRESS, None, checkpoint, (), from_ledger=False) == Resume(0, new_checkpoint=False)
+    assert resume(PROGRESS, None, checkpoint, (), from_ledger=False) == Resume(
+        0, new_checkpoint=False
+    )
 
 
 def test_batches_are_counted_from_the_checkpoints_first_version() -> None:

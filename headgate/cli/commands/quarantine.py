@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,7 +29,7 @@ from headgate.cli.pipeline_argument import (
     quiet_spark,
     split_arguments,
 )
-from headgate.errors import UsageError, did_you_mean, listed
+from headgate.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.engine.quarantine_table import QuarantineState
@@ -132,8 +131,9 @@ def list_records(
     """
     from headgate.config import load_pipeline
     from headgate.inspect import read_quarantined
+    from headgate.quarantine.filter import parse_state
 
-    chosen = _state("all" if every else state)
+    chosen = parse_state("all" if every else state)
     wanted = replace(_filter(reason, route, since, until, offset, in_file), state=chosen)
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
@@ -318,18 +318,6 @@ def _confirmed(counts: Mapping[str, int]) -> bool:
     return bool(typer.confirm(f"Drop {what} for good?"))
 
 
-def _state(state: str | None) -> QuarantineState | None:
-    from headgate.engine.quarantine_table import QuarantineState
-
-    if state == "all":
-        return None
-    known = [each.value for each in QuarantineState]
-    if state is not None and state not in known:
-        hint = did_you_mean(state, [*known, "all"]) or f"use one of {listed([*known, 'all'])}"
-        raise UsageError("bad-argument", f"unknown state `{state}`", hint=hint)
-    return QuarantineState.OPEN if state is None else QuarantineState(state)
-
-
 def _print_no_records(wanted: QuarantineFilter, state: QuarantineState | None = None) -> None:
     which = f"{state} " if state is not None and state != "open" else ""
     matching = " that match" if wanted.is_narrow else ""
@@ -344,32 +332,13 @@ def _filter(
     offset: str | None,
     in_file: str | None,
 ) -> QuarantineFilter:
-    from headgate.quarantine.filter import OffsetRange, QuarantineFilter
-    from headgate.reasons import Reason
+    from headgate.quarantine.filter import OffsetRange, QuarantineFilter, parse_reason, parse_time
 
-    known = [each.value for each in Reason]
-    if reason is not None and reason not in known:
-        hint = did_you_mean(reason, known) or f"use one of {listed(known)}"
-        raise UsageError("bad-argument", f"unknown reason `{reason}`", hint=hint)
     return QuarantineFilter(
-        reason=reason,
+        reason=parse_reason(reason),
         route=route,
-        since=_time("--since", since),
-        until=_time("--until", until),
+        since=parse_time("--since", since),
+        until=parse_time("--until", until),
         offsets=None if offset is None else OffsetRange.parse(offset),
         file=in_file,
     )
-
-
-def _time(option: str, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            "bad-argument",
-            f"{option}: `{text}` is not a time",
-            hint="write it like 2026-11-01, '2026-11-01 12:00' or 2026-11-01T12:00+01:00",
-        ) from None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,0 +1,454 @@
+"""A pipeline in Python: declared with the same words as a file, and everything it can do."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, overload
+
+from headgate import config
+from headgate.amounts import counted, duration, number, rate
+from headgate.errors import Finding, LandingError, UsageError, did_you_mean, shown
+from headgate.notebook import ResultView, Rows, cell
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headgate.cdc.rewind import Rewound
+    from headgate.cdc.verify import TableVerified
+    from headgate.engine.events import BatchLanded, Ended, Event, Listener, SchemaChanged
+    from headgate.gold.follow import Refreshed
+    from headgate.inspect.graph import Graph
+    from headgate.inspect.plan import PipelinePlan
+    from headgate.inspect.quarantine import QuarantinedRecord
+    from headgate.inspect.schema import TableSchema
+    from headgate.inspect.status import GoldTable, PendingTable, Status
+    from headgate.inspect.tables import TableSummary
+    from headgate.lake.snapshot import Snapshot
+    from headgate.quarantine.filter import OffsetRange, QuarantineFilter
+    from headgate.quarantine.replay import Replayed
+    from headgate.sources.stop_signal import StopSignal
+
+
+def load(path: str | os.PathLike[str]) -> Pipeline:
+    """Load the pipeline that a file declares.
+
+    Raises `InvalidPipeline` with everything that is wrong as its `findings`.
+    """
+    return config.load_pipeline(path, Pipeline)
+
+
+@dataclass(frozen=True)
+class RunResult(ResultView):
+    """What a run landed."""
+
+    pipeline: str
+    batches: int
+    rows: int
+    """Rows landed in silver tables or change logs."""
+    quarantined: Mapping[str, int]
+    """Number of records by reason."""
+    tables: tuple[str, ...]
+    """Tables that records or changes land in, including those of earlier runs."""
+    new_tables: tuple[str, ...]
+    schema_changes: tuple[SchemaChanged, ...]
+    """Changes of existing tables, and changes that the contract blocked."""
+    seconds: float
+    landing_seconds: float
+    """Time to stage and commit records; starting Spark, deriving and merging are not included."""
+    stopped: bool
+    """Whether a signal or `stop` ended the run."""
+    pending: tuple[PendingTable, ...] = ()
+    """Tables that could not be committed; the next run retries."""
+    not_derived: tuple[GoldTable, ...] = ()
+    """Derived tables that could not be updated; the next run retries."""
+
+    @property
+    def records(self) -> int:
+        """Records read: landed or quarantined."""
+        return self.rows + sum(self.quarantined.values())
+
+    @property
+    def ok(self) -> bool:
+        """Whether every table is up to date."""
+        return not (self.pending or self.not_derived)
+
+    def __str__(self) -> str:
+        how = "stopped" if self.stopped else "done"
+        if not self.batches:
+            first = f"{self.pipeline} {how}: nothing new to land"
+        else:
+            first = (
+                f"{self.pipeline} {how}: {counted(self.records, 'record')} in "
+                f"{counted(self.batches, 'batch', 'batches')}, landed in "
+                f"{duration(self.landing_seconds)} ({rate(self.records, self.landing_seconds)})"
+            )
+        created = f", {number(len(self.new_tables))} of them new" if self.new_tables else ""
+        lines = [first, f"  {counted(self.rows, 'row')}"]
+        lines[-1] += f"; the lake has {counted(len(self.tables), 'table')}{created}"
+        if self.schema_changes:
+            lines.append(f"  {counted(len(self.schema_changes), 'schema change')}")
+        if self.quarantined:
+            reasons = ", ".join(f"{name} {number(n)}" for name, n in self.quarantined.items())
+            lines.append(f"  {number(sum(self.quarantined.values()))} quarantined: {reasons}")
+        lines += [
+            f"  pending: {one.table} with {counted(one.rows, 'row')}: {cell(one.error)}"
+            for one in self.pending
+        ]
+        lines += [f"  not derived: {one.table}: {cell(one.error)}" for one in self.not_derived]
+        return "\n".join(lines)
+
+
+class Pipeline(config.Pipeline):
+    """A declared pipeline that can be run and inspected.
+
+        pipeline = headgate.load("games.yaml")
+        print(pipeline.run())
+        pipeline.status()
+
+    Nothing is read or started before a method is called; only `run`, `refresh`, and tables that
+    are too large for one process start Spark.
+    """
+
+    def run(
+        self,
+        once: bool = True,
+        from_ledger: bool = False,
+        on_event: Listener | None = None,
+        stop: StopSignal | None = None,
+    ) -> RunResult:
+        """Land what the source has now; with `once=False`, continue until a stop.
+
+        Ctrl-C, SIGTERM and `stop.request()` finish the batch first. `from_ledger` starts a new
+        checkpoint and continues where the ledger ends.
+        """
+        from headgate.engine.runner import RunOptions
+        from headgate.run import run_pipeline
+
+        tally = RunTally(self, on_event)
+        options = RunOptions(once=once, from_ledger=from_ledger)
+        ended = run_pipeline(self, options, tally.take, stop)
+        return tally.result(ended)
+
+    def check(self) -> list[Finding]:
+        """Return the mistakes that can be found without running; empty if there are none.
+
+        A `Pipeline` is valid by itself: what remains is the .proto file of its envelope.
+        """
+        from headgate.inspect.check import find_envelope_mistakes
+
+        return find_envelope_mistakes(self)
+
+    def plan(self) -> PipelinePlan:
+        """Return what the newest registered schemas would do to the tables."""
+        from headgate.inspect.plan import read_plan
+
+        return read_plan(self)
+
+    def status(self) -> Status:
+        """Return what has landed, what is pending, and whether the pipeline runs."""
+        from headgate.inspect.status import read_status
+
+        return read_status(self)
+
+    def tables(self) -> Rows[TableSummary]:
+        """Return all tables with their rows, sizes and last change."""
+        from headgate.inspect.tables import read_tables
+
+        return Rows.of(read_tables(self))
+
+    def schema(self, table: str) -> TableSchema:  # type: ignore[override]
+        """Return the columns of a table and how they came to be.
+
+        `table` is its name, its route, or the name of its source table.
+        """
+        from headgate.inspect.schema import read_table_schema
+
+        return read_table_schema(self, table)
+
+    def graph(self) -> Graph:
+        """Return the source and the tables, and which are made from which."""
+        from headgate.inspect.graph import read_graph
+
+        return read_graph(self)
+
+    def refresh(self, *patterns: str) -> Rows[Refreshed]:
+        """Rebuild derived tables by name or pattern; all if none is given."""
+        from headgate.gold.follow import refresh
+
+        return Rows.of(refresh(self, patterns or ("*",)))
+
+    def rewind(self, table: str, *, to: str | datetime, into: str | None = None) -> Rewound:
+        """Create a table with a source table's rows as of a time, or a position in its log."""
+        self._require_changes("rewind")
+        from headgate.cdc.rewind import rewind
+
+        return rewind(self, table, to.isoformat() if isinstance(to, datetime) else to, into)
+
+    def verify(self, *tables: str) -> Rows[TableVerified]:
+        """Compare merged and history tables with their change logs; all if none is given."""
+        self._require_changes("verify")
+        from headgate.cdc.verify import verify
+
+        return Rows.of(verify(self, tables))
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """Records that could not land."""
+        return Quarantine(self)
+
+    @overload
+    def read(
+        self, table: str, version: int | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table: ...
+    @overload
+    def read(
+        self,
+        table: str,
+        version: int | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        spark: SparkSession,
+    ) -> DataFrame: ...
+    def read(
+        self,
+        table: str,
+        version: int | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        spark: SparkSession | None = None,
+    ) -> pa.Table | DataFrame:
+        """Read a table of the lake: the newest version, or an older one.
+
+        Returns an Arrow table; with a Spark session, a DataFrame that reads when it is used.
+        """
+        snapshot = self._snapshot(table, version)
+        _require_columns(snapshot, columns)
+        if spark is not None:
+            reader = spark.read.format("delta").option("versionAsOf", snapshot.version)
+            rows = reader.load(snapshot.url)
+            names = None if columns is None else [name.replace("`", "``") for name in columns]
+            return rows if names is None else rows.select(*(f"`{name}`" for name in names))
+        from headgate.lake.tables import TableError
+
+        try:
+            return snapshot.read(columns)
+        except TableError as error:
+            hint = f"Spark may be able to: read({table!r}, spark=session)"
+            raise _unreadable(snapshot.url, table, error, hint) from error
+
+    def _snapshot(self, table: str, version: int | None) -> Snapshot:
+        from headgate.lake.snapshot import Snapshot, table_url
+        from headgate.lake.tables import TableError
+
+        # A name is one folder of the lake, never a path that leads out of it.
+        if Path(table).name != table:
+            self._refuse_unknown(table)
+        try:
+            newest = Snapshot.open(self.lake, table) or self._refuse_unknown(table)
+            if version is None or version == newest.version:
+                return newest
+            if not 0 <= version < newest.version:
+                message = f"table {shown(table)} has no version {version}"
+                raise UsageError("bad-argument", message, f"the newest is {newest.version}")
+            return Snapshot.open(self.lake, table, version) or self._refuse_unknown(table)
+        except TableError as error:
+            raise _unreadable(table_url(self.lake, table), table, error) from error
+
+    def _refuse_unknown(self, table: str) -> NoReturn:
+        from headgate.inspect.ledger import open_ledger
+
+        known = [*open_ledger(self).everything.tables(), *self.own_tables.values()]
+        hint = did_you_mean(table, known) or "`.tables()` lists all tables"
+        raise LandingError(
+            "table-unknown", f"the lake has no table {shown(table)}", hint, where=self.lake
+        )
+
+    def _require_changes(self, method: str) -> None:
+        if not self.lands_changes:
+            raise UsageError(
+                "bad-argument",
+                f"`{method}` is for change files, and {self.name} lands a stream of records",
+                hint="only pipelines with `source=Files(…)` have change logs",
+            )
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """The records of one pipeline that could not land.
+
+    Filters are those of `headgate quarantine`, and all must hold. `route` is a route or a table;
+    `since` and `until` are in UTC unless they have a zone; `offset` is `topic:partition:offset`
+    or `topic:partition:from-to`; `file` is the path of a change file, or the end of it.
+    """
+
+    pipeline: Pipeline
+
+    def list(
+        self,
+        *,
+        reason: str | None = None,
+        route: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        offset: str | OffsetRange | None = None,
+        file: str | None = None,
+        state: str = "open",
+        limit: int = 20,
+    ) -> Rows[QuarantinedRecord]:
+        """Return records, the newest batch first; `total` counts those beyond the limit too.
+
+        `state` is `open`, `replayed`, `dropped` or `all`.
+        """
+        from headgate.inspect.quarantine import read_quarantined
+
+        wanted = _filter(reason, route, since, until, offset, file, state)
+        records, total = read_quarantined(self.pipeline, wanted, limit)
+        return Rows.of(records, total)
+
+    def replay(
+        self,
+        *,
+        reason: str | None = None,
+        route: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        offset: str | OffsetRange | None = None,
+        file: str | None = None,
+        limit: int | None = None,
+        on_event: Listener | None = None,
+    ) -> Replayed:
+        """Land open records, each exactly once; the pipeline may be running."""
+        from headgate.quarantine.settle import replay_quarantine
+
+        wanted = _filter(reason, route, since, until, offset, file)
+        return replay_quarantine(self.pipeline, wanted, on_event or _ignore, limit)
+
+    def drop(
+        self,
+        *,
+        reason: str | None = None,
+        route: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        offset: str | OffsetRange | None = None,
+        file: str | None = None,
+        all_open: bool = False,
+    ) -> Mapping[str, int]:
+        """Delete the bytes of open records for good; return the number of records by reason.
+
+        Needs a filter, or `all_open=True`.
+        """
+        from headgate.quarantine.settle import drop_quarantine
+
+        wanted = _filter(reason, route, since, until, offset, file)
+        if wanted.is_narrow == all_open:
+            raise UsageError(
+                "bad-argument",
+                "`all_open` cannot be combined with filters" if all_open else "no records selected",
+                hint="use `reason`, `route`, `since`, `until`, `offset` or `file`; "
+                "or only `all_open=True`",
+            )
+        return drop_quarantine(self.pipeline, wanted)
+
+
+class RunTally:
+    """Adds up the events of a run, and passes them on."""
+
+    def __init__(self, pipeline: Pipeline, listener: Listener | None) -> None:
+        self._pipeline = pipeline
+        self._listener = listener or _ignore
+        self._began = time.perf_counter()
+        self._batches: list[BatchLanded] = []
+        self._new_tables: list[str] = []
+        self._changes: list[SchemaChanged] = []
+
+    def take(self, event: Event) -> None:
+        from headgate.engine.events import BatchLanded, SchemaChanged
+        from headgate.schema.changes import CreateTable
+
+        own = self._pipeline.own_tables.values()
+        if isinstance(event, BatchLanded):
+            self._batches.append(event)
+        elif isinstance(event, SchemaChanged) and event.table not in own:
+            if isinstance(event.change, CreateTable) and not event.change.is_blocked:
+                self._new_tables.append(event.table)
+            else:
+                self._changes.append(event)
+        self._listener(event)
+
+    def result(self, ended: Ended) -> RunResult:
+        from headgate.inspect.ledger import open_ledger
+        from headgate.inspect.status import pending_tables, read_gold
+
+        pipeline, ledger = self._pipeline, open_ledger(self._pipeline)
+        gold = read_gold(pipeline, ledger) if pipeline.gold else ()
+        quarantined: Counter[str] = Counter()
+        for batch in self._batches:
+            quarantined.update(batch.quarantined)
+        return RunResult(
+            pipeline=pipeline.name,
+            batches=ended.batches,
+            rows=ended.rows,
+            quarantined=dict(quarantined.most_common()),
+            tables=tuple(sorted(ended.tables)),
+            new_tables=tuple(self._new_tables),
+            schema_changes=tuple(self._changes),
+            seconds=time.perf_counter() - self._began,
+            landing_seconds=sum(batch.landing_seconds for batch in self._batches),
+            stopped=ended.stopped,
+            pending=pending_tables(ledger.stream),
+            not_derived=tuple(one for one in gold if one.error is not None),
+        )
+
+
+def _ignore(_: Event) -> None:
+    pass
+
+
+def _filter(
+    reason: str | None,
+    route: str | None,
+    since: str | datetime | None,
+    until: str | datetime | None,
+    offset: str | OffsetRange | None,
+    file: str | None,
+    state: str | None = None,
+) -> QuarantineFilter:
+    from headgate.quarantine.filter import (
+        OffsetRange,
+        QuarantineFilter,
+        parse_reason,
+        parse_state,
+        parse_time,
+    )
+
+    return QuarantineFilter(
+        reason=parse_reason(reason),
+        route=route,
+        since=parse_time("since", since),
+        until=parse_time("until", until),
+        offsets=OffsetRange.parse(offset) if isinstance(offset, str) else offset,
+        file=file,
+        state=parse_state(state),
+    )
+
+
+def _require_columns(snapshot: Snapshot, columns: Sequence[str] | None) -> None:
+    known = snapshot.schema.names
+    for name in columns or ():
+        if name not in known:
+            hint = did_you_mean(name, known) or f"`.schema({snapshot.table!r})` lists its columns"
+            message = f"table {shown(snapshot.table)} has no column {shown(name)}"
+            raise UsageError("bad-argument", message, hint)
+
+
+def _unreadable(url: str, table: str, error: Exception, hint: str | None = None) -> LandingError:
+    message = f"{table} cannot be read: {str(error).splitlines()[0]}"
+    return LandingError("lake-unreadable", message, hint, where=url)
