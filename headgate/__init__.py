@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from headgate.engine.runner import RunOptions
     from headgate.errors import HeadgateError
-    from headgate.quarantine.settle import replay_quarantine
+    from headgate.quarantine.operations import replay_quarantine
     from headgate.run import run_pipeline
 
 __version__ = "0.1.0"
@@ -54,7 +54,7 @@ _HOME = {
     "Wrapper": "headgate.config",
     "check_pipeline": "headgate.config",
     "load_pipeline": "headgate.config",
-    "replay_quarantine": "headgate.quarantine.settle",
+    "replay_quarantine": "headgate.quarantine.operations",
     "run_pipeline": "headgate.run",
 }
 

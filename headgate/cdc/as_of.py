@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.fold import has_key, keyed_changes, latest, live
 from headgate.cdc.key import ORDER, ROW_ID, TableKey, newest_key
-from headgate.cdc.merge_table import LARGEST_FOLD
+from headgate.cdc.merge_table import MAX_FOLD_BYTES
 from headgate.cdc.order.encoding import BACKFILL
 from headgate.cdc.order.positions import position_order
 from headgate.config.units import moment_of
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 Fold = Callable[[pa.Table], pa.Table]
 
 TIME = "_source_timestamp"
-_BYTES_A_TASK = LARGEST_FOLD // 4
+_BYTES_PER_TASK = MAX_FOLD_BYTES // 4
 """Of changes in files: several tasks of one machine fold at the same time."""
 
 
 @dataclass(frozen=True)
-class Until:
+class Cutoff:
     """The last changes that count: by the source's clock, or by the source's order."""
 
-    moment: datetime | None = None
+    timestamp: datetime | None = None
     order: str | None = None
 
     @classmethod
-    def typed(cls, text: str, lineages: tuple[str, ...]) -> Until:
+    def parse(cls, text: str, lineages: tuple[str, ...]) -> Cutoff:
         """A moment, in UTC unless it says otherwise, or a position in the source's log."""
-        moment = moment_of(text.strip())
-        if moment is not None:
-            return cls(moment=moment)
+        timestamp = moment_of(text.strip())
+        if timestamp is not None:
+            return cls(timestamp=timestamp)
         try:
             return cls(order=position_order(text, lineages))
         except UsageError as error:
@@ -57,27 +57,29 @@ class Until:
             raise UsageError(error.code, error.message, hint) from None
 
     def of(self, changes: pa.Table) -> pa.Table:
-        if self.moment is not None:
-            return changes.filter(pc.less_equal(changes[TIME], self.moment))
+        if self.timestamp is not None:
+            return changes.filter(pc.less_equal(changes[TIME], self.timestamp))
         if self.order is not None:
             return changes.filter(pc.less_equal(changes[ORDER], self.order))
         return changes
 
 
-def key_of_log(log: ChangeLog, declared: tuple[str, ...] | None, until: Until) -> TableKey:
+def key_of_log(log: ChangeLog, declared: tuple[str, ...] | None, cutoff: Cutoff) -> TableKey:
     """The key that the source table had then; if nothing is known of then, the one it has."""
     wanted = ("_primary_keys", ROW_ID, ORDER, TIME)
     facts = [name for name in log.schema.names if name in wanted]
     found = [
-        _that_name_a_key(until.of(pa.Table.from_batches([portion])))
+        _changes_with_keys(cutoff.of(pa.Table.from_batches([portion])))
         for portion in log.portions(facts)
     ]
-    told = pa.concat_tables(found) if found else None
-    if not told:
-        return TableKey() if until == Until() else key_of_log(log, declared, Until())
+    facts_found = pa.concat_tables(found) if found else None
+    if not facts_found:
+        return TableKey() if cutoff == Cutoff() else key_of_log(log, declared, Cutoff())
     columns = pa.table(
         [
-            told[field.name] if field.name in facts else pa.nulls(len(told), field.type)
+            facts_found[field.name]
+            if field.name in facts
+            else pa.nulls(len(facts_found), field.type)
             for field in log.schema
         ],
         schema=log.schema,
@@ -85,7 +87,7 @@ def key_of_log(log: ChangeLog, declared: tuple[str, ...] | None, until: Until) -
     return newest_key(columns, declared) or TableKey()
 
 
-def _that_name_a_key(changes: pa.Table) -> pa.Table:
+def _changes_with_keys(changes: pa.Table) -> pa.Table:
     """The newest that names one, one that names its row, and one that there is anyway."""
     few = [changes.slice(0, 1)]
     named = changes.filter(pc.greater(pc.list_value_length(changes["_primary_keys"]), 0))
@@ -97,16 +99,16 @@ def _that_name_a_key(changes: pa.Table) -> pa.Table:
     return pa.concat_tables(few)
 
 
-def rows_as_of(log: ChangeLog, key: TableKey, until: Until) -> pa.Table:
+def rows_as_of(log: ChangeLog, key: TableKey, cutoff: Cutoff) -> pa.Table:
     """The rows of that moment, in the columns of the log."""
     changes = log.rows()
     if not key:
-        return until.of(changes)
-    return _rows_then(keyed_changes(changes, key, lambda _: changes), key, until)
+        return cutoff.of(changes)
+    return _rows_at(keyed_changes(changes, key, lambda _: changes), key, cutoff)
 
 
 def rows_as_of_with_spark(
-    spark: SparkSession, log: ChangeLog, key: TableKey, until: Until
+    spark: SparkSession, log: ChangeLog, key: TableKey, cutoff: Cutoff
 ) -> DataFrame:
     """The same for a log that is too large for the memory of one process.
 
@@ -115,11 +117,11 @@ def rows_as_of_with_spark(
     from pyspark.sql import functions as F
 
     frame = spark.read.format("delta").option("versionAsOf", log.version).load(log.url)
-    if until.moment is not None:
-        frame = frame.filter(F.col(TIME) <= F.lit(until.moment))
+    if cutoff.timestamp is not None:
+        frame = frame.filter(F.col(TIME) <= F.lit(cutoff.timestamp))
     if not key:
-        return frame if until.order is None else frame.filter(F.col(ORDER) <= F.lit(until.order))
-    fold = partial(_rows_then, key=key, until=until)
+        return frame if cutoff.order is None else frame.filter(F.col(ORDER) <= F.lit(cutoff.order))
+    fold = partial(_rows_at, key=key, cutoff=cutoff)
     return fold_with_spark(frame, log, key, fold)
 
 
@@ -129,8 +131,8 @@ def fold_with_spark(
     """What a fold gives of all changes of each key; they meet in one task."""
     from pyspark.sql import functions as F
 
-    by_row = _deletions_by_row(log, key)
-    tasks = log.bytes // _BYTES_A_TASK + 1
+    by_row = _keyed_row_deletions(log, key)
+    tasks = log.bytes // _BYTES_PER_TASK + 1
     keyed = frame.repartition(tasks, *(F.col(f"`{name}`") for name in key.columns))
     return keyed.mapInArrow(partial(_fold, key, by_row, fold), schema or frame.schema)
 
@@ -147,13 +149,13 @@ def in_columns(rows: DataFrame, columns: pa.Schema) -> DataFrame:
     )
 
 
-def _rows_then(keyed: pa.Table, key: TableKey, until: Until) -> pa.Table:
-    if until.order is not None:
-        keyed = _without_what_was_read_later(keyed, key, until.order)
-    return live(latest(until.of(keyed), key))
+def _rows_at(keyed: pa.Table, key: TableKey, cutoff: Cutoff) -> pa.Table:
+    if cutoff.order is not None:
+        keyed = _without_later_backfills(keyed, key, cutoff.order)
+    return live(latest(cutoff.of(keyed), key))
 
 
-def _without_what_was_read_later(keyed: pa.Table, key: TableKey, order: str) -> pa.Table:
+def _without_later_backfills(keyed: pa.Table, key: TableKey, order: str) -> pa.Table:
     """Without rows of backfills that a change after the order had been made to by then."""
     names = list(key.columns)
     is_read = pc.starts_with(keyed[ORDER], f"{BACKFILL}.").to_numpy()
@@ -171,7 +173,7 @@ def _without_what_was_read_later(keyed: pa.Table, key: TableKey, order: str) -> 
     return keyed.filter(pa.array(counts))
 
 
-def _deletions_by_row(log: ChangeLog, key: TableKey) -> pa.Table | None:
+def _keyed_row_deletions(log: ChangeLog, key: TableKey) -> pa.Table | None:
     """Deletions by row id alone, which are few, with their keys."""
     deletions = pa.concat_tables(log.by_row_id_alone(key))
     return keyed_changes(deletions, key, log.rows_by_id(key)) if len(deletions) else None
@@ -186,10 +188,10 @@ def _fold(
     changes = pa.Table.from_batches(received)
     changes = changes.filter(pa.array(has_key(changes, key)))
     if by_row is not None:
-        mine = by_row.join(
+        matching = by_row.join(
             changes.select(list(key.columns)).group_by(list(key.columns)).aggregate([]),
             list(key.columns),
             join_type="left semi",
         )
-        changes = pa.concat_tables([changes, mine], promote_options="permissive")
+        changes = pa.concat_tables([changes, matching], promote_options="permissive")
     yield from fold(changes).to_batches()

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.cdc.fold import ends_of_runs
+from headgate.cdc.fold import last_of_each_key
 from headgate.cdc.key import TableKey
 from headgate.schema.conform import conform_chunked
 
@@ -54,7 +54,7 @@ def _texts_of_lists(values: pa.Array) -> pa.Array:
     return pc.binary_join(lists, _NOTHING)
 
 
-MOST_EXAMPLES = 5
+MAX_EXAMPLES = 5
 _NTH, _WANTED, _FOUND = "nth", "wanted", "found"
 
 
@@ -170,7 +170,7 @@ def _numbered(rows: pa.Table, key: Sequence[str], side: str) -> pa.Table:
     ordered = keys.take(order)
     first = np.ones(len(rows), bool)
     if len(rows):
-        first[1:] = ends_of_runs(ordered, TableKey(tuple(names)))[:-1]
+        first[1:] = last_of_each_key(ordered, TableKey(tuple(names)))[:-1]
     places = np.arange(len(rows))
     nth = places - np.maximum.accumulate(np.where(first, places, 0)) if len(rows) else places
     return ordered.append_column(_NTH, pa.array(nth, pa.int64())).append_column(
@@ -198,7 +198,7 @@ def _unequal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
 def _wrong_rows(
     rows: pa.Table, places: pa.ChunkedArray, key: Sequence[str]
 ) -> tuple[WrongRow, ...]:
-    few = rows.take(places.slice(0, MOST_EXAMPLES)).to_pylist()
+    few = rows.take(places.slice(0, MAX_EXAMPLES)).to_pylist()
     return tuple(
         WrongRow(
             {name: row[name] for name in key},
@@ -211,7 +211,7 @@ def _wrong_rows(
 def _different_rows(
     wanted: pa.Table, found: pa.Table, pairs: pa.Table, key: Sequence[str]
 ) -> tuple[DifferentRow, ...]:
-    few = pairs.slice(0, MOST_EXAMPLES)
+    few = pairs.slice(0, MAX_EXAMPLES)
     wanted, found = wanted.take(few[_WANTED]), found.take(few[_FOUND])
     unequal = {
         name: _unequal(wanted[name], found[name]) for name in found.column_names if name not in key

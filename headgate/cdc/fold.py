@@ -21,10 +21,10 @@ def latest(changes: pa.Table, key: TableKey) -> pa.Table:
         return changes
     by = [(name, "ascending") for name in (*key.columns, "_order")]
     ordered = changes.take(pc.sort_indices(changes, by))
-    return ordered.filter(pa.array(ends_of_runs(ordered, key)))
+    return ordered.filter(pa.array(last_of_each_key(ordered, key)))
 
 
-def ends_of_runs(ordered: pa.Table, key: TableKey) -> np.ndarray:
+def last_of_each_key(ordered: pa.Table, key: TableKey) -> np.ndarray:
     """Of rows in the order of their keys: which are the last of theirs."""
     last = np.ones(len(ordered), bool)
     last[:-1] = False
@@ -109,7 +109,7 @@ def _with_keys(row_deletions: pa.Table, candidates: pa.Table, key: TableKey) -> 
 
 
 @dataclass(frozen=True)
-class FoldedIn:
+class AppliedChanges:
     """The rows afterwards, and what happened to them."""
 
     rows: pa.Table
@@ -118,7 +118,7 @@ class FoldedIn:
     deleted: int
 
 
-def fold_in(rows: pa.Table, changes: pa.Table, key: TableKey) -> FoldedIn:
+def apply_changes(rows: pa.Table, changes: pa.Table, key: TableKey) -> AppliedChanges:
     """Both with their orders; changes say whether they are deletions, in a column more."""
     before = rows.append_column("_is_deleted", pa.array(np.zeros(len(rows), bool)))
     together = pa.concat_tables([before, changes.select(before.column_names)])
@@ -126,14 +126,14 @@ def fold_in(rows: pa.Table, changes: pa.Table, key: TableKey) -> FoldedIn:
     order = pc.sort_indices(together, by).to_numpy()
     ordered = together.take(pa.array(order))
     if not len(ordered):
-        return FoldedIn(rows, 0, 0, 0)
-    last = ends_of_runs(ordered, key)
+        return AppliedChanges(rows, 0, 0, 0)
+    last = last_of_each_key(ordered, key)
     starts = np.concatenate([[0], np.flatnonzero(last)[:-1] + 1])
     was_there = np.add.reduceat(order < len(rows), starts) > 0
     is_new = order[last] >= len(rows)
     gone = ordered["_is_deleted"].to_numpy(zero_copy_only=False)[last]
     left = ordered.filter(pa.array(last)).filter(pa.array(~gone)).select(rows.column_names)
-    return FoldedIn(
+    return AppliedChanges(
         left,
         inserted=int((is_new & ~gone & ~was_there).sum()),
         updated=int((is_new & ~gone & was_there).sum()),

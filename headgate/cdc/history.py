@@ -11,10 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.cdc.change_log import ChangeLog
-from headgate.cdc.fold import KnownRows, by_row_id_alone, ends_of_runs, has_key, keyed_changes
-from headgate.cdc.key import ORDER, ROW_ID, TableKey, key_by_now, newest_key
-from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
-from headgate.cdc.merge_table import GONE, LARGEST_FOLD, follow, same_key
+from headgate.cdc.fold import KnownRows, by_row_id_alone, has_key, keyed_changes, last_of_each_key
+from headgate.cdc.key import ORDER, ROW_ID, TableKey, current_key, newest_key
+from headgate.cdc.merge_table import (
+    IS_DELETED,
+    MAX_FOLD_BYTES,
+    MergePlan,
+    NeedsSparkMerge,
+    TableMerged,
+    evolve_columns,
+    same_key,
+)
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.lake.commit import Mark
 from headgate.lake.snapshot import Snapshot
@@ -34,10 +41,10 @@ def history_columns(log: pa.Schema, key: TableKey) -> pa.Schema:
     own = [field for field in log if field.name not in LOG_COLUMN_NAMES]
     beside = {*_BESIDE, *((ROW_ID,) if key.by_row_id else ())}
     told = [field for field in log if field.name in beside]
-    return key.keep_in(pa.schema([*own, *told, *VALIDITY]))
+    return key.annotate(pa.schema([*own, *told, *VALIDITY]))
 
 
-def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
+def merge_history(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
     """None where there is nothing new, or nothing that tells rows apart."""
     assert plan.history is not None
     log = ChangeLog.newest(plan.lake, plan.log)
@@ -48,22 +55,22 @@ def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
     if marked is not None and marked >= log.version:
         return None
     new_changes = log.since(marked)
-    if new_changes.bytes > LARGEST_FOLD:
-        return ForSpark(plan, plan.history, log.version, None, is_history=True)
+    if new_changes.bytes > MAX_FOLD_BYTES:
+        return NeedsSparkMerge(plan, plan.history, log.version, None, is_history=True)
     changes = new_changes.rows()
-    kept = TableKey.kept_in(table.schema) if table else None
-    key = key_by_now(kept, newest_key(changes, plan.key))
+    kept = TableKey.from_schema(table.schema) if table else None
+    key = current_key(kept, newest_key(changes, plan.key))
     if not key:
         return None
     schema = history_columns(log.schema, key)
     if table is None or key != kept or _tells_whom_a_row_id_meant(changes, log, key):
-        if log.bytes > LARGEST_FOLD:
-            return ForSpark(plan, plan.history, log.version, None, is_history=True)
-        return _make(plan, log, log.rows(), key, made=table is None)
+        if log.bytes > MAX_FOLD_BYTES:
+            return NeedsSparkMerge(plan, plan.history, log.version, None, is_history=True)
+        return _create(plan, log, log.rows(), key, created=table is None)
     known = timeline(log, key, changes)
     new = known.filter(pc.is_in(known[ORDER], value_set=changes[ORDER].unique()))
-    table = follow(plan, plan.history, table, schema, marked)
-    before = known.filter(pc.and_(known["_precedes_new"], pc.invert(known[GONE])))
+    table = evolve_columns(plan, plan.history, table, schema, marked)
+    before = known.filter(pc.and_(known["_precedes_new"], pc.invert(known[IS_DELETED])))
     touched = before.filter(pc.invert(pc.is_in(before[ORDER], value_set=changes[ORDER].unique())))
     source = pa.concat_tables(
         [_flagged(versions(new, changes, schema), True), _flagged(_ends(touched, schema), False)]
@@ -74,16 +81,16 @@ def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
         insert="change._is_new",
         flag="_is_new",
     )
-    did = merge_rows(table, source, clauses, Mark(plan.app, log.version))
+    result = merge_rows(table, source, clauses, Mark(plan.app, log.version))
     return TableMerged(
         plan.history,
         plan.log,
         log.version,
-        did.version,
+        result.version,
         "delta-rs",
         changes=len(changes),
-        inserted=did.inserted,
-        updated=did.updated,
+        inserted=result.inserted,
+        updated=result.updated,
     )
 
 
@@ -96,8 +103,8 @@ def _tells_whom_a_row_id_meant(changes: pa.Table, log: ChangeLog, key: TableKey)
     return any(pc.any(pc.is_in(news, value_set=one.combine_chunks())).as_py() for one in rows)
 
 
-def _make(
-    plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, made: bool
+def _create(
+    plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, created: bool
 ) -> TableMerged:
     """All versions by the whole log."""
     assert plan.history is not None
@@ -111,7 +118,7 @@ def _make(
         "delta-rs",
         changes=len(changes),
         inserted=len(rows),
-        made=made,
+        created=created,
     )
 
 
@@ -125,7 +132,7 @@ def all_versions(
 
 def timeline(log: ChangeLog, key: TableKey, touched_by: pa.Table) -> pa.Table:
     """All changes of the keys that some changes touch, each with the moment at which it ended."""
-    names = [*key.columns, ORDER, GONE, "_source_timestamp", ROW_ID]
+    names = [*key.columns, ORDER, IS_DELETED, "_source_timestamp", ROW_ID]
     columns = [name for name in dict.fromkeys(names) if name in log.schema.names]
     new = keyed_changes(touched_by, key, log.rows_by_id(key)).select(list(key.columns))
     touched = new.group_by(list(key.columns)).aggregate([])
@@ -148,7 +155,7 @@ def _ordered(changes: pa.Table, key: TableKey) -> pa.Table:
 
 
 def _with_ends(ordered: pa.Table, key: TableKey, news: pa.Array | None) -> pa.Table:
-    last = ends_of_runs(ordered, key) if len(ordered) else np.empty(0, bool)
+    last = last_of_each_key(ordered, key) if len(ordered) else np.empty(0, bool)
     following = np.minimum(np.arange(len(ordered)) + 1, max(len(ordered) - 1, 0))
     ends = ordered["_source_timestamp"].take(pa.array(following))
     ends = pc.if_else(pa.array(last), pa.scalar(None, ends.type), ends)
@@ -168,7 +175,7 @@ def _with_ends(ordered: pa.Table, key: TableKey, news: pa.Array | None) -> pa.Ta
 
 def versions(known: pa.Table, changes: pa.Table, schema: pa.Schema) -> pa.Table:
     """The versions that changes made, whole."""
-    living = known.filter(pc.invert(known[GONE]))
+    living = known.filter(pc.invert(known[IS_DELETED]))
     # A change by row id alone never makes a version, so an order names one change.
     facts = living.select([ORDER, "_source_timestamp", "_valid_to", "_is_current"])
     facts = facts.rename_columns([ORDER, "_valid_from", "_valid_to", "_is_current"])

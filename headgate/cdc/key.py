@@ -31,7 +31,7 @@ class TableKey:
         return bool(self.columns)
 
     @classmethod
-    def kept_in(cls, schema: pa.Schema) -> TableKey:
+    def from_schema(cls, schema: pa.Schema) -> TableKey:
         """The key that a merged table was made with: its columns remember it."""
         places = {
             int(field.metadata[_KEY]): field.name
@@ -40,7 +40,7 @@ class TableKey:
         }
         return cls(tuple(places[place] for place in sorted(places)))
 
-    def keep_in(self, schema: pa.Schema) -> pa.Schema:
+    def annotate(self, schema: pa.Schema) -> pa.Schema:
         """The columns, with those of the key marked and no others."""
         fields = []
         for field in schema:
@@ -66,7 +66,7 @@ def newest_key(changes: pa.Table, declared: Sequence[str] | None = None) -> Tabl
     return None
 
 
-def key_by_now(kept: TableKey | None, told: TableKey | None) -> TableKey:
+def current_key(kept: TableKey | None, told: TableKey | None) -> TableKey:
     """The key of a table that has one, and of which changes tell one.
 
     Row ids are the key of a table that never told another one.
@@ -113,4 +113,4 @@ def merged_columns(log: pa.Schema, key: TableKey, metadata: bool) -> pa.Schema:
         beside.add(ROW_ID)
     own = [field for field in log if field.name not in LOG_COLUMN_NAMES]
     told = [field for field in log if field.name in beside]
-    return key.keep_in(pa.schema([*own, *told]))
+    return key.annotate(pa.schema([*own, *told]))

@@ -8,11 +8,10 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
 from headgate.cdc.history import merge_history
-from headgate.cdc.known_source import KnownSource
-from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
-from headgate.cdc.merge_table import merge_table
+from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged, merge_table
 from headgate.cdc.merge_with_spark import merge_with_spark
 from headgate.cdc.plan import ChangePlan
+from headgate.cdc.source_tables import KnownSource
 from headgate.config import Merge, Pipeline
 from headgate.engine.events import Listener, MergeFailed, TablesMerged, WithoutKey
 from headgate.engine.follow_up import Followed, TableChanged
@@ -21,7 +20,7 @@ from headgate.lake.names import pattern_name
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Told = TableMerged | ForSpark | MergeFailed
+MergeResult = TableMerged | NeedsSparkMerge | MergeFailed
 
 _TASKS_PER_CORE = 4
 """More than one, so that a core with small tables takes some from one with large ones."""
@@ -71,20 +70,20 @@ class MergeFollowUp:
         context = self.spark.sparkContext
         tasks = min(len(plans), context.defaultParallelism * _TASKS_PER_CORE)
         for told in context.parallelize(plans, tasks).mapPartitions(merge_tables).collect():
-            if isinstance(told, ForSpark):
-                told = self._by_spark(told)
+            if isinstance(told, NeedsSparkMerge):
+                told = self._merge_with_spark(told)
             if isinstance(told, MergeFailed):
                 self.listener(told)
                 continue
-            if told.made and told.append_only:
+            if told.created and told.append_only:
                 self.listener(WithoutKey(told.table))
             yield told
 
-    def _by_spark(self, asked: ForSpark) -> TableMerged | MergeFailed:
+    def _merge_with_spark(self, request: NeedsSparkMerge) -> TableMerged | MergeFailed:
         try:
-            return merge_with_spark(self.spark, asked)
+            return merge_with_spark(self.spark, request)
         except Exception as error:  # one table's trouble is not the others'
-            return MergeFailed(asked.table, f"{type(error).__name__}: {error}")
+            return MergeFailed(request.table, f"{type(error).__name__}: {error}")
 
     def _is_due(self) -> bool:
         every = self.merge.every
@@ -130,7 +129,7 @@ def merge_plan(
     )
 
 
-def merge_tables(plans: Iterable[MergePlan]) -> Iterator[Told]:
+def merge_tables(plans: Iterable[MergePlan]) -> Iterator[MergeResult]:
     """In a task: one source table after the other."""
     for plan in plans:
         for table, merge in ((plan.merged, merge_table), (plan.history, merge_history)):

@@ -1,32 +1,31 @@
-"""Brings one merged table up to its log: in a task of a Spark job, by delta-rs.
-
-Whatever is merged twice changes nothing: a row gives way only to a change of a greater order, and
-the order is whole. So a merge that was cut short is simply done again.
-"""
+"""What a task is told about the tables that it merges, and what it tells of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.cdc.change_log import ChangeLog
-from headgate.cdc.fold import by_row_id_alone, deletions, fold_in, keyed_changes, latest, live
+from headgate.cdc.fold import apply_changes, by_row_id_alone, deletions, keyed_changes, latest, live
 from headgate.cdc.key import (
     ORDER,
     ROW_ID,
     TableKey,
     columns_to_merge,
-    key_by_now,
+    current_key,
     merged_columns,
     newest_key,
 )
-from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.cdc.tombstones import Tombstones
 from headgate.lake.commit import Commit, Mark
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.ledger_entries import MergeEntry
 from headgate.lake.parquet import stage_merge
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.write import (
@@ -38,8 +37,82 @@ from headgate.lake.write import (
     replace_rows,
 )
 
-GONE = "_is_deleted"
-LARGEST_FOLD = 64 << 20
+Engine = Literal["delta-rs", "spark"]
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """One source table: its log, and what is made of it."""
+
+    lake: str
+    log: str
+    merged: str | None
+    history: str | None
+    tombstones: str
+    app: str
+    """Whose mark in a table says up to which version of the log it has everything."""
+    metadata: bool = True
+    key: Sequence[str] | None = None
+    """Declared by the pipeline, where changes do not name one."""
+    horizon_seconds: float = 0
+    spark_above: int = 2 << 30
+    in_memory_up_to: int = 16 << 20
+    """Bytes of files of a table that is small enough to be merged in memory."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> MergePlan:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class TableMerged:
+    """A merged or history table has everything that its log had."""
+
+    table: str
+    log: str
+    log_version: int
+    version: int
+    engine: Engine
+    changes: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    created: bool = False
+    append_only: bool = False
+
+    @property
+    def entry(self) -> MergeEntry:
+        """The row of the ledger."""
+        return MergeEntry(
+            self.table,
+            rows=self.changes,
+            table_version=self.version,
+            log=self.log,
+            log_version=self.log_version,
+            engine=self.engine,
+            inserted=self.inserted,
+            updated=self.updated,
+            deleted=self.deleted,
+        )
+
+
+@dataclass(frozen=True)
+class NeedsSparkMerge:
+    """A table that is too large for one task: the folded changes wait in a file."""
+
+    plan: MergePlan
+    table: str
+    log_version: int
+    folded: str | None
+    """None where the whole log has to be folded."""
+    is_history: bool = False
+
+
+IS_DELETED = "_is_deleted"
+MAX_FOLD_BYTES = 64 << 20
 """Bytes of changes in files that one task folds in memory, where they take many times as much."""
 
 
@@ -52,7 +125,7 @@ class Folded:
     """What tombstones shall remember."""
 
 
-def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
+def merge_table(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
     """None where there is nothing new."""
     assert plan.merged is not None
     log = ChangeLog.newest(plan.lake, plan.log)
@@ -63,35 +136,35 @@ def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
     if marked is not None and marked >= log.version:
         return None
     new = log.since(marked)
-    if new.bytes > LARGEST_FOLD:
-        return ForSpark(plan, plan.merged, log.version, None)
+    if new.bytes > MAX_FOLD_BYTES:
+        return NeedsSparkMerge(plan, plan.merged, log.version, None)
     changes = new.rows(columns_to_merge(log.schema))
-    kept = TableKey.kept_in(table.schema) if table else None
-    key = key_by_now(kept, newest_key(changes, plan.key))
+    kept = TableKey.from_schema(table.schema) if table else None
+    key = current_key(kept, newest_key(changes, plan.key))
     if table is None:
-        return _make(plan, log, changes, key, again=False)
+        return _create(plan, log, changes, key, rebuild=False)
     if _is_outdated(plan, table, changes, key) or (new is log and not kept):
         return _rebuild(plan, log)
     key = kept or TableKey()
     schema = merged_columns(log.schema, key, plan.metadata)
-    table = follow(plan, plan.merged, table, schema, marked)
+    table = evolve_columns(plan, plan.merged, table, schema, marked)
     if not key:
         return _append(plan, log, table, changes, schema)
     tombstones = Tombstones(plan.lake, plan.tombstones, key)
-    if tombstones.of_rows(changes):
+    if tombstones.match_row_ids(changes):
         # A row was deleted by its row id, and only now it is told which key it had then.
         return _rebuild(plan, log)
-    folded = fold_new(changes, key, log, tombstones, keep_living=not plan.metadata)
-    tombstones.remember(*folded.gone, since=_horizon(plan, changes))
+    folded = fold_changes(changes, key, log, tombstones, keep_living=not plan.metadata)
+    tombstones.add(*folded.gone, since=_horizon(plan, changes))
     if table.bytes > plan.spark_above:
         path = stage_merge(plan.lake, plan.merged, merge_source(folded.changes, schema))
-        return ForSpark(plan, plan.merged, log.version, path)
+        return NeedsSparkMerge(plan, plan.merged, log.version, path)
     if table.bytes <= plan.in_memory_up_to and plan.metadata:
         return _merge_in_memory(plan, log, table, folded.changes, key)
     return _merge(plan, log, table, folded.changes, schema, key)
 
 
-def fold_new(
+def fold_changes(
     changes: pa.Table, key: TableKey, log: ChangeLog, tombstones: Tombstones, keep_living: bool
 ) -> Folded:
     """The changes that count, one a key, against all that is known of earlier ones."""
@@ -101,30 +174,30 @@ def fold_new(
         # A tombstone of a key says nothing of the row id that its row had.
         remembered = remembered.drop_columns([ROW_ID])
     by_row = changes.filter(pa.array(by_row_id_alone(changes, key)))
-    return Folded(tombstones.without_the_dead(last), (remembered, by_row))
+    return Folded(tombstones.drop_superseded(last), (remembered, by_row))
 
 
-def _rebuild(plan: MergePlan, log: ChangeLog) -> TableMerged | ForSpark:
+def _rebuild(plan: MergePlan, log: ChangeLog) -> TableMerged | NeedsSparkMerge:
     """By the whole log, and by the key that its newest change has."""
     assert plan.merged is not None
-    if log.bytes > LARGEST_FOLD:
-        return ForSpark(plan, plan.merged, log.version, None)
+    if log.bytes > MAX_FOLD_BYTES:
+        return NeedsSparkMerge(plan, plan.merged, log.version, None)
     changes = log.rows(columns_to_merge(log.schema))
-    return _make(plan, log, changes, newest_key(changes, plan.key) or TableKey(), again=True)
+    return _create(plan, log, changes, newest_key(changes, plan.key) or TableKey(), rebuild=True)
 
 
-def _make(
-    plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, again: bool
+def _create(
+    plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, rebuild: bool
 ) -> TableMerged:
     """The first rows of a table, or all of them anew."""
     assert plan.merged is not None
     schema = merged_columns(log.schema, key, plan.metadata)
     if key:
         tombstones = Tombstones(plan.lake, plan.tombstones, key)
-        if again:
-            tombstones.start_anew(changes)
-        folded = fold_new(changes, key, log, tombstones, keep_living=not plan.metadata)
-        tombstones.remember(*folded.gone)
+        if rebuild:
+            tombstones.reset(changes)
+        folded = fold_changes(changes, key, log, tombstones, keep_living=not plan.metadata)
+        tombstones.add(*folded.gone)
         rows = live(folded.changes)
     else:
         rows = changes
@@ -138,7 +211,7 @@ def _make(
         "delta-rs",
         changes=len(changes),
         inserted=len(rows),
-        made=not again,
+        created=not rebuild,
         append_only=not key,
     )
 
@@ -168,16 +241,16 @@ def _merge_in_memory(
 ) -> TableMerged:
     """Of a small table all files would be read and most rewritten: do it at once."""
     assert plan.merged is not None
-    did = fold_in(table.rows(), merge_source(folded, table.schema), key)
+    result = apply_changes(table.rows(), merge_source(folded, table.schema), key)
     version = commit_files(
         plan.lake,
         plan.merged,
         table,
-        [new_file(plan.lake, plan.merged, did.rows)],
+        [new_file(plan.lake, plan.merged, result.rows)],
         marks=[_mark(plan, log)],
         replace=True,
     )
-    counts = MergeCounts(version, did.inserted, did.updated, did.deleted)
+    counts = MergeCounts(version, result.inserted, result.updated, result.deleted)
     return _merged(plan, log, folded, counts)
 
 
@@ -192,10 +265,10 @@ def _merge(
     newer = newer_than_row(plan.metadata)
     clauses = MergeClauses(
         on=same_key(key, '"'),
-        delete=f"change.{GONE}{newer}",
-        update=f"NOT change.{GONE}{newer}",
-        insert=f"NOT change.{GONE}",
-        flag=GONE,
+        delete=f"change.{IS_DELETED}{newer}",
+        update=f"NOT change.{IS_DELETED}{newer}",
+        insert=f"NOT change.{IS_DELETED}",
+        flag=IS_DELETED,
     )
     source = merge_source(folded, schema)
     return _merged(plan, log, folded, merge_rows(table, source, clauses, _mark(plan, log)))
@@ -219,7 +292,9 @@ def _merged(plan: MergePlan, log: ChangeLog, folded: pa.Table, counts: MergeCoun
 def merge_source(folded: pa.Table, schema: pa.Schema) -> pa.Table:
     """The changes in the columns of the table, and whether each of them is a deletion."""
     columns = (
-        pa.schema([*schema, pa.field(GONE, pa.bool_())]) if GONE not in schema.names else schema
+        pa.schema([*schema, pa.field(IS_DELETED, pa.bool_())])
+        if IS_DELETED not in schema.names
+        else schema
     )
     return folded.select(columns.names).cast(columns)
 
@@ -236,7 +311,7 @@ def newer_than_row(metadata: bool) -> str:
     return f" AND change.{ORDER} > row.{ORDER}" if metadata else ""
 
 
-def follow(
+def evolve_columns(
     plan: MergePlan, name: str, table: Snapshot, schema: pa.Schema, marked: int | None
 ) -> Snapshot:
     """Give a table the columns that the log has by now."""
@@ -267,7 +342,7 @@ def _horizon(plan: MergePlan, changes: pa.Table) -> datetime | None:
 def _is_outdated(plan: MergePlan, table: Snapshot, changes: pa.Table, key: TableKey) -> bool:
     """Whether the table has to be rebuilt: it was merged by a key that is no longer the source's,
     or otherwise than the pipeline wants it by now."""
-    kept = TableKey.kept_in(table.schema)
+    kept = TableKey.from_schema(table.schema)
     if kept and plan.metadata != (ORDER in table.schema.names):
         return True
     if key == kept or not key:

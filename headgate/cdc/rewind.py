@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from headgate.cdc.as_of import (
     TIME,
-    Until,
+    Cutoff,
     in_columns,
     key_of_log,
     rows_as_of,
@@ -21,9 +21,8 @@ from headgate.cdc.as_of import (
 )
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.key import TableKey, merged_columns
-from headgate.cdc.merge_plan import Engine
-from headgate.cdc.merge_table import LARGEST_FOLD
-from headgate.cdc.source_tables import SourceTables, find_source, known_sources
+from headgate.cdc.merge_table import MAX_FOLD_BYTES, Engine
+from headgate.cdc.source_tables import SourceTableNames, find_source, known_sources
 from headgate.config import Pipeline
 from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, UsageError, shown
@@ -45,7 +44,7 @@ class Rewound:
     source: str
     log: str
     log_version: int
-    moment: datetime | None
+    timestamp: datetime | None
     position: str | None
     key: tuple[str, ...]
     """Empty for a table whose rows nothing tells apart: there, all changes until then."""
@@ -64,14 +63,14 @@ def rewind(
     into: str | None = None,
     *,
     spark: Callable[[], SparkSession] | None = None,
-    spark_above: int = LARGEST_FOLD,
+    spark_above: int = MAX_FOLD_BYTES,
 ) -> Rewound:
     """The rows as they were, in a new table; `until` is a moment or a position, as text."""
     sources = known_sources(pipeline)
     source = find_source(sources, table)
-    then = Until.typed(until, source.known.lineages)
-    position = None if then.moment else until.strip()
-    name = into or f"{source.merged or source.log}_at_{_in_a_name(then.moment, until)}"
+    then = Cutoff.parse(until, source.known.lineages)
+    position = None if then.timestamp else until.strip()
+    name = into or f"{source.merged or source.log}_at_{_name_suffix(then.timestamp, until)}"
     _require_new(pipeline, sources, name)
     log = ChangeLog.open(pipeline.lake, source.log)
     if log is None:
@@ -80,16 +79,18 @@ def rewind(
         )
     key = key_of_log(log, source.key, then)
     columns = merged_columns(log.schema, key, pipeline.merge.metadata)
-    when = position or moment_text(then.moment)
-    told = f"{source.name} as of {when}: headgate rewind of version {log.version} of {source.log}"
+    when = position or timestamp_text(then.timestamp)
+    description = (
+        f"{source.name} as of {when}: headgate rewind of version {log.version} of {source.log}"
+    )
     engine: Engine = "delta-rs"
     try:
         if log.bytes > spark_above:
             engine = "spark"
             session = spark() if spark else pipeline_session(pipeline)
-            rows = _write_with_spark(session, log, key, then, columns, name, told)
+            rows = _write_with_spark(session, log, key, then, columns, name, description)
         else:
-            rows = _write(log, key, then, columns, name, told)
+            rows = _write(log, key, then, columns, name, description)
     except TableError as error:
         if "already exists" in str(error):
             raise _already_exists(pipeline, name) from None
@@ -99,28 +100,28 @@ def rewind(
         source.name,
         source.log,
         log.version,
-        then.moment,
+        then.timestamp,
         position,
         key.columns,
         rows,
         engine,
-        begins=None if rows else _first_after(then.moment, log),
-        newest=_if_short_of(then.moment, source.known.newest),
+        begins=None if rows else _first_after(then.timestamp, log),
+        newest=_if_short_of(then.timestamp, source.known.newest),
     )
 
 
-def moment_text(moment: datetime | None) -> str:
+def timestamp_text(timestamp: datetime | None) -> str:
     """`2026-11-01 12:00:00 UTC`, with a fraction if it has one."""
-    return f"{moment.replace(tzinfo=None).isoformat(' ')} UTC" if moment else ""
+    return f"{timestamp.replace(tzinfo=None).isoformat(' ')} UTC" if timestamp else ""
 
 
-def _in_a_name(moment: datetime | None, position: str) -> str:
-    if moment is None:
+def _name_suffix(timestamp: datetime | None, position: str) -> str:
+    if timestamp is None:
         return re.sub(r"[^a-z0-9]+", "_", position.strip().lower()).strip("_")
-    return f"{moment:%Y%m%d_%H%M%S}" + (f"_{moment:%f}" if moment.microsecond else "")
+    return f"{timestamp:%Y%m%d_%H%M%S}" + (f"_{timestamp:%f}" if timestamp.microsecond else "")
 
 
-def _require_new(pipeline: Pipeline, sources: Sequence[SourceTables], name: str) -> None:
+def _require_new(pipeline: Pipeline, sources: Sequence[SourceTableNames], name: str) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(
             "bad-argument",
@@ -142,10 +143,10 @@ def _already_exists(pipeline: Pipeline, name: str) -> UsageError:
 
 
 def _write(
-    log: ChangeLog, key: TableKey, until: Until, columns: pa.Schema, table: str, told: str
+    log: ChangeLog, key: TableKey, until: Cutoff, columns: pa.Schema, table: str, description: str
 ) -> int:
     rows = rows_as_of(log, key, until).select(columns.names).cast(columns)
-    create_table(log.lake, table, rows, told)
+    create_table(log.lake, table, rows, description)
     return len(rows)
 
 
@@ -153,24 +154,24 @@ def _write_with_spark(
     spark: SparkSession,
     log: ChangeLog,
     key: TableKey,
-    until: Until,
+    until: Cutoff,
     columns: pa.Schema,
     table: str,
-    told: str,
+    description: str,
 ) -> int:
     rows = in_columns(rows_as_of_with_spark(spark, log, key, until), columns)
     rows.write.format("delta").mode("error").save(table_url(log.lake, table))
-    return describe_table(log.lake, table, told)
+    return describe_table(log.lake, table, description)
 
 
-def _first_after(moment: datetime | None, log: ChangeLog) -> datetime | None:
+def _first_after(timestamp: datetime | None, log: ChangeLog) -> datetime | None:
     """The log's first source time, if that is after the moment."""
-    if moment is None:
+    if timestamp is None:
         return None
     all_first = (pc.min(portion[TIME]).as_py() for portion in log.portions([TIME]))
     first = min((one for one in all_first if one is not None), default=None)
-    return first if first is not None and first > moment else None
+    return first if first is not None and first > timestamp else None
 
 
-def _if_short_of(moment: datetime | None, newest: datetime | None) -> datetime | None:
-    return newest if moment and newest and newest < moment else None
+def _if_short_of(timestamp: datetime | None, newest: datetime | None) -> datetime | None:
+    return newest if timestamp and newest and newest < timestamp else None

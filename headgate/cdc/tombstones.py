@@ -18,7 +18,7 @@ from headgate.cdc.key import ROW_ID, TableKey
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.write import commit_files, new_file, replace_rows
 
-_MOST_FILES = 32
+_MAX_FILES = 32
 _FACTS = ("_order", "_source_timestamp")
 
 
@@ -35,9 +35,9 @@ class Tombstones:
     def columns(self) -> list[str]:
         return list(dict.fromkeys((*self._key.columns, ROW_ID, *_FACTS)))
 
-    def without_the_dead(self, changes: pa.Table) -> pa.Table:
+    def drop_superseded(self, changes: pa.Table) -> pa.Table:
         """Changes that still count: none of their key is remembered with a greater order."""
-        known = self._known(changes, self._key.columns)
+        known = self._matching(changes, self._key.columns)
         if known is None or not len(changes):
             return changes
         held = known.group_by(list(self._key.columns)).aggregate([("_order", "max")])
@@ -51,24 +51,24 @@ class Tombstones:
         counts = pc.greater_equal(changes["_order"], joined["_order_max"])
         return changes.filter(counts.fill_null(True))
 
-    def of_rows(self, changes: pa.Table) -> bool:
+    def match_row_ids(self, changes: pa.Table) -> bool:
         """Whether any of these changes is of a row that was deleted by its row id alone."""
         if self._key.by_row_id or ROW_ID not in changes.column_names:
             return False
-        known = self._known(changes, (ROW_ID,))
+        known = self._matching(changes, (ROW_ID,))
         return known is not None and known[self._key.columns[0]].null_count > 0
 
-    def remember(self, *gone: pa.Table, since: datetime | None = None) -> None:
+    def add(self, *gone: pa.Table, since: datetime | None = None) -> None:
         """Of each key, and of each row known by its row id alone, the greatest order.
 
         Those of before `since` are forgotten whenever all are written anew: a change as old as
         they are goes to the quarantine.
         """
-        parts = [self._facts_of(one) for one in gone if len(one)]
+        parts = [self._as_tombstones(one) for one in gone if len(one)]
         if not parts:
             return
         rows = pa.concat_tables(parts)
-        if self._table is not None and self._wants_a_rewrite(rows.schema):
+        if self._table is not None and self._needs_rewrite(rows.schema):
             together = pa.concat_tables([self._read(), rows], promote_options="permissive")
             if since is not None:
                 together = together.filter(pc.greater_equal(together["_source_timestamp"], since))
@@ -76,7 +76,7 @@ class Tombstones:
         else:
             self._append(rows)
 
-    def _facts_of(self, changes: pa.Table) -> pa.Table:
+    def _as_tombstones(self, changes: pa.Table) -> pa.Table:
         columns = {
             name: changes[name]
             if name in changes.column_names
@@ -85,21 +85,21 @@ class Tombstones:
         }
         return pa.table(columns)
 
-    def start_anew(self, changes: pa.Table) -> None:
+    def reset(self, changes: pa.Table) -> None:
         """What was remembered, perhaps by another key, says nothing any more."""
         if self._table is not None:
-            self._write(self._facts_of(changes.slice(0, 0)))
+            self._write(self._as_tombstones(changes.slice(0, 0)))
 
-    def _known(self, changes: pa.Table, by: Sequence[str]) -> pa.Table | None:
+    def _matching(self, changes: pa.Table, by: Sequence[str]) -> pa.Table | None:
         if self._table is None:
             return None
         found = []
         values = changes[by[0]].unique()
-        kind = values.type
+        type_ = values.type
         for portion in self._table.portions(self.columns):
-            mine = portion.filter(pc.is_in(portion[by[0]].cast(kind), value_set=values))
-            if len(mine):
-                found.append(mine)
+            rows = portion.filter(pc.is_in(portion[by[0]].cast(type_), value_set=values))
+            if len(rows):
+                found.append(rows)
         if not found:
             return None
         known = pa.Table.from_batches(found)
@@ -108,12 +108,12 @@ class Tombstones:
             known = known.set_column(at, name, known[name].cast(changes.schema.field(name).type))
         return known
 
-    def _wants_a_rewrite(self, columns: pa.Schema) -> bool:
+    def _needs_rewrite(self, columns: pa.Schema) -> bool:
         """Rows of one key would be many by now, or the key's type is another one."""
         assert self._table is not None
         there = self._table.schema
         kept = all(there.field(name).type.equals(columns.field(name).type) for name in there.names)
-        return not kept or len(self._table.sizes) >= _MOST_FILES
+        return not kept or len(self._table.sizes) >= _MAX_FILES
 
     def _read(self) -> pa.Table:
         assert self._table is not None

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.cdc.history import VALIDITY
-from headgate.cdc.plan import source_text
+from headgate.cdc.source_tables import source_text
 from headgate.config import Pipeline
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import LandingError, nearest

@@ -20,7 +20,7 @@ from headgate.inspect.tables import kind_of, tables_behind
 from headgate.lake.ledger import LedgerSnapshot, Totals
 from headgate.lake.ledger_entries import Kind, PendingEntry
 from headgate.lake.staged import Checked, StagedBatchNote
-from headgate.quarantine.ledger import name_of_files
+from headgate.quarantine.lander import name_of_files
 
 
 @dataclass(frozen=True)

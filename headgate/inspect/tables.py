@@ -14,8 +14,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from headgate.cdc.known_source import KnownSource, source_of
-from headgate.cdc.plan import ChangePlan, source_text
+from headgate.cdc.plan import ChangePlan
+from headgate.cdc.source_tables import KnownSource, source_of, source_text
+from headgate.cdc.stage import ChangeStaging
 from headgate.config import Pipeline
 from headgate.config.gold import is_declared_gold
 from headgate.config.pipeline import FILES_TABLE
@@ -81,7 +82,7 @@ def named_plan(pipeline: Pipeline, ledger: PipelineLedger) -> ChangePlan:
         for one in ledger.landed.values()
         if one.route is not None
     }
-    return replace(ChangePlan.of(pipeline), known=known)
+    return replace(ChangeStaging.of(pipeline), known=known)
 
 
 def names_of_route(pipeline: Pipeline) -> NamesOfRoute:

@@ -23,7 +23,7 @@ from headgate.lake.staged import NoteFile
 from headgate.lake.tables import CommitConflict, TableError
 from headgate.lake.write import MergeClauses, fill_columns, merge_rows
 
-SETTLED = pa.schema(
+OUTCOME_COLUMNS = pa.schema(
     [
         QUARANTINE.field(name)
         for name in ("id", "state", "reason", "detail", "route", "schema_id", "in_bronze", "_batch")
@@ -33,7 +33,7 @@ _ABOUT = b"headgate"
 
 
 @dataclass(frozen=True)
-class Settlement:
+class ReplayOutcome:
     """The outcome for the records of one portion."""
 
     version: int
@@ -53,21 +53,21 @@ class Settlement:
         return self.taken - sum(self.remaining.values())
 
 
-class SettlementNote:
+class OutcomeNote:
     """Holds one settlement, the newest of a pipeline."""
 
     def __init__(self, lake: str, pipeline: str) -> None:
         self._note = NoteFile(lake, f"{pipeline}.parquet")
 
-    def write(self, settlement: Settlement) -> None:
-        about = {**vars(settlement), "at": settlement.at.isoformat()}
+    def write(self, outcome: ReplayOutcome) -> None:
+        about = {**vars(outcome), "at": outcome.at.isoformat()}
         del about["rows"]
-        noted = settlement.rows.replace_schema_metadata({_ABOUT: json.dumps(about)})
+        noted = outcome.rows.replace_schema_metadata({_ABOUT: json.dumps(about)})
         sink = pa.BufferOutputStream()
         pq.write_table(noted, sink)
         self._note.write(sink.getvalue().to_pybytes())
 
-    def read(self, version: int) -> Settlement | None:
+    def read(self, version: int) -> ReplayOutcome | None:
         """That of one version, if it is the one that is held."""
         content = self._note.read()
         if content is None:
@@ -78,30 +78,30 @@ class SettlementNote:
         about["at"] = datetime.fromisoformat(about["at"])
         if about["version"] != version:
             return None
-        return Settlement(**about, rows=rows.replace_schema_metadata(None))
+        return ReplayOutcome(**about, rows=rows.replace_schema_metadata(None))
 
     def clear(self) -> None:
         self._note.clear()
 
 
-_MOST_TRIES = 20
+_MAX_TRIES = 20
 _UPDATED = ("state", "reason", "detail", "route", "schema_id", "in_bronze")
-_FORGOTTEN = ("value", "_key", "_headers")
+_ERASED = ("value", "_key", "_headers")
 _Result = TypeVar("_Result")
 
 
-def settle(lake: str, quarantine: str, settlement: Settlement) -> int:
+def record_outcome(lake: str, quarantine: str, outcome: ReplayOutcome) -> int:
     """Mark all rows in one commit, however often it is done; return the table's version then."""
-    rows = settlement.rows
+    rows = outcome.rows
     if not rows.num_rows:
-        return _tried(lake, quarantine, lambda table: table.version)
+        return _retry(lake, quarantine, lambda table: table.version)
     updates = {name: f"change.{name}" for name in _UPDATED}
     updates["settled_at"] = "change.settled_at"
-    if settlement.state is QuarantineState.DROPPED:
-        updates |= dict.fromkeys(_FORGOTTEN, "NULL")
+    if outcome.state is QuarantineState.DROPPED:
+        updates |= dict.fromkeys(_ERASED, "NULL")
     timestamp = QUARANTINE.field("settled_at").type
     still_open = pc.equal(rows.column("state"), QuarantineState.OPEN.value)
-    times = pc.if_else(still_open, pa.scalar(None, timestamp), pa.scalar(settlement.at, timestamp))
+    times = pc.if_else(still_open, pa.scalar(None, timestamp), pa.scalar(outcome.at, timestamp))
     source = rows.append_column("settled_at", times)
     batches = pc.min_max(rows.column("_batch"))
     clauses = MergeClauses(
@@ -115,7 +115,7 @@ def settle(lake: str, quarantine: str, settlement: Settlement) -> int:
     def merge(table: Snapshot) -> int:
         return merge_rows(table, source, clauses, compress=True).version
 
-    return _tried(lake, quarantine, merge)
+    return _retry(lake, quarantine, merge)
 
 
 def name_rows(lake: str, quarantine: str) -> None:
@@ -126,18 +126,18 @@ def name_rows(lake: str, quarantine: str) -> None:
             table, QUARANTINE, {"id": "replace(uuid(), '-', '')", "state": "'open'"}, "id IS NULL"
         )
 
-    _tried(lake, quarantine, name)
+    _retry(lake, quarantine, name)
 
 
-def _tried(lake: str, quarantine: str, change: Callable[[Snapshot], _Result]) -> _Result:
+def _retry(lake: str, quarantine: str, change: Callable[[Snapshot], _Result]) -> _Result:
     """Retry when others commit to the table first."""
-    for attempt in range(1, _MOST_TRIES + 1):
+    for attempt in range(1, _MAX_TRIES + 1):
         try:
             table = Snapshot.open(lake, quarantine)
             assert table is not None
             return change(table)
         except (TableError, OSError) as error:
-            if attempt < _MOST_TRIES and isinstance(error, CommitConflict):
+            if attempt < _MAX_TRIES and isinstance(error, CommitConflict):
                 continue
             raise LandingError(
                 "quarantine-unwritable",

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.cdc.merge import MergeResult, merge_plan, merge_summary, merge_tables
+from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged
+from headgate.cdc.plan import ChangePlan
+from headgate.config import Pipeline
+from headgate.engine.events import Listener, MergeFailed, WithoutKey
 from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantined import QUARANTINE, QuarantineState
 from headgate.engine.stage import all_told, staged_files
-from headgate.lake.parquet import delete_staged, read_staged
+from headgate.lake.ledger import app_id
+from headgate.lake.ledger_entries import Kind
+from headgate.lake.parquet import delete_file, delete_staged, read_staged
 from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.lander import SettlingLander
-from headgate.quarantine.outcome import SETTLED, Settlement
+from headgate.quarantine.lander import ReplayLander, ReplayLedger
+from headgate.quarantine.outcome import OUTCOME_COLUMNS, ReplayOutcome
 from headgate.quarantine.snapshot import QuarantineSnapshot
 from headgate.schema.origin import SOURCE_COLUMNS, as_records
 
 
-def find_again(records: pa.Table, among: pa.Table) -> list[int]:
+def match_records(records: pa.Table, among: pa.Table) -> list[int]:
     """Where in `among` each of the records is.
 
     Not every source numbers its records, so all of a record is compared. Where several are alike
@@ -56,11 +64,11 @@ def records_of(quarantined: pa.Table) -> pa.Table:
     return as_records(quarantined.rename_columns(columns))
 
 
-_TOLD = ("reason", "detail", "route", "schema_id")
+_REJECTION = ("reason", "detail", "route", "schema_id")
 
 
 @dataclass
-class StagedAgain:
+class Restaged:
     """The files to commit, and what changes in the quarantine once they are."""
 
     files: list[StagedFile] = field(default_factory=list)
@@ -69,16 +77,16 @@ class StagedAgain:
 
     @property
     def rows(self) -> pa.Table:
-        return pa.Table.from_pylist(self.changed, SETTLED)
+        return pa.Table.from_pylist(self.changed, OUTCOME_COLUMNS)
 
 
-def stage_again(plan: BatchPlan, taken: pa.Table) -> StagedAgain:
+def restage(plan: BatchPlan, taken: pa.Table) -> Restaged:
     """Stage rows of the quarantine as the records that they were.
 
     Those that still cannot land keep their rows: no file of them is committed, their rows are
     told the new reason.
     """
-    staged = StagedAgain()
+    staged = Restaged()
     # Where it is not known, bronze has it: rather once too seldom than twice.
     in_bronze = taken.column("in_bronze").fill_null(True)
     for part, has_bronze in (
@@ -90,7 +98,7 @@ def stage_again(plan: BatchPlan, taken: pa.Table) -> StagedAgain:
     return staged
 
 
-def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: StagedAgain) -> None:
+def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: Restaged) -> None:
     records = records_of(taken)
     rejected: list[pa.Table] = []
     for file in staged_files(all_told(plan.stage(records.to_batches()))):
@@ -104,17 +112,17 @@ def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: Stage
     left_over: dict[int, dict[str, Any]] = {}
     if rejected:
         again = pa.concat_tables(rejected)
-        facts = again.select([*_TOLD, "in_bronze"]).to_pylist()
-        left_over = dict(zip(find_again(records_of(again), records), facts, strict=True))
-    for row, was in enumerate(taken.select(SETTLED.names).to_pylist()):
-        now = _settled(was, left_over.get(row), in_bronze, plan.bronze is not None)
+        facts = again.select([*_REJECTION, "in_bronze"]).to_pylist()
+        left_over = dict(zip(match_records(records_of(again), records), facts, strict=True))
+    for row, was in enumerate(taken.select(OUTCOME_COLUMNS.names).to_pylist()):
+        now = _new_state(was, left_over.get(row), in_bronze, plan.bronze is not None)
         if now["state"] == QuarantineState.OPEN:
             staged.remaining[now["reason"]] += 1
         if now != was:
             staged.changed.append(now)
 
 
-def _settled(
+def _new_state(
     was: dict[str, Any], left_over: dict[str, Any] | None, in_bronze: bool, has_bronze: bool
 ) -> dict[str, Any]:
     if left_over is None:
@@ -153,7 +161,7 @@ class Portion:
 
 
 def replay_quarantined(
-    lander: SettlingLander,
+    lander: ReplayLander,
     wanted: QuarantineFilter,
     limit: int | None = None,
     portion: Portion | None = None,
@@ -176,14 +184,14 @@ def replay_quarantined(
 
 
 def _land(
-    lander: SettlingLander,
+    lander: ReplayLander,
     wanted: QuarantineFilter,
     snapshot: QuarantineSnapshot,
     taken: pa.Table,
 ) -> None:
-    def stage(plan: BatchPlan) -> tuple[list[StagedFile], Settlement]:
-        staged = stage_again(plan, taken)
-        settlement = Settlement(
+    def stage(plan: BatchPlan) -> tuple[list[StagedFile], ReplayOutcome]:
+        staged = restage(plan, taken)
+        outcome = ReplayOutcome(
             plan.version,
             QuarantineState.REPLAYED,
             datetime.now(UTC),
@@ -192,7 +200,7 @@ def _land(
             wanted.as_record(),
             staged.rows,
         )
-        return staged.files, settlement
+        return staged.files, outcome
 
     lander.land(wanted, snapshot, stage)
 
@@ -228,3 +236,58 @@ def _portions(batches: Iterator[pa.RecordBatch], portion: Portion) -> Iterator[p
             size += part.nbytes
     if gathered:
         yield pa.Table.from_batches(gathered)
+
+
+_MAX_TRIES = 3
+"""A run may merge the same tables at the same moment; who comes second tries again."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The tables that have what their logs have, and those that wait for the next run."""
+
+    merged: tuple[str, ...]
+    behind: tuple[str, ...]
+
+
+def merge_replayed(
+    pipeline: Pipeline, plan: ChangePlan, ledger: ReplayLedger, listener: Listener
+) -> Followed:
+    """All logs that any replay landed in: one that was cut short may not have merged its own."""
+    app = f"{app_id(pipeline.name)}:merge"
+    logs = sorted(ledger.snapshot().tables(Kind.TABLE).keys() & plan.known.keys())
+    plans = [merge_plan(plan, pipeline.merge, app, log, plan.known[log]) for log in logs]
+    began = perf_counter()
+    told = _merged([one for one in plans if one is not None])
+    merged = [one for one in told if isinstance(one, TableMerged)]
+    if merged:
+        landed = ledger.landed()
+        assert landed is not None
+        ledger.add(landed, [one.entry for one in merged])
+        listener(merge_summary(merged, perf_counter() - began))
+    for one in told:
+        if isinstance(one, TableMerged) and one.created and one.append_only:
+            listener(WithoutKey(one.table))
+        elif isinstance(one, MergeFailed):
+            listener(one)
+    behind = [one.table for one in told if not isinstance(one, TableMerged)]
+    return Followed(tuple(one.table for one in merged), tuple(behind))
+
+
+def _merged(plans: Sequence[MergePlan]) -> list[MergeResult]:
+    done: dict[str, MergeResult] = {}
+    for _ in range(_MAX_TRIES):
+        done |= {one.table: one for one in merge_tables(plans)}
+        failed = {one.table for one in done.values() if isinstance(one, MergeFailed)}
+        plans = [plan for plan in plans if failed & {plan.merged, plan.history}]
+        if not plans:
+            break
+    _delete_folded_files(done.values())
+    return list(done.values())
+
+
+def _delete_folded_files(told: Iterable[MergeResult]) -> None:
+    """What is too large for this process is folded again by the run that merges it."""
+    for one in told:
+        if isinstance(one, NeedsSparkMerge) and one.folded is not None:
+            delete_file(one.folded)

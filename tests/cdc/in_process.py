@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headgate.cdc.known_source import KnownSource, known_by, known_logs
 from headgate.cdc.merge import merge_plan, merge_tables
-from headgate.cdc.merge_plan import TableMerged
-from headgate.cdc.plan import ChangePlan
+from headgate.cdc.merge_table import TableMerged
+from headgate.cdc.source_tables import KnownSource, known_logs, source_in_files
+from headgate.cdc.stage import ChangeStaging
 from headgate.config import Datastream, Files, Pipeline
 from headgate.engine.batch import BatchLander
 from headgate.engine.events import Event
@@ -59,7 +59,7 @@ class ChangeLake:
         if progress is None:
             self.ledger.start("files", 0)
         known = known_logs(self.ledger.snapshot(), self.pipeline.lake)
-        self.plan = replace(ChangePlan.of(self.pipeline), known=known, began=time.time() * 1000)
+        self.plan = replace(ChangeStaging.of(self.pipeline), known=known, began=time.time() * 1000)
         self.note = StagedBatchNote(self.pipeline.lake, "shop")
         landed = progress.landed if progress else None
         lander = BatchLander(
@@ -96,7 +96,7 @@ class ChangeLake:
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         if self.merges:
             for one in changed:
-                self.merge([(one.table, known_by(one.files))])
+                self.merge([(one.table, source_in_files(one.files))])
         return Followed()
 
     def rows(self, table: str) -> list[dict[str, Any]]:

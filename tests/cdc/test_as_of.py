@@ -1,4 +1,4 @@
-"""A table rewound is the database as it was then: at every moment, and at every position."""
+"""A table rewound is the database as it was then: at every timestamp, and at every position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headgate.cdc.as_of import Until, key_of_log, rows_as_of
+from headgate.cdc.as_of import Cutoff, key_of_log, rows_as_of
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.key import TableKey
 from headgate.cdc.rewind import rewind
@@ -27,7 +27,7 @@ LOG = "log_theatre_seats"
 Place = tuple[int, int, int]
 
 
-def moment(micros: int) -> datetime:
+def timestamp(micros: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
 
 
@@ -75,7 +75,7 @@ def test_every_moment_is_the_database_of_then(
     cases = landed[1]
     clocks = [[change.micros for change in one.changes] for one in cases]
     for micros in sorted({micros for clock in clocks for micros in (clock[0] - 1, *clock)}):
-        found = by_case(rows_as_of(log, KEY, Until(moment=moment(micros))))
+        found = by_case(rows_as_of(log, KEY, Cutoff(timestamp=timestamp(micros))))
         for number, (one, clock) in enumerate(zip(cases, clocks, strict=True)):
             assert found.get(number, {}) == told(one, bisect_right(clock, micros))
 
@@ -91,8 +91,8 @@ def test_every_position_is_the_database_of_then(
         if not change.is_backfill
     }
     for position, text in sorted(texts.items()):
-        until = Until.typed(text, tuple(cases[0].lineages))
-        found = by_case(rows_as_of(log, KEY, until))
+        cutoff = Cutoff.parse(text, tuple(cases[0].lineages))
+        found = by_case(rows_as_of(log, KEY, cutoff))
         for number, one in enumerate(cases):
             check_position(one, position, found.get(number, {}))
 
@@ -118,14 +118,14 @@ def check_position(one: Case, position: Place, found: Rows) -> None:
 def test_a_table_is_made_of_it(landed: tuple[ChangeLake, list[Case]]) -> None:
     lake, cases = landed
     micros = max(change.micros for one in cases for change in one.changes)
-    text = moment(micros).isoformat()
+    text = timestamp(micros).isoformat()
     made = rewind(lake.pipeline, "theatre.seats", text, f"at_the_end_{len(cases[0].lineages)}")
     table = DeltaTable(str(lake.lake / made.table))
     rows = table.to_pyarrow_table()
     merged = DeltaTable(str(lake.lake / "theatre_seats")).to_pyarrow_table()
     order = [("case_number", "ascending"), ("id", "ascending")]
     assert rows.sort_by(order) == merged.sort_by(order)
-    assert TableKey.kept_in(pa.schema(table.schema())) == KEY
+    assert TableKey.from_schema(pa.schema(table.schema())) == KEY
     assert (made.rows, made.engine, made.newest) == (len(merged), "delta-rs", None)
     assert str(table.metadata().description).startswith("theatre.seats as of ")
 
@@ -207,7 +207,7 @@ def oracle_log(folder: Path, rows: list[dict[str, Any]]) -> ChangeLog:
             "_is_deleted": row.get("gone", False),
             "_row_id": row["row"],
             "_primary_keys": ["id"] if row["id"] else None,
-            "_source_timestamp": moment(row["at"] * 1_000_000),
+            "_source_timestamp": timestamp(row["at"] * 1_000_000),
         }
         for row in rows
     ]
@@ -228,10 +228,10 @@ def test_a_deletion_by_row_id_counts_from_then_on(tmp_path: Path, at: int, ids: 
             {"at": 4, "id": 3, "row": "AAA"},
         ],
     )
-    for until in (Until(moment=moment(at * 1_000_000)), Until(order=f"1.{at}~")):
-        key = key_of_log(log, None, until)
+    for cutoff in (Cutoff(timestamp=timestamp(at * 1_000_000)), Cutoff(order=f"1.{at}~")):
+        key = key_of_log(log, None, cutoff)
         assert key == TableKey(("id",))
-        assert sorted(rows_as_of(log, key, until)["id"].to_pylist()) == ids
+        assert sorted(rows_as_of(log, key, cutoff)["id"].to_pylist()) == ids
 
 
 def test_the_key_is_the_one_of_then(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_the_key_is_the_one_of_then(tmp_path: Path) -> None:
     whole, before = (ChangeLog.open(str(tmp_path), "log", version) for version in (None, 0))
     assert whole is not None
     assert before is not None
-    assert key_of_log(whole, None, Until()).columns == ("id", "sku")
-    assert key_of_log(whole, None, Until(order="1.0~")).columns == ("id",)
-    assert key_of_log(before, None, Until()).columns == ("id",)
-    assert key_of_log(whole, ("SKU",), Until()).columns == ("sku",)
+    assert key_of_log(whole, None, Cutoff()).columns == ("id", "sku")
+    assert key_of_log(whole, None, Cutoff(order="1.0~")).columns == ("id",)
+    assert key_of_log(before, None, Cutoff()).columns == ("id",)
+    assert key_of_log(whole, ("SKU",), Cutoff()).columns == ("sku",)

@@ -11,7 +11,7 @@ from headgate.errors import LandingError
 from headgate.inspect import read_status
 from headgate.lake.ledger_entries import ExpectationEntry
 from headgate.lake.staged import Checked
-from headgate.quarantine.settle import replay_quarantine
+from headgate.quarantine.operations import replay_quarantine
 from tests.inspect.change_lake import ShopLake, change
 
 RULE = (

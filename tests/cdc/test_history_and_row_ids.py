@@ -15,11 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.cdc.as_of import Until, key_of_log, rows_as_of
+from headgate.cdc.as_of import Cutoff, key_of_log, rows_as_of
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.history import merge_history
-from headgate.cdc.merge_plan import MergePlan
-from headgate.cdc.merge_table import merge_table
+from headgate.cdc.merge_table import MergePlan, merge_table
 
 LOG = pa.schema(
     [
@@ -158,13 +157,13 @@ def test_whatever_arrives_when(seed: int, row_ids: bool, metadata: bool, in_memo
         log = ChangeLog.open(lake, "log")
         assert log is not None
         for number, rows in enumerate(table.states):
-            moment = BEGAN + timedelta(seconds=number)
-            until = Until(moment=moment)
-            assert plain(rows_as_of(log, key_of_log(log, None, until), until).to_pylist()) == rows
+            timestamp = BEGAN + timedelta(seconds=number)
+            cutoff = Cutoff(timestamp=timestamp)
+            assert plain(rows_as_of(log, key_of_log(log, None, cutoff), cutoff).to_pylist()) == rows
             then = [
                 one
                 for one in history
-                if one["_valid_from"] <= moment
-                and (one["_valid_to"] is None or moment < one["_valid_to"])
+                if one["_valid_from"] <= timestamp
+                and (one["_valid_to"] is None or timestamp < one["_valid_to"])
             ]
             assert plain(then) == rows

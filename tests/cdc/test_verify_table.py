@@ -70,7 +70,7 @@ def test_random_cases_have_no_difference(tmp_path: Path, metadata: bool) -> None
     merged, history = verify(lake.pipeline)
     assert (merged.kind, history.kind) == (ChangeTableKind.MERGED, ChangeTableKind.HISTORY)
     for one in (merged, history):
-        assert one.is_well
+        assert one.is_ok
         assert one.log_version == opened(lake, LOG).version()
         assert one.differences == RowDifferences(opened(lake, one.table).count())
         assert one.differences.rows
@@ -147,7 +147,7 @@ def test_a_version_that_ends_elsewhere_is_found(lake: ChangeLake, update: dict[s
     found = differences(lake, HISTORY)
     assert (found.missing, found.too_many, found.different) == (0, 0, 1)
     assert list(found.different_rows[0].columns) == list(update)
-    assert of(lake, MERGED).is_well
+    assert of(lake, MERGED).is_ok
 
 
 def test_a_table_behind_its_log_is_not_wrong(lake: ChangeLake) -> None:
@@ -155,7 +155,7 @@ def test_a_table_behind_its_log_is_not_wrong(lake: ChangeLake) -> None:
     before = opened(lake, LOG).version()
     land_all(lake, [case(7_000)])
     for one in verify(lake.pipeline):
-        assert one.is_well
+        assert one.is_ok
         assert (one.log_version, one.behind) == (before, opened(lake, LOG).version() - before)
         assert one.behind > 0
 
@@ -164,7 +164,7 @@ def test_a_table_that_was_never_merged_is_not_wrong(tmp_path: Path) -> None:
     lake = ChangeLake(tmp_path, merges=False)
     land_all(lake, [case(1)])
     [one] = verify(lake.pipeline)
-    assert one.is_well
+    assert one.is_ok
     assert (one.log_version, one.differences) == (None, None)
     assert one.behind == opened(lake, LOG).version() + 1
 
@@ -182,7 +182,7 @@ def test_a_table_without_a_key_is_compared_change_by_change(tmp_path: Path) -> N
     lake.merge([(LOG, known_source(lake))])
     [one] = verify(lake.pipeline)
     assert one.differences == RowDifferences(len(log))
-    assert one.is_well
+    assert one.is_ok
     order = log["_order"][0].as_py()
     opened(lake, MERGED).update(predicate=f"_order = '{order}'", updates={"amount": "-1"})
     opened(lake, MERGED).delete(f"_order = '{log['_order'][1].as_py()}'")
@@ -195,7 +195,7 @@ def test_a_key_that_is_another_by_now_is_told(lake: ChangeLake) -> None:
     other = ChangeLake(lake.folder, {**SETTINGS, "envelope": {"datastream": {"keys": keys}}})
     one = of(other, MERGED)
     assert (one.key, one.other_key, one.total) == (("case_number", "id"), ("id",), 1)
-    assert not one.is_well
+    assert not one.is_ok
 
 
 def test_a_column_that_the_table_lacks_is_told(lake: ChangeLake) -> None:
@@ -206,7 +206,7 @@ def test_a_column_that_the_table_lacks_is_told(lake: ChangeLake) -> None:
         str(lake.lake / MERGED), rows.cast(columns), mode="overwrite", schema_mode="overwrite"
     )
     one = of(lake, MERGED)
-    assert (one.absent_columns, one.total, one.is_well) == (("amount",), 1, False)
+    assert (one.absent_columns, one.total, one.is_ok) == (("amount",), 1, False)
 
 
 def lose_the_log(lake: ChangeLake) -> None:
@@ -245,7 +245,7 @@ def test_what_cannot_be_verified_is_no_difference_and_not_well(
     lose(lake)
     one = of(lake, MERGED)
     assert one.trouble
-    assert (one.total, one.is_well) == (0, False)
+    assert (one.total, one.is_ok) == (0, False)
 
 
 def test_only_the_tables_that_are_named_are_verified(lake: ChangeLake) -> None:
@@ -253,6 +253,6 @@ def test_only_the_tables_that_are_named_are_verified(lake: ChangeLake) -> None:
 
 
 def known_source(lake: ChangeLake) -> Any:
-    from headgate.cdc.known_source import known_logs
+    from headgate.cdc.source_tables import known_logs
 
     return replace(known_logs(lake.ledger.snapshot(), lake.pipeline.lake)[LOG])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from headgate.cdc.known_source import KnownSource
+from headgate.cdc.source_tables import KnownSource
 from headgate.config import load_pipeline
 from headgate.engine.follow_up import Followed, TableChanged
 from headgate.examples import find_example

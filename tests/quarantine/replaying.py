@@ -10,11 +10,11 @@ from unittest.mock import patch
 
 from headgate.lake.ledger import Ledger
 from headgate.lake.staged import StagedBatchNote
-from headgate.quarantine import ledger as settling_ledger
-from headgate.quarantine.drop import drop_quarantined
+from headgate.quarantine import lander as lander_module
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.lander import SettlingLander
-from headgate.quarantine.outcome import SettlementNote
+from headgate.quarantine.lander import ReplayLander
+from headgate.quarantine.operations import drop_quarantined
+from headgate.quarantine.outcome import OutcomeNote
 from headgate.quarantine.replay import Portion, Replayed, replay_quarantined
 from headgate.registry.registry import SchemaText
 from tests.engine.in_process import HEAD, Pipeline
@@ -27,11 +27,11 @@ LEARNT = HEAD + "{ int32 n = 1; double more = 9; }"
 class Step(Enum):
     """Where a replay can end: what is called there, and whether it is done by then."""
 
-    BEFORE_SETTLEMENT_NOTE = SettlementNote, "write", False
+    BEFORE_OUTCOME_NOTE = OutcomeNote, "write", False
     BEFORE_NOTE = StagedBatchNote, "write", False
     AFTER_NOTE = StagedBatchNote, "write", True
-    BEFORE_MARKING = settling_ledger, "settle", False
-    AFTER_MARKING = settling_ledger, "settle", True
+    BEFORE_MARKING = lander_module, "record_outcome", False
+    AFTER_MARKING = lander_module, "record_outcome", True
     AFTER_LEDGER = Ledger, "complete", True
 
 
@@ -47,9 +47,9 @@ def crash_at(step: Step) -> AbstractContextManager[object]:
     return patch.object(owner, name, crash)
 
 
-def lander(pipeline: Pipeline) -> SettlingLander:
+def lander(pipeline: Pipeline) -> ReplayLander:
     """That of a new process: all it knows is what the lake tells."""
-    return SettlingLander(pipeline.plan, pipeline.committer, "games", pipeline.events.append)
+    return ReplayLander(pipeline.plan, pipeline.committer, "games", pipeline.events.append)
 
 
 def replay(

@@ -7,8 +7,8 @@ import pytest
 
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import LedgerRow, QuarantineEntry
-from headgate.quarantine.drop import drop_quarantined
 from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.operations import drop_quarantined
 from tests.engine.in_process import UNKNOWN, Pipeline, extent, record, records, staged_by
 from tests.lake.failing_committer import Crash
 from tests.quarantine.replaying import (

@@ -14,17 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.cdc import merge as merge_changes
-from headgate.cdc.source_tables import known_with_replays
+from headgate.cdc.source_tables import known_logs_with_replays
 from headgate.config import Pipeline
 from headgate.engine.events import Event, MergeFailed, TablesMerged
 from headgate.inspect import read_status
 from headgate.lake.ledger import LedgerSnapshot
 from headgate.lake.ledger_entries import TableEntry
-from headgate.quarantine import merge as merge_replayed
-from headgate.quarantine import replay as replay_quarantined
+from headgate.quarantine import replay as replay_module
 from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.operations import drop_quarantine, replay_quarantine
 from headgate.quarantine.replay import Portion
-from headgate.quarantine.settle import drop_quarantine, replay_quarantine
 from tests.inspect.change_lake import OF_ANOTHER_SERIES, ShopLake, change, make_shop_lake
 from tests.lake.failing_committer import Crash
 from tests.quarantine.replaying import Step, crash_at
@@ -126,7 +125,7 @@ def test_a_replay_makes_the_tables_of_a_source(tmp_path: Path, table: str) -> No
     done = replay_quarantine(lake.pipeline, QuarantineFilter(route=table))
     assert done.landed == {"log_shop_carts": 1}
     assert rows_of(lake, "shop_carts") == {1: "full"}
-    assert set(known_with_replays(lake.pipeline)) == {"log_shop_carts"}
+    assert set(known_logs_with_replays(lake.pipeline)) == {"log_shop_carts"}
     assert states(lake) == {("replayed", "contract_tables"): 1, ("open", "contract_tables"): 1}
 
 
@@ -138,7 +137,7 @@ def test_portions_know_of_the_logs_that_earlier_ones_made(
     lake.land_changes(change("orders", 0, "new", at=1))
     lake.land_changes(*(change("carts", key, "full", at=key) for key in range(1, 4)))
     lake.declare("max_tables: 1 ", "max_tables: 2 ")
-    monkeypatch.setattr(replay_quarantined, "Portion", lambda: Portion(records=1))
+    monkeypatch.setattr(replay_module, "Portion", lambda: Portion(records=1))
     assert replay_quarantine(lake.pipeline).landed == {"log_shop_carts": 3}
     assert rows_of(lake, "shop_carts") == {1: "full", 2: "full", 3: "full"}
 
@@ -240,15 +239,15 @@ def test_every_change_lands_once_wherever_replays_are_cut_short(
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         lake = make_shop_lake(Path(folder))
         lake.declare_lineages(*LINEAGES)
-        patched.setattr(replay_quarantined, "Portion", lambda: Portion(records=at_a_time))
+        patched.setattr(replay_module, "Portion", lambda: Portion(records=at_a_time))
         for trouble in troubles:
             with ExitStack() as stack:
                 stack.enter_context(suppress(Crash))
                 if isinstance(trouble, Step):
                     stack.enter_context(crash_at(trouble))
                 elif trouble is not None:
-                    mine = stack.enter_context(pytest.MonkeyPatch.context())
-                    mine.setattr(merge_replayed, "merge_tables", _crash)
+                    patched_merge = stack.enter_context(pytest.MonkeyPatch.context())
+                    patched_merge.setattr(replay_module, "merge_tables", _crash)
                 replay_quarantine(lake.pipeline)
         replay_quarantine(lake.pipeline)
         assert each_once(lake) == 9

@@ -16,7 +16,7 @@ from headgate.errors import LandingError
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import QuarantineEntry, SchemaEntry, TableEntry
 from headgate.quarantine.filter import OffsetRange, QuarantineFilter
-from headgate.quarantine.outcome import SettlementNote
+from headgate.quarantine.outcome import OutcomeNote
 from headgate.quarantine.replay import Portion, replay_quarantined
 from headgate.registry.registry import SchemaText
 from tests.engine.in_process import (
@@ -156,7 +156,7 @@ def test_replay_that_is_cut_short_is_completed(
     with crash_at(step), pytest.raises(Crash):
         replay(pipeline, portion=portion)
     done = replay(pipeline, portion=portion)
-    begun = step not in (Step.BEFORE_SETTLEMENT_NOTE, Step.BEFORE_NOTE, Step.AFTER_LEDGER)
+    begun = step not in (Step.BEFORE_OUTCOME_NOTE, Step.BEFORE_NOTE, Step.AFTER_LEDGER)
     assert done.completed == begun
     assert places(pipeline) == ALL_LANDED
     assert replay(pipeline).taken == 1
@@ -188,7 +188,7 @@ def test_replay_without_the_note_of_its_records_is_not_guessed_at(pipeline: Pipe
     learn(pipeline)
     with crash_at(Step.AFTER_NOTE), pytest.raises(Crash):
         replay(pipeline)
-    SettlementNote(str(pipeline.lake), "games.replay").clear()
+    OutcomeNote(str(pipeline.lake), "games.replay").clear()
     with pytest.raises(LandingError) as caught:
         replay(pipeline)
     assert caught.value.code == "lake-unreadable"

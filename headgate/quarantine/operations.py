@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 
 import pyarrow as pa
 
 from headgate.cdc.plan import ChangePlan
-from headgate.cdc.source_tables import known_with_replays
+from headgate.cdc.source_tables import known_logs_with_replays
+from headgate.cdc.stage import ChangeStaging
 from headgate.config import Pipeline
 from headgate.engine.events import Listener
 from headgate.engine.plan import BatchPlan
+from headgate.engine.quarantined import QuarantineState
 from headgate.engine.record_plan import StagingPlan
 from headgate.engine.run_lock import run_lock
 from headgate.engine.session import spark_session
@@ -23,13 +26,54 @@ from headgate.lake.commit_with import EitherCommitter
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.snapshot import table_url
 from headgate.lake.spark import SparkCommitter
-from headgate.quarantine.drop import Confirm, drop_quarantined
+from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.lander import SettlingLander
-from headgate.quarantine.ledger import name_of_files
-from headgate.quarantine.merge import merge_replayed
-from headgate.quarantine.replay import Replayed, replay_quarantined
+from headgate.quarantine.lander import ReplayLander, name_of_files
+from headgate.quarantine.outcome import OUTCOME_COLUMNS, ReplayOutcome
+from headgate.quarantine.replay import Replayed, merge_replayed, replay_quarantined
+from headgate.quarantine.snapshot import QuarantineSnapshot
 from headgate.sources.kafka import text
+
+Confirm = Callable[[Mapping[str, int]], bool]
+"""Whether so many records, by reason, shall go."""
+
+
+def drop_quarantined(
+    lander: ReplayLander, wanted: QuarantineFilter, confirm: Confirm
+) -> dict[str, int]:
+    """Drop what is wanted and open now, and nothing that comes later; returns how many."""
+    wanted = replace(wanted, state=QuarantineState.OPEN)
+    lander.complete()
+    snapshot = lander.snapshot()
+    counts = snapshot.counts(wanted) if snapshot else {}
+    if snapshot is None or not counts or not confirm(counts):
+        return {}
+    rows = _dropped(snapshot, wanted)
+
+    def stage(plan: BatchPlan) -> tuple[list[StagedFile], ReplayOutcome]:
+        outcome = ReplayOutcome(
+            plan.version,
+            QuarantineState.DROPPED,
+            datetime.now(UTC),
+            rows.num_rows,
+            {},
+            wanted.as_record(),
+            rows,
+        )
+        return [], outcome
+
+    lander.land(wanted, snapshot, stage)
+    return counts
+
+
+def _dropped(snapshot: QuarantineSnapshot, wanted: QuarantineFilter) -> pa.Table:
+    """The rows as they shall be, without their bytes: even a million of them is little."""
+    names = ", ".join(OUTCOME_COLUMNS.names)
+    condition = snapshot.condition(wanted)
+    rows = snapshot.rows(f"SELECT {names} FROM quarantine WHERE {condition}").read_all()
+    state = pa.repeat(QuarantineState.DROPPED.value, rows.num_rows)
+    at = OUTCOME_COLUMNS.get_field_index("state")
+    return rows.cast(OUTCOME_COLUMNS).set_column(at, OUTCOME_COLUMNS.field("state"), state)
 
 
 def replay_quarantine(
@@ -58,15 +102,15 @@ def drop_quarantine(
 
 
 @contextmanager
-def _lander(pipeline: Pipeline, listener: Listener) -> Iterator[SettlingLander]:
+def _lander(pipeline: Pipeline, listener: Listener) -> Iterator[ReplayLander]:
     with _locked(pipeline):
         _require_writable(pipeline)
-        yield SettlingLander(_plan(pipeline), _committer(pipeline), pipeline.name, listener)
+        yield ReplayLander(_plan(pipeline), _committer(pipeline), pipeline.name, listener)
 
 
 def _plan(pipeline: Pipeline) -> BatchPlan:
     if pipeline.lands_changes:
-        plan = replace(ChangePlan.of(pipeline), known=known_with_replays(pipeline))
+        plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline))
         plan.require_known_lineages()
         return plan
     return StagingPlan.of(pipeline)

@@ -15,7 +15,7 @@ from headgate.engine.events import BatchLanded, Event
 from headgate.engine.run_lock import run_lock
 from headgate.errors import CheckpointError, LandingError
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.settle import drop_quarantine, replay_quarantine
+from headgate.quarantine.operations import drop_quarantine, replay_quarantine
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
 from tests.inspect.small_lake import SmallLake
 from tests.readers import by_deltalake
@@ -23,7 +23,7 @@ from tests.readers import by_deltalake
 _REPLAY = """
 import sys
 from headgate.config import load_pipeline
-from headgate.quarantine.settle import replay_quarantine
+from headgate.quarantine.operations import replay_quarantine
 done = replay_quarantine(load_pipeline(sys.argv[1]))
 print(sum(done.landed.values()), "pyspark" in sys.modules)
 """
