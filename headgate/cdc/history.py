@@ -1,7 +1,7 @@
-"""History: every version that a row ever had, and from when to when it was the current one.
+"""History tables: every version of a row, with the time span in which it was current.
 
-A version ends where the next change of its key begins, by the source's order. A late change
-finds its place between two others: only the version before it is touched.
+A version ends where the next change of its key begins, by the source's order. A late change is
+inserted between two versions, and only the one before it is updated.
 """
 
 from __future__ import annotations
@@ -34,18 +34,22 @@ VALIDITY = pa.schema(
         pa.field("_is_current", pa.bool_()),
     ]
 )
-_BESIDE = ("_change_type", ORDER)
+_METADATA = ("_change_type", ORDER)
 
 
 def history_columns(log: pa.Schema, key: TableKey) -> pa.Schema:
+    """Return the columns of a history table: those of the source, metadata, validity."""
     own = [field for field in log if field.name not in LOG_COLUMN_NAMES]
-    beside = {*_BESIDE, *((ROW_ID,) if key.by_row_id else ())}
-    told = [field for field in log if field.name in beside]
-    return key.annotate(pa.schema([*own, *told, *VALIDITY]))
+    names = {*_METADATA, *((ROW_ID,) if key.by_row_id else ())}
+    metadata = [field for field in log if field.name in names]
+    return key.annotate(pa.schema([*own, *metadata, *VALIDITY]))
 
 
 def merge_history(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
-    """None where there is nothing new, or nothing that tells rows apart."""
+    """Bring a history table up to date with its log.
+
+    Return None if there is nothing new, or if the source table has no key.
+    """
     assert plan.history is not None
     log = ChangeLog.newest(plan.lake, plan.log)
     if log is None:
@@ -63,7 +67,7 @@ def merge_history(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
     if not key:
         return None
     schema = history_columns(log.schema, key)
-    if table is None or key != kept or _tells_whom_a_row_id_meant(changes, log, key):
+    if table is None or key != kept or _resolves_row_deletion(changes, log, key):
         if log.bytes > MAX_FOLD_BYTES:
             return NeedsSparkMerge(plan, plan.history, log.version, None, is_history=True)
         return _create(plan, log, log.rows(), key, created=table is None)
@@ -94,19 +98,19 @@ def merge_history(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
     )
 
 
-def _tells_whom_a_row_id_meant(changes: pa.Table, log: ChangeLog, key: TableKey) -> bool:
-    """Whether a deletion by row id, told earlier, may have ended another key than was thought."""
-    rows = [told[ROW_ID] for told in log.by_row_id_alone(key) if len(told)]
-    if not rows:
+def _resolves_row_deletion(changes: pa.Table, log: ChangeLog, key: TableKey) -> bool:
+    """Return whether changes may assign an earlier deletion by row ID to another key."""
+    row_ids = [deleted[ROW_ID] for deleted in log.by_row_id_alone(key) if len(deleted)]
+    if not row_ids:
         return False
-    news = changes.filter(pa.array(has_key(changes, key)))[ROW_ID]
-    return any(pc.any(pc.is_in(news, value_set=one.combine_chunks())).as_py() for one in rows)
+    new = changes.filter(pa.array(has_key(changes, key)))[ROW_ID]
+    return any(pc.any(pc.is_in(new, value_set=ids.combine_chunks())).as_py() for ids in row_ids)
 
 
 def _create(
     plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, created: bool
 ) -> TableMerged:
-    """All versions by the whole log."""
+    """Write all versions, from the whole log."""
     assert plan.history is not None
     rows = all_versions(changes, key, history_columns(log.schema, key), log.rows_by_id(key))
     version = replace_rows(plan.lake, plan.history, rows, Mark(plan.app, log.version))
@@ -125,26 +129,26 @@ def _create(
 def all_versions(
     changes: pa.Table, key: TableKey, schema: pa.Schema, known_rows: KnownRows
 ) -> pa.Table:
-    """Of changes of which no earlier or later ones of the same keys are anywhere else."""
+    """Return all versions of rows; the changes must include all changes of their keys."""
     known = _with_ends(_ordered(keyed_changes(changes, key, known_rows), key), key, None)
     return versions(known, changes, schema)
 
 
 def timeline(log: ChangeLog, key: TableKey, touched_by: pa.Table) -> pa.Table:
-    """All changes of the keys that some changes touch, each with the moment at which it ended."""
+    """Return all changes in the log of the keys that `touched_by` has, with their validity."""
     names = [*key.columns, ORDER, IS_DELETED, "_source_timestamp", ROW_ID]
     columns = [name for name in dict.fromkeys(names) if name in log.schema.names]
     new = keyed_changes(touched_by, key, log.rows_by_id(key)).select(list(key.columns))
     touched = new.group_by(list(key.columns)).aggregate([])
     first = key.columns[0]
     values = touched[first].combine_chunks()
-    # Those of other keys are left out early: a log is much larger than what touches it.
-    told = [pa.Table.from_batches([], pa.schema(map(log.schema.field, columns)))]
+    # Filter early by the first key column: a log is much larger than the part that is touched.
+    parts = [pa.Table.from_batches([], pa.schema(map(log.schema.field, columns)))]
     for portion in log.portions(columns):
         rows = pa.Table.from_batches([portion])
         near = pc.is_in(rows[first], value_set=values).to_numpy()
-        told.append(rows.filter(pa.array(near | by_row_id_alone(rows, key))))
-    known = keyed_changes(pa.concat_tables(told), key, log.rows_by_id(key))
+        parts.append(rows.filter(pa.array(near | by_row_id_alone(rows, key))))
+    known = keyed_changes(pa.concat_tables(parts), key, log.rows_by_id(key))
     known = known.join(touched, list(key.columns), join_type="left semi")
     return _with_ends(_ordered(known, key), key, touched_by[ORDER].unique())
 
@@ -154,15 +158,15 @@ def _ordered(changes: pa.Table, key: TableKey) -> pa.Table:
     return changes.take(pc.sort_indices(changes, by))
 
 
-def _with_ends(ordered: pa.Table, key: TableKey, news: pa.Array | None) -> pa.Table:
+def _with_ends(ordered: pa.Table, key: TableKey, new: pa.Array | None) -> pa.Table:
     last = last_of_each_key(ordered, key) if len(ordered) else np.empty(0, bool)
     following = np.minimum(np.arange(len(ordered)) + 1, max(len(ordered) - 1, 0))
     ends = ordered["_source_timestamp"].take(pa.array(following))
     ends = pc.if_else(pa.array(last), pa.scalar(None, ends.type), ends)
     is_new = (
         np.ones(len(ordered), bool)
-        if news is None
-        else pc.is_in(ordered[ORDER], value_set=news).to_numpy(zero_copy_only=False)
+        if new is None
+        else pc.is_in(ordered[ORDER], value_set=new).to_numpy(zero_copy_only=False)
     )
     precedes = np.zeros(len(ordered), bool)
     precedes[:-1] = is_new[1:] & ~last[:-1]
@@ -174,9 +178,9 @@ def _with_ends(ordered: pa.Table, key: TableKey, news: pa.Array | None) -> pa.Ta
 
 
 def versions(known: pa.Table, changes: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The versions that changes made, whole."""
+    """Return the versions that changes created, with all columns."""
     living = known.filter(pc.invert(known[IS_DELETED]))
-    # A change by row id alone never makes a version, so an order names one change.
+    # A change by row ID alone never creates a version, so an order identifies one change.
     facts = living.select([ORDER, "_source_timestamp", "_valid_to", "_is_current"])
     facts = facts.rename_columns([ORDER, "_valid_from", "_valid_to", "_is_current"])
     own = [name for name in schema.names if name not in VALIDITY.names]
@@ -188,7 +192,7 @@ def versions(known: pa.Table, changes: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _ends(known: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Versions that are in the table: only when they ended is told."""
+    """Return the new validity of versions that are in the table; other columns are null."""
     columns = [
         known[field.name].cast(field.type)
         if field.name in known.column_names

@@ -1,4 +1,8 @@
-"""What a task is told about the tables that it merges, and what it tells of them."""
+"""Bring one merged table up to date with its log: in a task of a Spark job, with delta-rs.
+
+Merging is idempotent, because a row is replaced only by a change of a greater order and the order
+is total. So an interrupted merge is simply run again.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,7 @@ Engine = Literal["delta-rs", "spark"]
 
 @dataclass(frozen=True)
 class MergePlan:
-    """One source table: its log, and what is made of it."""
+    """The log of one source table, and the tables to merge it into."""
 
     lake: str
     log: str
@@ -50,14 +54,14 @@ class MergePlan:
     history: str | None
     tombstones: str
     app: str
-    """Whose mark in a table says up to which version of the log it has everything."""
+    """Transaction app ID; its version in a table is the last merged version of the log."""
     metadata: bool = True
     key: Sequence[str] | None = None
-    """Declared by the pipeline, where changes do not name one."""
+    """Declared by the pipeline, for changes that do not name one."""
     horizon_seconds: float = 0
     spark_above: int = 2 << 30
     in_memory_up_to: int = 16 << 20
-    """Bytes of files of a table that is small enough to be merged in memory."""
+    """Largest table in bytes that is merged in memory."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -69,7 +73,7 @@ class MergePlan:
 
 @dataclass(frozen=True)
 class TableMerged:
-    """A merged or history table has everything that its log had."""
+    """Result of a merge: the table is up to date with a version of its log."""
 
     table: str
     log: str
@@ -85,7 +89,7 @@ class TableMerged:
 
     @property
     def entry(self) -> MergeEntry:
-        """The row of the ledger."""
+        """Return the ledger entry."""
         return MergeEntry(
             self.table,
             rows=self.changes,
@@ -101,32 +105,31 @@ class TableMerged:
 
 @dataclass(frozen=True)
 class NeedsSparkMerge:
-    """A table that is too large for one task: the folded changes wait in a file."""
+    """Result for a table that is too large for one task; the folded changes are in a file."""
 
     plan: MergePlan
     table: str
     log_version: int
     folded: str | None
-    """None where the whole log has to be folded."""
+    """Path of that file; None if the whole log has to be folded."""
     is_history: bool = False
 
 
 IS_DELETED = "_is_deleted"
 MAX_FOLD_BYTES = 64 << 20
-"""Bytes of changes in files that one task folds in memory, where they take many times as much."""
+"""Bytes of change files that one task folds; in memory they take many times as much."""
 
 
 @dataclass(frozen=True)
 class Folded:
-    """One change a key, those that count."""
+    """The last change of each key, and the deletions to keep as tombstones."""
 
     changes: pa.Table
-    gone: tuple[pa.Table, ...]
-    """What tombstones shall remember."""
+    deleted: tuple[pa.Table, ...]
 
 
 def merge_table(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
-    """None where there is nothing new."""
+    """Bring a merged table up to date with its log; return None if there is nothing new."""
     assert plan.merged is not None
     log = ChangeLog.newest(plan.lake, plan.log)
     if log is None:
@@ -151,11 +154,11 @@ def merge_table(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
     if not key:
         return _append(plan, log, table, changes, schema)
     tombstones = Tombstones(plan.lake, plan.tombstones, key)
-    if tombstones.match_row_ids(changes):
-        # A row was deleted by its row id, and only now it is told which key it had then.
+    if tombstones.has_row_deletions_for(changes):
+        # These changes name the key of a row that was deleted by row ID earlier.
         return _rebuild(plan, log)
-    folded = fold_changes(changes, key, log, tombstones, keep_living=not plan.metadata)
-    tombstones.add(*folded.gone, since=_horizon(plan, changes))
+    folded = fold_changes(changes, key, log, tombstones, keep_live=not plan.metadata)
+    tombstones.add(*folded.deleted, since=_horizon(plan, changes))
     if table.bytes > plan.spark_above:
         path = stage_merge(plan.lake, plan.merged, merge_source(folded.changes, schema))
         return NeedsSparkMerge(plan, plan.merged, log.version, path)
@@ -165,20 +168,20 @@ def merge_table(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
 
 
 def fold_changes(
-    changes: pa.Table, key: TableKey, log: ChangeLog, tombstones: Tombstones, keep_living: bool
+    changes: pa.Table, key: TableKey, log: ChangeLog, tombstones: Tombstones, keep_live: bool
 ) -> Folded:
-    """The changes that count, one a key, against all that is known of earlier ones."""
+    """Return the last change of each key, without those that tombstones supersede."""
     last = latest(keyed_changes(changes, key, log.rows_by_id(key)), key)
-    remembered = last if keep_living else deletions(last)
-    if ROW_ID in remembered.column_names and not key.by_row_id:
-        # A tombstone of a key says nothing of the row id that its row had.
-        remembered = remembered.drop_columns([ROW_ID])
+    kept = last if keep_live else deletions(last)
+    if ROW_ID in kept.column_names and not key.by_row_id:
+        # A tombstone of a key does not apply to the row ID.
+        kept = kept.drop_columns([ROW_ID])
     by_row = changes.filter(pa.array(by_row_id_alone(changes, key)))
-    return Folded(tombstones.drop_superseded(last), (remembered, by_row))
+    return Folded(tombstones.drop_superseded(last), (kept, by_row))
 
 
 def _rebuild(plan: MergePlan, log: ChangeLog) -> TableMerged | NeedsSparkMerge:
-    """By the whole log, and by the key that its newest change has."""
+    """Rebuild the table from the whole log, by the key that the newest change names."""
     assert plan.merged is not None
     if log.bytes > MAX_FOLD_BYTES:
         return NeedsSparkMerge(plan, plan.merged, log.version, None)
@@ -189,15 +192,15 @@ def _rebuild(plan: MergePlan, log: ChangeLog) -> TableMerged | NeedsSparkMerge:
 def _create(
     plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, rebuild: bool
 ) -> TableMerged:
-    """The first rows of a table, or all of them anew."""
+    """Write all rows of a table, for the first time or to rebuild it."""
     assert plan.merged is not None
     schema = merged_columns(log.schema, key, plan.metadata)
     if key:
         tombstones = Tombstones(plan.lake, plan.tombstones, key)
         if rebuild:
             tombstones.reset(changes)
-        folded = fold_changes(changes, key, log, tombstones, keep_living=not plan.metadata)
-        tombstones.add(*folded.gone)
+        folded = fold_changes(changes, key, log, tombstones, keep_live=not plan.metadata)
+        tombstones.add(*folded.deleted)
         rows = live(folded.changes)
     else:
         rows = changes
@@ -219,7 +222,7 @@ def _create(
 def _append(
     plan: MergePlan, log: ChangeLog, table: Snapshot, changes: pa.Table, schema: pa.Schema
 ) -> TableMerged:
-    """Nothing tells the rows apart: every change is kept, once."""
+    """Append every change to a table without a key."""
     assert plan.merged is not None
     rows = changes.select(schema.names).cast(schema)
     file = new_file(plan.lake, plan.merged, rows)
@@ -239,7 +242,7 @@ def _append(
 def _merge_in_memory(
     plan: MergePlan, log: ChangeLog, table: Snapshot, folded: pa.Table, key: TableKey
 ) -> TableMerged:
-    """Of a small table all files would be read and most rewritten: do it at once."""
+    """Merge in memory: in a small table nearly every file would be rewritten anyway."""
     assert plan.merged is not None
     result = apply_changes(table.rows(), merge_source(folded, table.schema), key)
     version = commit_files(
@@ -290,7 +293,7 @@ def _merged(plan: MergePlan, log: ChangeLog, folded: pa.Table, counts: MergeCoun
 
 
 def merge_source(folded: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The changes in the columns of the table, and whether each of them is a deletion."""
+    """Return the changes in the columns of the table, with a column that marks deletions."""
     columns = (
         pa.schema([*schema, pa.field(IS_DELETED, pa.bool_())])
         if IS_DELETED not in schema.names
@@ -300,36 +303,38 @@ def merge_source(folded: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def same_key(key: TableKey, quote: str) -> str:
-    """In the words of either engine; they differ in how they quote a name."""
+    """Return the join condition; the engines differ in how they quote names."""
     return " AND ".join(
         f"row.{quote}{name}{quote} = change.{quote}{name}{quote}" for name in key.columns
     )
 
 
 def newer_than_row(metadata: bool) -> str:
-    """Rows without an order of their own were compared with what tombstones remember."""
+    """Return the order condition; without an order column, tombstones have filtered already."""
     return f" AND change.{ORDER} > row.{ORDER}" if metadata else ""
 
 
 def evolve_columns(
     plan: MergePlan, name: str, table: Snapshot, schema: pa.Schema, marked: int | None
 ) -> Snapshot:
-    """Give a table the columns that the log has by now."""
-    there = table.schema
-    if {field.name: field.type for field in there} == {field.name: field.type for field in schema}:
+    """Add or widen columns of the table to match the log."""
+    current = table.schema
+    if {field.name: field.type for field in current} == {
+        field.name: field.type for field in schema
+    }:
         return table
-    gone = [field for field in there if field.name not in schema.names]
-    wanted = pa.schema([*schema, *gone])
+    dropped = [field for field in current if field.name not in schema.names]
+    wanted = pa.schema([*schema, *dropped])
     widened = any(
-        field.name in there.names and not there.field(field.name).type.equals(field.type)
+        field.name in current.names and not current.field(field.name).type.equals(field.type)
         for field in wanted
     )
     mark = Mark(plan.app, -1 if marked is None else marked)
     committer = DeltaRsCommitter(plan.lake)
     committer.commit(Commit(name, wanted, (), mark, rewrite=widened))
-    followed = Snapshot.newest(plan.lake, name)
-    assert followed is not None
-    return followed
+    evolved = Snapshot.newest(plan.lake, name)
+    assert evolved is not None
+    return evolved
 
 
 def _horizon(plan: MergePlan, changes: pa.Table) -> datetime | None:
@@ -340,8 +345,7 @@ def _horizon(plan: MergePlan, changes: pa.Table) -> datetime | None:
 
 
 def _is_outdated(plan: MergePlan, table: Snapshot, changes: pa.Table, key: TableKey) -> bool:
-    """Whether the table has to be rebuilt: it was merged by a key that is no longer the source's,
-    or otherwise than the pipeline wants it by now."""
+    """Return whether the table must be rebuilt: its key or its metadata setting has changed."""
     kept = TableKey.from_schema(table.schema)
     if kept and plan.metadata != (ORDER in table.schema.names):
         return True

@@ -1,4 +1,4 @@
-"""Merges a table that is too large for one task: the same folded changes, the same conditions."""
+"""Merge a table that is too large for one task, with the same folded changes and conditions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MARK = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.t
 
 
 def merge_with_spark(spark: SparkSession, request: NeedsSparkMerge) -> TableMerged:
-    """One Spark job for one table, which is why only large ones come here."""
+    """Run a Spark job for one table."""
     path = table_url(request.plan.lake, request.table)
     app, version = _MARK
     spark.conf.set(app, request.plan.app)
@@ -93,7 +93,7 @@ def _merge(spark: SparkSession, request: NeedsSparkMerge, path: str) -> TableMer
 
 
 def _rebuild(spark: SparkSession, request: NeedsSparkMerge, path: str) -> TableMerged:
-    """All rows by the whole log, in one commit; what is gone is remembered first."""
+    """Rebuild all rows from the whole log in one commit; write tombstones first."""
     plan = request.plan
     log = ChangeLog.open(plan.lake, plan.log)
     assert log is not None
@@ -112,7 +112,7 @@ def _rebuild(spark: SparkSession, request: NeedsSparkMerge, path: str) -> TableM
 
 
 def _rebuild_history(spark: SparkSession, request: NeedsSparkMerge, path: str) -> TableMerged:
-    """All versions by the whole log, in one commit."""
+    """Rebuild all versions from the whole log in one commit."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     log = ChangeLog.open(request.plan.lake, request.plan.log)
@@ -128,16 +128,16 @@ def _rebuild_history(spark: SparkSession, request: NeedsSparkMerge, path: str) -
 
 
 def _no_lookup_expected(_: Collection[str]) -> pa.Table:
-    raise AssertionError("deletions by row id have their keys already")
+    raise AssertionError("deletions by row ID have their keys already")
 
 
 def _write_tombstones(plan: MergePlan, key: TableKey, last: DataFrame, log: ChangeLog) -> None:
-    """Tombstones by the whole log, instead of those that there are."""
+    """Replace the tombstones with those of the whole log."""
     tombstones = Tombstones(plan.lake, plan.tombstones, key)
     wanted = [name for name in tombstones.columns if name in log.schema.names]
-    gone = last.where(IS_DELETED) if plan.metadata else last
-    portions = gone.select(*(f"`{name}`" for name in wanted)).toArrow()
+    deleted = last.where(IS_DELETED) if plan.metadata else last
+    rows = deleted.select(*(f"`{name}`" for name in wanted)).toArrow()
     if not key.by_row_id and ROW_ID in wanted:
-        portions = portions.drop_columns([ROW_ID])
-    tombstones.reset(portions)
-    tombstones.add(portions, *log.by_row_id_alone(key))
+        rows = rows.drop_columns([ROW_ID])
+    tombstones.reset(rows)
+    tombstones.add(rows, *log.by_row_id_alone(key))

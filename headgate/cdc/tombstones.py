@@ -1,8 +1,8 @@
-"""What is remembered of rows that are gone, so that a late change cannot raise them again.
+"""Tombstones of deleted rows, so that a late change cannot bring a row back.
 
-A tombstone says: of this key, nothing up to this order counts any more. That stays true whatever
-comes later, so tombstones are only ever added; of several for one key the greatest counts.
-Where merged rows carry no order of their own, the orders of the living are kept here too.
+A tombstone holds a key and an order: changes of the key up to that order no longer count. Later
+changes never invalidate it, so tombstones are only added; of several for a key the greatest counts.
+If merged rows have no `_order` column, the orders of live rows are kept here too.
 """
 
 from __future__ import annotations
@@ -36,35 +36,34 @@ class Tombstones:
         return list(dict.fromkeys((*self._key.columns, ROW_ID, *_FACTS)))
 
     def drop_superseded(self, changes: pa.Table) -> pa.Table:
-        """Changes that still count: none of their key is remembered with a greater order."""
-        known = self._matching(changes, self._key.columns)
-        if known is None or not len(changes):
+        """Return the changes whose key has no tombstone of a greater order."""
+        tombstones = self._matching(changes, self._key.columns)
+        if tombstones is None or not len(changes):
             return changes
-        held = known.group_by(list(self._key.columns)).aggregate([("_order", "max")])
-        places = pa.table(
+        held = tombstones.group_by(list(self._key.columns)).aggregate([("_order", "max")])
+        indexed = pa.table(
             {
                 **{name: changes[name] for name in self._key.columns},
-                "_place": pa.array(range(len(changes)), pa.int64()),
+                "_headgate_index": pa.array(range(len(changes)), pa.int64()),
             }
         )
-        joined = places.join(held, list(self._key.columns)).sort_by("_place")
+        joined = indexed.join(held, list(self._key.columns)).sort_by("_headgate_index")
         counts = pc.greater_equal(changes["_order"], joined["_order_max"])
         return changes.filter(counts.fill_null(True))
 
-    def match_row_ids(self, changes: pa.Table) -> bool:
-        """Whether any of these changes is of a row that was deleted by its row id alone."""
+    def has_row_deletions_for(self, changes: pa.Table) -> bool:
+        """Return whether any change belongs to a row that was deleted by row ID alone."""
         if self._key.by_row_id or ROW_ID not in changes.column_names:
             return False
-        known = self._matching(changes, (ROW_ID,))
-        return known is not None and known[self._key.columns[0]].null_count > 0
+        tombstones = self._matching(changes, (ROW_ID,))
+        return tombstones is not None and tombstones[self._key.columns[0]].null_count > 0
 
-    def add(self, *gone: pa.Table, since: datetime | None = None) -> None:
-        """Of each key, and of each row known by its row id alone, the greatest order.
+    def add(self, *deleted: pa.Table, since: datetime | None = None) -> None:
+        """Add the greatest order of each key, and of each row known by its row ID alone.
 
-        Those of before `since` are forgotten whenever all are written anew: a change as old as
-        they are goes to the quarantine.
+        A rewrite drops tombstones from before `since`: changes that old go to the quarantine.
         """
-        parts = [self._as_tombstones(one) for one in gone if len(one)]
+        parts = [self._as_tombstones(changes) for changes in deleted if len(changes)]
         if not parts:
             return
         rows = pa.concat_tables(parts)
@@ -86,7 +85,7 @@ class Tombstones:
         return pa.table(columns)
 
     def reset(self, changes: pa.Table) -> None:
-        """What was remembered, perhaps by another key, says nothing any more."""
+        """Remove all tombstones, which may be of another key."""
         if self._table is not None:
             self._write(self._as_tombstones(changes.slice(0, 0)))
 
@@ -109,11 +108,11 @@ class Tombstones:
         return known
 
     def _needs_rewrite(self, columns: pa.Schema) -> bool:
-        """Rows of one key would be many by now, or the key's type is another one."""
+        """Return whether the table has too many files, or the type of the key has changed."""
         assert self._table is not None
-        there = self._table.schema
-        kept = all(there.field(name).type.equals(columns.field(name).type) for name in there.names)
-        return not kept or len(self._table.sizes) >= _MAX_FILES
+        schema = self._table.schema
+        same_types = all(field.type.equals(columns.field(field.name).type) for field in schema)
+        return not same_types or len(self._table.sizes) >= _MAX_FILES
 
     def _read(self) -> pa.Table:
         assert self._table is not None
@@ -124,6 +123,6 @@ class Tombstones:
         commit_files(self._lake, self._name, self._table, [file])
 
     def _write(self, rows: pa.Table) -> None:
-        """All of them anew."""
+        """Replace all tombstones."""
         replace_rows(self._lake, self._name, rows)
         self._table = Snapshot.newest(self._lake, self._name)

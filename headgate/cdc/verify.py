@@ -1,4 +1,4 @@
-"""Whether the merged and history tables of a pipeline are what their change logs say."""
+"""Verify the merged and history tables of a pipeline against their change logs."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 def verify_merged(log: ChangeLog, table: Snapshot) -> RowDifferences:
-    """Against the log at the version that the table has everything of."""
+    """Compare a merged table with its log, which must be at the merged version."""
     key = key_of(table)
     columns = comparable(table, expected_columns(log, table))
     return _compare_rows(rows_as_of(log, key, Cutoff()), table, columns, identifying_columns(key))
 
 
 def verify_history(log: ChangeLog, table: Snapshot) -> RowDifferences:
-    """The same for all versions: when each began and ended, and which are current."""
+    """Compare a history table with its log: all versions and their validity."""
     key = key_of(table)
     schema = history_columns(log.schema, key)
     wanted = all_versions(log.rows(), key, schema, log.rows_by_id(key))
@@ -43,25 +43,25 @@ def verify_history(log: ChangeLog, table: Snapshot) -> RowDifferences:
 
 
 def key_of(table: Snapshot) -> TableKey:
-    """The key that a table was merged by."""
+    """Return the key that a table was merged by."""
     return TableKey.from_schema(table.schema)
 
 
 def identifying_columns(key: TableKey) -> tuple[str, ...]:
-    """The columns by which rows are compared; without a key a row is a change, and has an order."""
+    """Return the columns that identify a row; without a key, each change is a row."""
     return key.columns or (ORDER,)
 
 
 def expected_columns(log: ChangeLog, table: Snapshot) -> pa.Schema:
-    """Those that the table should have, with metadata if it was made with it."""
+    """Return the columns a merged table should have, with metadata if it has any."""
     has_order = ORDER in table.schema.names
     return merged_columns(log.schema, key_of(table), metadata=has_order)
 
 
 def comparable(table: Snapshot, columns: pa.Schema) -> list[str]:
-    """Columns that both have: a table may be ahead by columns that nothing has come for yet."""
-    there = table.schema.names
-    return [name for name in columns.names if name in there]
+    """Return the columns that both have; a table may have columns that the log lacks."""
+    existing = table.schema.names
+    return [name for name in columns.names if name in existing]
 
 
 def _compare_rows(
@@ -75,7 +75,7 @@ _KINDS = ("missing rows", "rows too many", "different rows")
 
 
 def verify_with_spark(spark: SparkSession, log: ChangeLog, table: Snapshot) -> RowDifferences:
-    """The same as `verify_merged`; only rows for examples come into this process."""
+    """Do the same as `verify_merged` in Spark; only example rows reach this process."""
     from pyspark.sql import functions as F
 
     key = key_of(table)
@@ -110,7 +110,7 @@ def verify_with_spark(spark: SparkSession, log: ChangeLog, table: Snapshot) -> R
 
 
 def _comparable(rows: DataFrame, columns: pa.Schema) -> DataFrame:
-    """Lists, structs and maps as JSON: Spark does not compare maps."""
+    """Convert lists, structs and maps to JSON, because Spark does not compare maps."""
     from pyspark.sql import functions as F
 
     def column(field: pa.Field) -> Column:
@@ -123,13 +123,13 @@ def _comparable(rows: DataFrame, columns: pa.Schema) -> DataFrame:
 
 
 def _counts(missing: DataFrame, too_many: DataFrame, by: list[str]) -> DataFrame:
-    """By key, how many rows are wrong in which way: those on both sides are different ones."""
+    """Count wrong rows by key; rows on both sides are different, not missing or extra."""
     from pyspark.sql import functions as F
 
     keys = [F.col(f"`{name}`") for name in by]
-    result, none = F.lit(1), F.lit(0)
-    sides = missing.select(*keys, result.alias("is wanted"), none.alias("is found")).unionAll(
-        too_many.select(*keys, none.alias("is wanted"), result.alias("is found"))
+    one, zero = F.lit(1), F.lit(0)
+    sides = missing.select(*keys, one.alias("is wanted"), zero.alias("is found")).unionAll(
+        too_many.select(*keys, zero.alias("is wanted"), one.alias("is found"))
     )
     grouped = sides.groupBy(*keys).agg(
         F.sum("`is wanted`").alias("all wanted"), F.sum("`is found`").alias("all found")
@@ -152,7 +152,7 @@ def _examples(
         counts.filter(F.col(f"`{kind}`") > 0).orderBy(*keys).limit(MAX_EXAMPLES) for kind in _KINDS
     ]
     chosen = few[0].unionAll(few[1]).unionAll(few[2])
-    # Under other names, so that a join can tell them from those of the rows.
+    # Rename the keys, so that the join condition is unambiguous.
     renamed = chosen.select(*(key.alias(f"key {at}") for at, key in enumerate(keys))).distinct()
     same = [key.eqNullSafe(F.col(f"`key {at}`")) for at, key in enumerate(keys)]
     wanted, found = (
@@ -163,19 +163,19 @@ def _examples(
 
 @dataclass(frozen=True)
 class TableVerified:
-    """How one table compares with its log, at the version that it has everything of."""
+    """Comparison of one table with its log at the merged version."""
 
     table: str
     kind: ChangeTableKind
     source: str
     log: str
     log_version: int | None = None
-    """None if nothing was merged into it yet."""
+    """None if nothing has been merged into it yet."""
     behind: int = 0
-    """Versions of the log that are not merged yet."""
+    """Number of versions of the log that are not merged yet."""
     key: tuple[str, ...] = ()
     other_key: tuple[str, ...] | None = None
-    """The key of the source by now, if the table was merged by another."""
+    """Current key of the source, if the table was merged by another."""
     absent_columns: tuple[str, ...] = ()
     differences: RowDifferences | None = None
     engine: Engine = "delta-rs"
@@ -186,7 +186,7 @@ class TableVerified:
 
     @property
     def total(self) -> int:
-        """All differences: rows, columns, and a key that is another."""
+        """Number of differences: in rows, columns and the key."""
         rows = self.differences.total if self.differences else 0
         return rows + len(self.absent_columns) + (self.other_key is not None)
 
@@ -202,11 +202,11 @@ def verify(
     spark: Callable[[], SparkSession] | None = None,
     spark_above: int = MAX_FOLD_BYTES,
 ) -> Iterator[TableVerified]:
-    """The tables of some source tables, or of all, one after the other."""
+    """Verify the tables of some source tables, or of all."""
     sources = known_sources(pipeline)
     if tables:
         wanted = [find_source(sources, name) for name in tables]
-        sources = [result for result in sources if result in wanted]
+        sources = [source for source in sources if source in wanted]
     session = cache(spark or (lambda: pipeline_session(pipeline)))
     return _verified(pipeline, sources, _SparkOptions(session, spark_above))
 
@@ -237,7 +237,7 @@ def _verify(
 ) -> TableVerified:
     newest = ChangeLog.open(pipeline.lake, source.log)
     if newest is None:
-        return replace(result, trouble=f"its change log {source.log} is no longer there")
+        return replace(result, trouble=f"its change log {source.log} no longer exists")
     table = Snapshot.open(pipeline.lake, result.table)
     if table is None:
         return replace(result, behind=newest.version + 1)
@@ -258,7 +258,7 @@ def _verify(
     key = key_of(table)
     result = replace(result, log_version=marked, behind=newest.version - marked, key=key.columns)
     if not {*identifying_columns(key)} <= {*table.schema.names}:
-        return replace(result, trouble="it has no columns that tell its rows apart")
+        return replace(result, trouble="it lacks the columns that identify its rows")
     return _compared(source, result, log, table, options)
 
 
@@ -289,5 +289,5 @@ def _compared(
 
 
 def _absent(columns: pa.Schema, table: Snapshot) -> tuple[str, ...]:
-    there = table.schema.names
-    return tuple(name for name in columns.names if name not in there)
+    existing = table.schema.names
+    return tuple(name for name in columns.names if name not in existing)

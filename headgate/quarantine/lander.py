@@ -1,4 +1,9 @@
-"""The ledger of replays, which have versions of their own beside those of the stream."""
+"""Land portions of the quarantine as batches of a stream are landed.
+
+The files of a portion are noted, each table is committed once with a mark, then the rows of the
+quarantine are updated, and the ledger last. Replays have versions of their own, so that the stream
+can land at the same time.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ from headgate.lake.ledger_entries import Entry, QuarantineEntry, TableEntry
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.outcome import OutcomeNote, ReplayOutcome, name_rows, record_outcome
+from headgate.quarantine.outcome import OutcomeNote, ReplayOutcome, assign_ids, record_outcome
 from headgate.quarantine.snapshot import QuarantineSnapshot
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.batch import Extent
@@ -29,10 +34,10 @@ def name_of_files(pipeline: str) -> str:
 
 
 class ReplayLedger(Ledger):
-    """Updates the rows of the quarantine before it completes a batch of a replay.
+    """The ledger of replays; updates the rows of the quarantine before it completes a batch.
 
-    Its transactions and versions are its own, so that a replay and the stream never wait for each
-    other.
+    Its transactions and versions are separate from those of the stream, so that neither waits for
+    the other.
     """
 
     def __init__(self, plan: BatchPlan, pipeline: str, note: OutcomeNote) -> None:
@@ -43,7 +48,7 @@ class ReplayLedger(Ledger):
         self._quarantine = plan.quarantine
         self._note = note
         self.outcome: ReplayOutcome | None = None
-        """That of the last completed version; None if it had only pending files."""
+        """Outcome of the last completed version; None if it had only pending files."""
         self.entries: Sequence[Entry] = ()
 
     def table_versions(self) -> dict[str, int]:
@@ -65,12 +70,12 @@ class ReplayLedger(Ledger):
         outcome = self._note.read(version)
         if outcome is not None:
             marked = record_outcome(self._lake, self._quarantine, outcome)
-            entries = [*entries, self._new_state(outcome, marked)]
+            entries = [*entries, self._entry(outcome, marked)]
         super().complete(version, batch, entries)
         self._note.clear()
         self.outcome, self.entries = outcome, entries
 
-    def _new_state(self, outcome: ReplayOutcome, table_version: int) -> QuarantineEntry:
+    def _entry(self, outcome: ReplayOutcome, table_version: int) -> QuarantineEntry:
         return QuarantineEntry(
             self._quarantine,
             rows=outcome.left,
@@ -83,11 +88,11 @@ class ReplayLedger(Ledger):
 
 
 StageReplay = Callable[[BatchPlan], tuple[list[StagedFile], ReplayOutcome]]
-"""Stages a portion and says what becomes of its rows once its files are committed."""
+"""Stages a portion; returns its files and the outcome once they are committed."""
 
 
 class ReplayLander:
-    """Works on the quarantine of one pipeline; what it remembers can all be told from the lake."""
+    """Replays and drops records of one pipeline; all its state can be restored from the lake."""
 
     def __init__(
         self, plan: BatchPlan, committer: Committer, pipeline: str, listener: Listener
@@ -114,15 +119,15 @@ class ReplayLander:
             history=self.ledger.history(),
             pending_elsewhere=self.ledger.pending_of_stream,
         )
-        self._begun = progress is not None
+        self._started = progress is not None
 
     @property
     def plan(self) -> BatchPlan:
         return self._lander.plan
 
     def complete(self) -> bool:
-        """Land what waits and what was cut short; whether there was such a portion."""
-        if not self._begun:
+        """Land pending files and an interrupted portion; return whether there was one."""
+        if not self._started:
             return False
         self._lander.land_pending()
         self._count()
@@ -132,7 +137,7 @@ class ReplayLander:
         if self._outcomes.read(staged.version) is None:
             raise LandingError(
                 "lake-unreadable",
-                "a replay was cut short, and the note of its records is gone",
+                "a replay was interrupted, and the note of its outcome is missing",
                 hint="restore the folder `_staged` of the lake",
                 where=table_url(self.plan.lake, "_staged"),
             )
@@ -141,19 +146,19 @@ class ReplayLander:
         return True
 
     def snapshot(self) -> QuarantineSnapshot | None:
-        """The quarantine with all its rows named; None where there is none."""
+        """Return the quarantine, every row with an ID; None if there is no quarantine table."""
         if self._open_quarantine() is None:
             return None
-        name_rows(self.plan.lake, self.plan.quarantine)
+        assign_ids(self.plan.lake, self.plan.quarantine)
         return self._open_quarantine()
 
     def land(
         self, wanted: QuarantineFilter, snapshot: QuarantineSnapshot, stage: StageReplay
     ) -> None:
-        """One portion of a snapshot."""
-        if not self._begun:
+        """Land one portion of a snapshot."""
+        if not self._started:
             self.ledger.start("replay", 0)
-            self._begun = True
+            self._started = True
 
         def run(plan: BatchPlan) -> list[StagedFile]:
             staged, outcome = stage(plan)
@@ -168,10 +173,10 @@ class ReplayLander:
 
     @property
     def waiting(self) -> Counter[str]:
-        """Rows by table that could not be committed yet."""
+        """Number of rows that could not be committed yet, by table."""
         rows: Counter[str] = Counter()
-        for one in self._lander.pending:
-            rows[one.file.table] += one.file.rows
+        for pending in self._lander.pending:
+            rows[pending.file.table] += pending.file.rows
         return rows
 
     def _open_quarantine(self) -> QuarantineSnapshot | None:
@@ -190,6 +195,6 @@ class ReplayLander:
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, BatchLanded) and self.ledger.outcome is not None:
-            still = {**event.quarantined, **self.ledger.outcome.remaining}
-            event = replace(event, quarantined=still)
+            quarantined = {**event.quarantined, **self.ledger.outcome.remaining}
+            event = replace(event, quarantined=quarantined)
         self.listener(event)

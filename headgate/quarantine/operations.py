@@ -1,4 +1,4 @@
-"""Settles the quarantine of a pipeline: lands its records again, or drops them."""
+"""Replay or drop records in the quarantine of a pipeline."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from headgate.quarantine.snapshot import QuarantineSnapshot
 from headgate.sources.kafka import text
 
 Confirm = Callable[[Mapping[str, int]], bool]
-"""Whether so many records, by reason, shall go."""
+"""Decides whether to drop records, given their number by reason."""
 
 
 def drop_quarantined(
     lander: ReplayLander, wanted: QuarantineFilter, confirm: Confirm
 ) -> dict[str, int]:
-    """Drop what is wanted and open now, and nothing that comes later; returns how many."""
+    """Drop the matching records that are open now; return their number by reason."""
     wanted = replace(wanted, state=QuarantineState.OPEN)
     lander.complete()
     snapshot = lander.snapshot()
@@ -67,7 +67,7 @@ def drop_quarantined(
 
 
 def _dropped(snapshot: QuarantineSnapshot, wanted: QuarantineFilter) -> pa.Table:
-    """The rows as they shall be, without their bytes: even a million of them is little."""
+    """Return the new rows, without the bytes of the records, so that they fit in memory."""
     names = ", ".join(OUTCOME_COLUMNS.names)
     condition = snapshot.condition(wanted)
     rows = snapshot.rows(f"SELECT {names} FROM quarantine WHERE {condition}").read_all()
@@ -82,7 +82,7 @@ def replay_quarantine(
     listener: Listener = lambda _: None,
     limit: int | None = None,
 ) -> Replayed:
-    """Land open records of the quarantine, each exactly once; the stream may run meanwhile."""
+    """Land open records of the quarantine, each exactly once; the stream may be running."""
     with _lander(pipeline, listener) as lander:
         done = replay_quarantined(lander, wanted or QuarantineFilter(), limit)
         if pipeline.lands_changes and isinstance(lander.plan, ChangePlan):
@@ -96,7 +96,7 @@ def drop_quarantine(
     wanted: QuarantineFilter,
     confirm: Confirm = lambda _: True,
 ) -> dict[str, int]:
-    """Give up open records of the quarantine; returns how many for which reason."""
+    """Drop open records: delete their bytes, keep their rows. Return their number by reason."""
     with _lander(pipeline, lambda _: None) as lander:
         return drop_quarantined(lander, wanted, confirm)
 
@@ -134,7 +134,7 @@ def _locked(pipeline: Pipeline) -> Iterator[None]:
 
 
 def _require_writable(pipeline: Pipeline) -> None:
-    """Before anything lands: rows that could not be marked would seem to be open still."""
+    """Check before anything lands: rows that cannot be updated would be replayed twice."""
     if not DeltaRsCommitter(pipeline.lake).can_write(pipeline.quarantine):
         raise LandingError(
             "quarantine-unwritable",
@@ -154,7 +154,7 @@ def _committer(pipeline: Pipeline) -> Committer:
 
 
 class _SparkWhenNeeded:
-    """Starts Spark for the first table that needs it: most replays have none."""
+    """Starts Spark for the first table that needs it; most replays need none."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline

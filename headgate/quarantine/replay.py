@@ -1,4 +1,4 @@
-"""Lands records of the quarantine, once what kept them there is gone."""
+"""Replay records of the quarantine: stage them again, land those that are accepted now."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from headgate.schema.origin import SOURCE_COLUMNS, as_records
 
 
 def match_records(records: pa.Table, among: pa.Table) -> list[int]:
-    """Where in `among` each of the records is.
+    """Return the row in `among` of each of the records.
 
-    Not every source numbers its records, so all of a record is compared. Where several are alike
-    in every respect, it does not matter which is which.
+    Not every source numbers its records, so whole records are compared. Identical records are
+    interchangeable.
     """
-    places: dict[Hashable, deque[int]] = defaultdict(deque)
+    rows: dict[Hashable, deque[int]] = defaultdict(deque)
     for row, identity in enumerate(_identities(among)):
-        places[identity].append(row)
-    return [places[identity].popleft() for identity in _identities(records)]
+        rows[identity].append(row)
+    return [rows[identity].popleft() for identity in _identities(records)]
 
 
 def _identities(records: pa.Table) -> Iterator[Hashable]:
-    moments = records.column("timestamp").cast(pa.int64())
+    timestamps = records.column("timestamp").cast(pa.int64())
     plain = [records.column(name) for name in ("topic", "partition", "offset", "key", "file")]
-    columns = [column.to_pylist() for column in (*plain, moments)]
-    headers = (repr(each.as_py()) for each in records.column("headers"))
+    columns = [column.to_pylist() for column in (*plain, timestamps)]
+    headers = (repr(value.as_py()) for value in records.column("headers"))
     return zip(_digests(records.column("value")), headers, *columns, strict=True)
 
 
@@ -58,7 +58,7 @@ def _digests(values: pa.ChunkedArray) -> Iterator[bytes | None]:
 
 
 def records_of(quarantined: pa.Table) -> pa.Table:
-    """Rows of the quarantine as the records that they were."""
+    """Convert rows of the quarantine back to source records."""
     names = {f"_{field.name}": field.name for field in SOURCE_COLUMNS}
     columns = [names.get(name, name) for name in quarantined.column_names]
     return as_records(quarantined.rename_columns(columns))
@@ -69,7 +69,7 @@ _REJECTION = ("reason", "detail", "route", "schema_id")
 
 @dataclass
 class Restaged:
-    """The files to commit, and what changes in the quarantine once they are."""
+    """The files to commit, and the rows of the quarantine that change once they are committed."""
 
     files: list[StagedFile] = field(default_factory=list)
     changed: list[dict[str, Any]] = field(default_factory=list)
@@ -81,13 +81,12 @@ class Restaged:
 
 
 def restage(plan: BatchPlan, taken: pa.Table) -> Restaged:
-    """Stage rows of the quarantine as the records that they were.
+    """Stage rows of the quarantine again as source records.
 
-    Those that still cannot land keep their rows: no file of them is committed, their rows are
-    told the new reason.
+    Records that are rejected again keep their rows, with the new reason.
     """
     staged = Restaged()
-    # Where it is not known, bronze has it: rather once too seldom than twice.
+    # If unknown, assume that bronze has the record, to avoid a duplicate.
     in_bronze = taken.column("in_bronze").fill_null(True)
     for part, has_bronze in (
         (taken.filter(in_bronze), True),
@@ -109,52 +108,52 @@ def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: Resta
             delete_staged(plan.lake, file)
         else:
             staged.files.append(file)
-    left_over: dict[int, dict[str, Any]] = {}
+    rejections: dict[int, dict[str, Any]] = {}
     if rejected:
-        again = pa.concat_tables(rejected)
-        facts = again.select([*_REJECTION, "in_bronze"]).to_pylist()
-        left_over = dict(zip(match_records(records_of(again), records), facts, strict=True))
-    for row, was in enumerate(taken.select(OUTCOME_COLUMNS.names).to_pylist()):
-        now = _new_state(was, left_over.get(row), in_bronze, plan.bronze is not None)
-        if now["state"] == QuarantineState.OPEN:
-            staged.remaining[now["reason"]] += 1
-        if now != was:
-            staged.changed.append(now)
+        rows = pa.concat_tables(rejected)
+        facts = rows.select([*_REJECTION, "in_bronze"]).to_pylist()
+        rejections = dict(zip(match_records(records_of(rows), records), facts, strict=True))
+    for row, old in enumerate(taken.select(OUTCOME_COLUMNS.names).to_pylist()):
+        new = _new_state(old, rejections.get(row), in_bronze, plan.bronze is not None)
+        if new["state"] == QuarantineState.OPEN:
+            staged.remaining[new["reason"]] += 1
+        if new != old:
+            staged.changed.append(new)
 
 
 def _new_state(
-    was: dict[str, Any], left_over: dict[str, Any] | None, in_bronze: bool, has_bronze: bool
+    old: dict[str, Any], rejection: dict[str, Any] | None, in_bronze: bool, has_bronze: bool
 ) -> dict[str, Any]:
-    if left_over is None:
-        there = True if has_bronze else was["in_bronze"]
-        return {**was, "state": QuarantineState.REPLAYED.value, "in_bronze": there}
-    there = was["in_bronze"] if in_bronze else left_over["in_bronze"]
-    return {**was, **left_over, "in_bronze": there}
+    if rejection is None:
+        now_in_bronze = True if has_bronze else old["in_bronze"]
+        return {**old, "state": QuarantineState.REPLAYED.value, "in_bronze": now_in_bronze}
+    now_in_bronze = old["in_bronze"] if in_bronze else rejection["in_bronze"]
+    return {**old, **rejection, "in_bronze": now_in_bronze}
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay did."""
+    """Result of a replay."""
 
     taken: int
-    """Records that were tried once more."""
+    """Number of records that were tried."""
     landed: Mapping[str, int]
-    """How many went to which silver table or change log."""
+    """Number of rows that landed, by silver table or change log."""
     remaining: Mapping[str, int]
-    """How many of them stay in quarantine, for which reason."""
+    """Number of records that stay in quarantine, by reason."""
     waiting: Mapping[str, int]
-    """Tables that could not be written, and their records: the next replay tries again."""
+    """Number of rows by table that could not be written; the next replay tries again."""
     completed: bool
-    """Whether an earlier one that was cut short was completed first; its records count too."""
+    """Whether an interrupted replay was completed first; its records are included."""
     merged: tuple[str, ...] = ()
-    """Tables that followed the change logs which got something."""
+    """Merged and history tables that were brought up to date."""
     behind: tuple[str, ...] = ()
-    """Tables that did not follow: the next run does it."""
+    """Tables that the next run has to merge."""
 
 
 @dataclass(frozen=True)
 class Portion:
-    """How much is taken at a time: as much as memory should hold."""
+    """Most records and bytes to hold in memory at a time."""
 
     records: int = 50_000
     bytes: int = 128 << 20
@@ -166,7 +165,7 @@ def replay_quarantined(
     limit: int | None = None,
     portion: Portion | None = None,
 ) -> Replayed:
-    """Try again what is wanted and open now; the oldest first where there is a limit."""
+    """Replay the matching records that are open now; with a limit, the oldest."""
     lander.plan.forget()
     wanted = replace(wanted, state=QuarantineState.OPEN)
     completed = lander.complete()
@@ -210,7 +209,7 @@ def _open_rows(
 ) -> Iterator[pa.RecordBatch]:
     condition = snapshot.condition(wanted)
     if limit is not None:
-        # By their names, as a sort of whole rows would hold them all in memory.
+        # Sort IDs only: sorting whole rows would hold them all in memory.
         condition = f"""id IN (
             SELECT id FROM quarantine WHERE {condition}
             ORDER BY _at, _topic, _partition, _file, _offset LIMIT {limit}
@@ -239,12 +238,12 @@ def _portions(batches: Iterator[pa.RecordBatch], portion: Portion) -> Iterator[p
 
 
 _MAX_TRIES = 3
-"""A run may merge the same tables at the same moment; who comes second tries again."""
+"""Retries, because a run may merge the same tables at the same time."""
 
 
 @dataclass(frozen=True)
-class Followed:
-    """The tables that have what their logs have, and those that wait for the next run."""
+class MergedTables:
+    """The tables that are up to date, and those that the next run has to merge."""
 
     merged: tuple[str, ...]
     behind: tuple[str, ...]
@@ -252,42 +251,45 @@ class Followed:
 
 def merge_replayed(
     pipeline: Pipeline, plan: ChangePlan, ledger: ReplayLedger, listener: Listener
-) -> Followed:
-    """All logs that any replay landed in: one that was cut short may not have merged its own."""
+) -> MergedTables:
+    """Merge all logs that any replay landed in; an interrupted one may not have merged its own.
+
+    Tables that need Spark are left to the next run.
+    """
     app = f"{app_id(pipeline.name)}:merge"
     logs = sorted(ledger.snapshot().tables(Kind.TABLE).keys() & plan.known.keys())
     plans = [merge_plan(plan, pipeline.merge, app, log, plan.known[log]) for log in logs]
     began = perf_counter()
-    told = _merged([one for one in plans if one is not None])
-    merged = [one for one in told if isinstance(one, TableMerged)]
+    results = _merge([plan for plan in plans if plan is not None])
+    merged = [result for result in results if isinstance(result, TableMerged)]
     if merged:
         landed = ledger.landed()
         assert landed is not None
-        ledger.add(landed, [one.entry for one in merged])
+        ledger.add(landed, [result.entry for result in merged])
         listener(merge_summary(merged, perf_counter() - began))
-    for one in told:
-        if isinstance(one, TableMerged) and one.created and one.append_only:
-            listener(WithoutKey(one.table))
-        elif isinstance(one, MergeFailed):
-            listener(one)
-    behind = [one.table for one in told if not isinstance(one, TableMerged)]
-    return Followed(tuple(one.table for one in merged), tuple(behind))
+    for result in results:
+        if isinstance(result, TableMerged) and result.created and result.append_only:
+            listener(WithoutKey(result.table))
+        elif isinstance(result, MergeFailed):
+            listener(result)
+    behind = [result.table for result in results if not isinstance(result, TableMerged)]
+    return MergedTables(tuple(result.table for result in merged), tuple(behind))
 
 
-def _merged(plans: Sequence[MergePlan]) -> list[MergeResult]:
-    done: dict[str, MergeResult] = {}
+def _merge(plans: Sequence[MergePlan]) -> list[MergeResult]:
+    results: dict[str, MergeResult] = {}
     for _ in range(_MAX_TRIES):
-        done |= {one.table: one for one in merge_tables(plans)}
-        failed = {one.table for one in done.values() if isinstance(one, MergeFailed)}
+        results |= {result.table: result for result in merge_tables(plans)}
+        failed = {result.table for result in results.values() if isinstance(result, MergeFailed)}
         plans = [plan for plan in plans if failed & {plan.merged, plan.history}]
         if not plans:
             break
-    _delete_folded_files(done.values())
-    return list(done.values())
+    _delete_folded_files(results.values())
+    return list(results.values())
 
 
-def _delete_folded_files(told: Iterable[MergeResult]) -> None:
-    """What is too large for this process is folded again by the run that merges it."""
-    for one in told:
-        if isinstance(one, NeedsSparkMerge) and one.folded is not None:
-            delete_file(one.folded)
+def _delete_folded_files(results: Iterable[MergeResult]) -> None:
+    """Delete the folded changes of large tables: the run that merges them folds again."""
+    for result in results:
+        if isinstance(result, NeedsSparkMerge) and result.folded is not None:
+            delete_file(result.folded)

@@ -16,7 +16,7 @@ from headgate.cdc.rewind import rewind
 from headgate.cdc.verify import TableVerified, verify
 from tests.cdc.changes import case
 from tests.cdc.in_process import ChangeLake
-from tests.cdc.test_as_of import KEY, LOG, timestamp, oracle_log
+from tests.cdc.test_as_of import KEY, LOG, oracle_log, timestamp
 from tests.cdc.test_merged_is_the_database import land_all
 
 CASES = [case(seed) for seed in range(40)]
