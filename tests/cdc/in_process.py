@@ -1,4 +1,4 @@
-"""The whole of a change pipeline without Spark: files in, logs, merged and history tables out."""
+"""A change pipeline without Spark: files in, logs, merged and history tables out."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from headgate.sources.batch import Extent
 
 @dataclass
 class ChangeLake:
-    """A lake, and what runs on it would do; each `land` is a batch of a new run."""
+    """A lake that lands change files; each `land` is a batch of a new run."""
 
     folder: Path
     settings: dict[str, Any] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     merges: bool = True
     in_memory: bool = True
-    """Whether small tables are merged in memory, as is usual."""
+    """Whether small tables are merged in memory, the default."""
 
     def __post_init__(self) -> None:
         self.pipeline = Pipeline(
@@ -52,7 +52,7 @@ class ChangeLake:
         self.lake = Path(self.pipeline.lake)
         self.ledger = Ledger(self.pipeline.lake, self.pipeline.ledger, "shop")
         self.committer: Committer = DeltaRsCommitter(self.pipeline.lake)
-        self.told: list[Any] = []
+        self.results: list[Any] = []
 
     def land(self, files: Sequence[Path]) -> None:
         progress = self.ledger.progress()
@@ -84,19 +84,19 @@ class ChangeLake:
 
     def merge(self, logs: Iterable[tuple[str, KnownSource]]) -> None:
         plans = [
-            merge_plan(self.plan, self.pipeline.merge, f"{self.ledger.app}:merge", log, known)
-            for log, known in logs
+            merge_plan(self.plan, self.pipeline.merge, f"{self.ledger.app}:merge", log, source)
+            for log, source in logs
         ]
         wanted = [plan for plan in plans if plan]
         if not self.in_memory:
             wanted = [replace(plan, in_memory_up_to=0) for plan in wanted]
-        self.told = list(merge_tables(wanted))
-        assert all(isinstance(one, TableMerged) for one in self.told), self.told
+        self.results = list(merge_tables(wanted))
+        assert all(isinstance(result, TableMerged) for result in self.results), self.results
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         if self.merges:
-            for one in changed:
-                self.merge([(one.table, source_in_files(one.files))])
+            for table in changed:
+                self.merge([(table.table, source_in_files(table.files))])
         return Followed()
 
     def rows(self, table: str) -> list[dict[str, Any]]:

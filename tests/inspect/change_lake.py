@@ -61,7 +61,7 @@ class ShopLake(ChangeLake):
 
     def merge(self, logs: Iterable[tuple[str, KnownSource]]) -> None:
         super().merge(logs)
-        self.entries += [one.entry for one in self.told]
+        self.entries += [result.entry for result in self.results]
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         self.entries = []

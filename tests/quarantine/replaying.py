@@ -1,4 +1,4 @@
-"""Replays of the quarantine of an in-process pipeline, and ends of the process in the middle."""
+"""Replays of the quarantine of an in-process pipeline, with crashes at any step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEARNT = HEAD + "{ int32 n = 1; double more = 9; }"
 
 
 class Step(Enum):
-    """Where a replay can end: what is called there, and whether it is done by then."""
+    """Where a replay can crash: the function, and whether it has completed."""
 
     BEFORE_OUTCOME_NOTE = OutcomeNote, "write", False
     BEFORE_NOTE = StagedBatchNote, "write", False
@@ -48,7 +48,7 @@ def crash_at(step: Step) -> AbstractContextManager[object]:
 
 
 def lander(pipeline: Pipeline) -> ReplayLander:
-    """That of a new process: all it knows is what the lake tells."""
+    """Return the lander of a new process, which restores its state from the lake."""
     return ReplayLander(pipeline.plan, pipeline.committer, "games", pipeline.events.append)
 
 
@@ -71,7 +71,7 @@ def learn(pipeline: Pipeline) -> None:
 
 
 def in_quarantine(pipeline: Pipeline) -> dict[int, str]:
-    """What has become of each record, by its offset; each must be there once."""
+    """Return the state of each record by offset; each must occur once."""
     rows = by_deltalake(str(pipeline.lake / pipeline.names.quarantine)).to_pylist()
     states = {row["_offset"]: row["state"] for row in rows}
     assert len(states) == len(rows)
@@ -79,7 +79,7 @@ def in_quarantine(pipeline: Pipeline) -> dict[int, str]:
 
 
 def places(pipeline: Pipeline) -> Counter[tuple[str, int]]:
-    """Where each record is: a silver table, bronze, or the state it has in quarantine."""
+    """Return where each record is: a silver table, bronze, or its state in quarantine."""
     found: Counter[tuple[str, int]] = Counter()
     for table, offsets in pipeline.offsets().items():
         if table != pipeline.names.quarantine:

@@ -26,7 +26,7 @@ rows = st.fixed_dictionaries(
 
 
 @given(st.lists(rows, max_size=8), st.randoms(use_true_random=False))
-def test_each_record_is_found_once_and_is_the_same(
+def test_each_record_matches_one_equal_record(
     made: list[dict[str, object]], random: object
 ) -> None:
     among = pa.Table.from_pylist(made, SOURCE_COLUMNS)
