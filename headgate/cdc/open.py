@@ -206,4 +206,5 @@ class _FileReader:
 
 
 def reasons_of(rows: pa.Table) -> dict[str, int]:
+    """Count rows of the quarantine by reason."""
     return dict(Counter(rows["reason"].to_pylist()))

@@ -86,8 +86,8 @@ def replay_quarantine(
     with _lander(pipeline, listener) as lander:
         done = replay_quarantined(lander, wanted or QuarantineFilter(), limit)
         if pipeline.lands_changes and isinstance(lander.plan, ChangePlan):
-            followed = merge_replayed(pipeline, lander.plan, lander.ledger, listener)
-            done = replace(done, merged=followed.merged, behind=followed.behind)
+            tables = merge_replayed(pipeline, lander.plan, lander.ledger, listener)
+            done = replace(done, merged=tables.merged, behind=tables.behind)
         return done
 
 

@@ -50,6 +50,7 @@ class ReplayOutcome:
 
     @property
     def left(self) -> int:
+        """Number of records that left the quarantine."""
         return self.taken - sum(self.remaining.values())
 
 

@@ -195,7 +195,7 @@ NO_LSN = "the lsn is missing or does not have the form 00000025:00000728:0003"
 
 
 @pytest.mark.parametrize(
-    ("method", "place", "why"),
+    ("method", "place", "detail"),
     [
         ("cdc", {}, UNPLACED.format("cdc")),
         ("salesforce-cdc", {"lsn": "00000025:00000728:0003"}, UNPLACED.format("salesforce-cdc")),
@@ -205,14 +205,14 @@ NO_LSN = "the lsn is missing or does not have the form 00000025:00000728:0003"
     ],
 )
 def test_change_without_a_position_is_rejected_with_the_reason(
-    method: str, place: dict[str, str], rejections: str, tmp_path: Path
+    method: str, place: dict[str, str], detail: str, tmp_path: Path
 ) -> None:
     files = sql_server(tmp_path)
     files.land(files.change(method, "INSERT", (1, "Ada"), **place))
-    assert files.rejections() == [("order_unknown", rejections)]
+    assert files.rejections() == [("order_unknown", detail)]
 
 
-def test_json_of_different_sources_lands_in_one_file(tmp_path: Path) -> None:
+def test_json_file_of_several_sources_lands_in_their_tables(tmp_path: Path) -> None:
     def event(uuid: str, method: str, **values: Any) -> dict[str, Any]:
         files = json_change(uuid=uuid, read_method=method, sort_keys=[1])
         timestamps = {"read_timestamp": "2024-05-10 05:36:59.578123456"}
