@@ -10,20 +10,14 @@ from typing import Self
 
 import pyarrow as pa
 
-from headgate.cdc.source_tables import (
-    KnownSource,
-    names_for,
-    source_in_files,
-    source_of,
-    source_text,
-)
+from headgate.cdc.source_tables import KnownSource, SourceNaming, source_in_files
 from headgate.config import Datastream, Files, Pipeline
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan, TableShape
 from headgate.engine.quarantined import QUARANTINE
 from headgate.envelopes.datastream.changes import LOG_COLUMNS, SourceTable
 from headgate.errors import CheckpointError
-from headgate.lake.names import ChangeTables, pattern_name
+from headgate.lake.names import ChangeTables
 from headgate.lake.staged import StagedFile
 
 FILES = pa.schema(
@@ -94,16 +88,7 @@ class ChangePlan(BatchPlan):
         return frozenset(self.known)
 
     def names_of_route(self, route: str) -> Collection[str]:
-        source = source_of(route)
-        tables = self.tables_of(source)
-        names = (
-            tables.log_for(source),
-            tables.merged_for(source),
-            tables.history_for(source),
-            pattern_name(source),
-            source_text(source),
-        )
-        return frozenset(name for name in names if name is not None)
+        return self._naming.names_of_route(route)
 
     def forget(self) -> None:
         """Do nothing: change files carry their schemas, so none is cached."""
@@ -127,7 +112,11 @@ class ChangePlan(BatchPlan):
 
     def tables_of(self, source: SourceTable) -> ChangeTables:
         """Return the names that the source's tables have or will get."""
-        return names_for(source, self.tables, self.known)
+        return self._naming.tables_of(source)
+
+    @property
+    def _naming(self) -> SourceNaming:
+        return SourceNaming(self.tables, self.known)
 
     def log_for(self, source: SourceTable) -> str:
         return self.tables_of(source).log_for(source)

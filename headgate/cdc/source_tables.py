@@ -119,12 +119,31 @@ def newest_in(statistics: Iterable[str]) -> datetime | None:
     return max((time.astimezone(UTC) for time in times), default=None)
 
 
-def names_for(
-    source: SourceTable, tables: ChangeTables, known: Mapping[str, KnownSource]
-) -> ChangeTables:
-    """Return the names for a source's tables: the short ones, unless another source has them."""
-    owner = known.get(tables.log_for(source))
-    return tables if owner is None or owner.source == source else tables.apart
+@dataclass(frozen=True)
+class SourceNaming:
+    """How the tables of sources are named, given the sources that have change logs."""
+
+    tables: ChangeTables
+    known: Mapping[str, KnownSource]
+    """By change log."""
+
+    def tables_of(self, source: SourceTable) -> ChangeTables:
+        """Return the names of a source's tables: short ones, unless another source has them."""
+        owner = self.known.get(self.tables.log_for(source))
+        return self.tables if owner is None or owner.source == source else self.tables.apart
+
+    def names_of_route(self, route: str) -> frozenset[str]:
+        """Return the other names of a route: its tables and its source table."""
+        source = source_of(route)
+        tables = self.tables_of(source)
+        names = (
+            tables.log_for(source),
+            tables.merged_for(source),
+            tables.history_for(source),
+            pattern_name(source),
+            source_text(source),
+        )
+        return frozenset(name for name in names if name is not None)
 
 
 @dataclass(frozen=True)
@@ -156,11 +175,11 @@ class SourceTableNames:
 
 def known_sources(pipeline: Pipeline) -> list[SourceTableNames]:
     """Return all source tables in the ledger, by the names of their logs."""
-    known, tables = known_logs_with_replays(pipeline), ChangeTables.of(pipeline)
+    naming = SourceNaming(ChangeTables.of(pipeline), known_logs_with_replays(pipeline))
     found = []
-    for log, source in sorted(known.items()):
+    for log, source in sorted(naming.known.items()):
         table = source.source
-        names = names_for(table, tables, known)
+        names = naming.tables_of(table)
         key = pipeline.datastream.key_of(pattern_name(table))
         merged, history = names.merged_for(table), names.history_for(table)
         found.append(SourceTableNames(source, log, merged, history, key))
