@@ -332,19 +332,20 @@ def _evolution() -> str:
 
 def _types() -> str:
     import yaml
-    from headgate.formats.avro.outcomes import AVRO_OUTCOMES
 
-    types = yaml.safe_load((Path(__file__).parent / "types" / "protobuf.yaml").read_text())
-    protobuf = [(one["protobuf"], one["column"], one.get("note", "")) for one in types]
-    avro = [(one.avro, one.column, one.note) for one in AVRO_OUTCOMES]
+    folder = Path(__file__).parent / "types"
+    protobuf, avro = (
+        yaml.safe_load((folder / f"{name}.yaml").read_text()) for name in ("protobuf", "avro")
+    )
     text = (
         "# Types\n\nWhich column a field of each type becomes; the tests hold both tables true. No"
         " value changes, and what Delta has no type for goes into one that holds it whole.\n"
     )
     for title, rows in (("Protobuf", protobuf), ("Avro", avro)):
         text += f"\n## {title}\n\n| {title} | column | |\n|---|---|---|\n"
-        for kind, column, note in rows:
-            text += f"| `{kind}` | `{column}` | {_one_line(note)} |\n"
+        for row in rows:
+            note = _one_line(row.get("note", ""))
+            text += f"| `{row['type']}` | `{row['column']}` | {note} |\n"
     return text
 
 

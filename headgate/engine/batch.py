@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from time import perf_counter
+from time import perf_counter, time
 
 import pyarrow as pa
 
@@ -239,7 +239,14 @@ class BatchLander:
     def _stage(self, version: int, stage: Stage) -> list[StagedFile]:
         waiting = {one.file.table for one in self.pending}
         known = frozenset((self.known_tables | waiting) - self._own_tables)
-        plan = replace(self.plan, version=version, known_tables=known, met=self.history.schema_ids)
+        plan = replace(
+            self.plan,
+            version=version,
+            known_tables=known,
+            met=self.history.schema_ids,
+            began=time() * 1000,
+        )
+        plan = plan.with_pending(one.file for one in (*self.pending, *self.pending_elsewhere()))
         plan = plan.with_shapes({**self._shapes, **self._strict_shapes(known)})
         files = stage(plan)
         while (again := plan.reconsidered(files)) is not None:

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
 
 from headgate.engine.events import BatchLanded, BatchSkipped, SchemaChanged, TableWaits
+from headgate.engine.plan import BatchPlan
+from headgate.lake.ledger import Pending
 from headgate.lake.ledger_entries import SchemaEntry, TableEntry
 from headgate.lake.names import TableNames
+from headgate.lake.staged import StagedFile
 from headgate.schema.changes import AddColumn, CreateTable
 from tests.lake.failing_committer import Crash, CrashingLedger, FailingCommitter
 from tests.lake.recorded import all_rows
@@ -49,6 +55,32 @@ def test_batch_makes_its_tables_and_ends_with_the_ledger(pipeline: Pipeline) -> 
     progress = pipeline.ledger.progress()
     assert progress is not None
     assert (progress.landed, progress.ended_at) == (0, {"games": 1})
+
+
+def test_batch_is_planned_with_the_time_it_began_and_all_pending_files(
+    pipeline: Pipeline, failing: FailingCommitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing.refusing.add("silver_go")
+    lander = pipeline.run()
+    lander.land(extent(0), CHESS_AND_GO)
+    (waits,) = lander.pending
+    lander.pending_elsewhere = lambda: [Pending(7, replace(waits.file, path="of-a-replay"))]
+    plans: list[BatchPlan] = []
+    pending: list[str] = []
+
+    def with_pending(plan: BatchPlan, files: Iterable[StagedFile]) -> BatchPlan:
+        pending.extend(file.path for file in files)
+        return plan
+
+    def stage(plan: BatchPlan) -> list[StagedFile]:
+        plans.append(plan)
+        return MORE_CHESS(plan)
+
+    monkeypatch.setattr(BatchPlan, "with_pending", with_pending)
+    before = time()
+    lander.land(extent(1), stage)
+    assert before * 1000 <= plans[0].began <= time() * 1000
+    assert pending == [waits.file.path, "of-a-replay"]
 
 
 def test_table_has_the_metadata_columns_whether_a_record_has_them_or_not(

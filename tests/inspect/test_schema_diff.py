@@ -60,10 +60,10 @@ def test_files_need_no_pipeline(tmp_path: Path) -> None:
     (tmp_path / "new.proto").write_text(new)
     diff = read_schema_diff(str(tmp_path / "old.proto"), str(tmp_path / "new.proto"))
     assert told(diff) == [
-        ("n grows from int to long", "applied"),
-        ("o is called name from now on", "kept apart"),
+        ("n widens from int to long", "applied"),
+        ("o is now called name", "kept apart"),
         ("+ b boolean", "applied"),
-        ("p is no longer sent, and stays", "applied"),
+        ("p is no longer sent; it stays", "applied"),
     ]
     assert str(diff.first) == f"file {tmp_path}/old.proto"
 
@@ -78,11 +78,9 @@ def test_file_of_several_messages_needs_a_pipeline_that_chooses_one(empty_lake: 
         "name a pipeline whose `envelope.wrapper.payload_message` chooses one"
     )
     pipeline = empty_lake.declare("payload_message: B")
-    assert told(read_schema_diff(old, new, pipeline)) == [("m grows from int to long", "applied")]
+    assert told(read_schema_diff(old, new, pipeline)) == [("m widens from int to long", "applied")]
     pipeline = empty_lake.declare("payload_message: {chess: A, go: B}")
-    assert told(read_schema_diff(old, new, pipeline)) == [
-        ("n is called m from now on", "kept apart")
-    ]
+    assert told(read_schema_diff(old, new, pipeline)) == [("n is now called m", "kept apart")]
 
 
 def test_registered_schema_of_several_messages_is_the_declared_one(empty_lake: SmallLake) -> None:

@@ -29,13 +29,13 @@ DECLARATIONS = {
 OTHERS = "message Hollow {} message Point { int32 x = 1; } enum Color { RED = 0; }"
 
 
-@pytest.mark.parametrize("line", COLUMN_TYPES, ids=lambda line: line["protobuf"])
+@pytest.mark.parametrize("line", COLUMN_TYPES, ids=lambda line: line["type"])
 def test_column_has_the_type_that_the_table_says(line: dict[str, str]) -> None:
-    kind = re.sub(r"\bK\b", "string", re.sub(r"\bT\b", "int32", line["protobuf"]))
+    kind = re.sub(r"\bK\b", "string", re.sub(r"\bT\b", "int32", line["type"]))
     wanted = re.sub(r"\bK\b", "string", re.sub(r"\bT\b", "int", line["column"]))
-    declared = DECLARATIONS.get(line["protobuf"], f"{kind} it = 1;")
-    syntax = "proto2" if line["protobuf"] == "group" else "proto3"
-    others = "" if line["protobuf"] == "group" else OTHERS
+    declared = DECLARATIONS.get(line["type"], f"{kind} it = 1;")
+    syntax = "proto2" if line["type"] == "group" else "proto3"
+    others = "" if line["type"] == "group" else OTHERS
     text = f'syntax = "{syntax}"; {IMPORTS} message Outer {{ {declared} }} {others}'
     [column] = ProtobufDecoder.compile(SchemaText("PROTOBUF", text), (0,)).schema
     assert type_name(column.type) == wanted.replace("fields", "x:int")
@@ -44,7 +44,7 @@ def test_column_has_the_type_that_the_table_says(line: dict[str, str]) -> None:
 def test_table_has_every_scalar_and_every_message_of_protobufs_own() -> None:
     from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
 
-    listed = [line["protobuf"] for line in COLUMN_TYPES]
+    listed = [line["type"] for line in COLUMN_TYPES]
     assert len(set(listed)) == len(listed)
     assert {scalar.name for scalar in SCALARS.values()} <= set(listed)
     for module in (duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2):
