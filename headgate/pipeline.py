@@ -325,7 +325,7 @@ class Quarantine:
         on_event: Listener | None = None,
     ) -> Replayed:
         """Land open records, each exactly once; the pipeline may be running."""
-        from headgate.quarantine.settle import replay_quarantine
+        from headgate.quarantine.operations import replay_quarantine
 
         wanted = _filter(reason, route, since, until, offset, file)
         return replay_quarantine(self.pipeline, wanted, on_event or _ignore, limit)
@@ -345,7 +345,7 @@ class Quarantine:
 
         Needs a filter, or `all_open=True`.
         """
-        from headgate.quarantine.settle import drop_quarantine
+        from headgate.quarantine.operations import drop_quarantine
 
         wanted = _filter(reason, route, since, until, offset, file)
         if wanted.is_narrow == all_open:

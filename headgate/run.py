@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headgate.cdc.merge import MergeFollowUp
-from headgate.cdc.plan import ChangePlan
-from headgate.cdc.source_tables import known_with_replays
+from headgate.cdc.source_tables import known_logs_with_replays
+from headgate.cdc.stage import ChangeStaging
 from headgate.config import Pipeline
 from headgate.engine.events import Ended, Listener
 from headgate.engine.follow_up import FollowUp
@@ -68,7 +68,7 @@ def _changes(
         once=options.once,
         trigger_milliseconds=options.trigger_milliseconds or pipeline.trigger.milliseconds,
     )
-    plan = replace(ChangePlan.of(pipeline), known=known_with_replays(pipeline))
+    plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline))
     plan.require_known_lineages()
 
     def follow_ups(spark: SparkSession, listener: Listener) -> Sequence[FollowUp]:

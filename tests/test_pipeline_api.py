@@ -253,7 +253,7 @@ def test_change_files_rewind_and_verify(shop: ShopLake) -> None:
     assert pipeline.read("before").num_rows == 4
     verified = pipeline.verify("shop_orders", "shop_customers")
     assert {one.table for one in verified} >= {"shop_orders", "shop_customers"}
-    assert all(one.is_well for one in verified)
+    assert all(one.is_ok for one in verified)
 
 
 def test_streams_of_records_cannot_rewind_or_verify(games: headgate.Pipeline) -> None:

@@ -1,3 +1,3 @@
-"""A database's changes: in order, merged, as history, as of any moment."""
+"""Change data capture: ordered change logs, merged tables, history, and tables as of any time."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A source table as it was at some moment, or as it is: the fold of its whole log.
+"""A source table as of a timestamp, as of a position, or now: the fold of its whole log.
 
-What a backfill read has no place among the changes, only a time. At a moment it counts from that
-time on. At a position it counts unless a later change of the same key had been made by then: such
-a row was read after the position.
+A row that a backfill read has no position, only a timestamp. As of a timestamp, it counts from that
+time on. As of a position, it counts unless the backfill read it after the position, which is so if
+a change of its key after the position is not later than the read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.fold import has_key, keyed_changes, latest, live
 from headgate.cdc.key import ORDER, ROW_ID, TableKey, newest_key
-from headgate.cdc.merge_table import LARGEST_FOLD
+from headgate.cdc.merge_table import MAX_FOLD_BYTES
 from headgate.cdc.order.encoding import BACKFILL
 from headgate.cdc.order.positions import position_order
 from headgate.config.units import parse_timestamp
@@ -33,51 +33,52 @@ if TYPE_CHECKING:
 Fold = Callable[[pa.Table], pa.Table]
 
 TIME = "_source_timestamp"
-_BYTES_A_TASK = LARGEST_FOLD // 4
-"""Of changes in files: several tasks of one machine fold at the same time."""
+_BYTES_PER_TASK = MAX_FOLD_BYTES // 4
+"""Bytes of change files per task; several tasks of one machine fold at the same time."""
 
 
 @dataclass(frozen=True)
-class Until:
-    """The last changes that count: by the source's clock, or by the source's order."""
+class Cutoff:
+    """The last changes that count, by source timestamp or by order; without either, all count."""
 
-    moment: datetime | None = None
+    timestamp: datetime | None = None
     order: str | None = None
 
     @classmethod
-    def typed(cls, text: str, lineages: tuple[str, ...]) -> Until:
-        """A moment, in UTC unless it says otherwise, or a position in the source's log."""
-        moment = parse_timestamp(text.strip())
-        if moment is not None:
-            return cls(moment=moment)
+    def parse(cls, text: str, lineages: tuple[str, ...]) -> Cutoff:
+        """Parse a timestamp, in UTC unless it has an offset, or a position in the source's log."""
+        timestamp = parse_timestamp(text.strip())
+        if timestamp is not None:
+            return cls(timestamp=timestamp)
         try:
             return cls(order=position_order(text, lineages))
         except UsageError as error:
             hint = f"{error.hint} Times look like 2026-11-01 12:00."
             raise UsageError(error.code, error.message, hint) from None
 
-    def of(self, changes: pa.Table) -> pa.Table:
-        if self.moment is not None:
-            return changes.filter(pc.less_equal(changes[TIME], self.moment))
+    def apply(self, changes: pa.Table) -> pa.Table:
+        """Return the changes that count."""
+        if self.timestamp is not None:
+            return changes.filter(pc.less_equal(changes[TIME], self.timestamp))
         if self.order is not None:
             return changes.filter(pc.less_equal(changes[ORDER], self.order))
         return changes
 
 
-def key_of_log(log: ChangeLog, declared: tuple[str, ...] | None, until: Until) -> TableKey:
-    """The key that the source table had then; if nothing is known of then, the one it has."""
+def key_of_log(log: ChangeLog, declared: tuple[str, ...] | None, cutoff: Cutoff) -> TableKey:
+    """Return the key that the source table had at the cutoff, or its current key if unknown."""
     wanted = ("_primary_keys", ROW_ID, ORDER, TIME)
-    facts = [name for name in log.schema.names if name in wanted]
+    names = [name for name in log.schema.names if name in wanted]
     found = [
-        _that_name_a_key(until.of(pa.Table.from_batches([portion])))
-        for portion in log.portions(facts)
+        _changes_with_keys(cutoff.apply(pa.Table.from_batches([portion])))
+        for portion in log.portions(names)
     ]
-    told = pa.concat_tables(found) if found else None
-    if not told:
-        return TableKey() if until == Until() else key_of_log(log, declared, Until())
+    newest = pa.concat_tables(found) if found else None
+    if not newest:
+        return TableKey() if cutoff == Cutoff() else key_of_log(log, declared, Cutoff())
     columns = pa.table(
         [
-            told[field.name] if field.name in facts else pa.nulls(len(told), field.type)
+            newest[field.name] if field.name in names else pa.nulls(len(newest), field.type)
             for field in log.schema
         ],
         schema=log.schema,
@@ -85,8 +86,8 @@ def key_of_log(log: ChangeLog, declared: tuple[str, ...] | None, until: Until) -
     return newest_key(columns, declared) or TableKey()
 
 
-def _that_name_a_key(changes: pa.Table) -> pa.Table:
-    """The newest that names one, one that names its row, and one that there is anyway."""
+def _changes_with_keys(changes: pa.Table) -> pa.Table:
+    """Return the few changes that decide the key: the newest with a key, one with a row ID, any."""
     few = [changes.slice(0, 1)]
     named = changes.filter(pc.greater(pc.list_value_length(changes["_primary_keys"]), 0))
     if len(named):
@@ -97,46 +98,46 @@ def _that_name_a_key(changes: pa.Table) -> pa.Table:
     return pa.concat_tables(few)
 
 
-def rows_as_of(log: ChangeLog, key: TableKey, until: Until) -> pa.Table:
-    """The rows of that moment, in the columns of the log."""
+def rows_as_of(log: ChangeLog, key: TableKey, cutoff: Cutoff) -> pa.Table:
+    """Return the rows as of the cutoff, in the columns of the log."""
     changes = log.rows()
     if not key:
-        return until.of(changes)
-    return _rows_then(keyed_changes(changes, key, lambda _: changes), key, until)
+        return cutoff.apply(changes)
+    return _rows_at(keyed_changes(changes, key, lambda _: changes), key, cutoff)
 
 
 def rows_as_of_with_spark(
-    spark: SparkSession, log: ChangeLog, key: TableKey, until: Until
+    spark: SparkSession, log: ChangeLog, key: TableKey, cutoff: Cutoff
 ) -> DataFrame:
-    """The same for a log that is too large for the memory of one process.
+    """Return the same rows for a log that is too large for the memory of one process.
 
     All changes of a key meet in one task, and each task folds its keys as a merge does.
     """
     from pyspark.sql import functions as F
 
     frame = spark.read.format("delta").option("versionAsOf", log.version).load(log.url)
-    if until.moment is not None:
-        frame = frame.filter(F.col(TIME) <= F.lit(until.moment))
+    if cutoff.timestamp is not None:
+        frame = frame.filter(F.col(TIME) <= F.lit(cutoff.timestamp))
     if not key:
-        return frame if until.order is None else frame.filter(F.col(ORDER) <= F.lit(until.order))
-    fold = partial(_rows_then, key=key, until=until)
+        return frame if cutoff.order is None else frame.filter(F.col(ORDER) <= F.lit(cutoff.order))
+    fold = partial(_rows_at, key=key, cutoff=cutoff)
     return fold_with_spark(frame, log, key, fold)
 
 
 def fold_with_spark(
     frame: DataFrame, log: ChangeLog, key: TableKey, fold: Fold, schema: Any = None
 ) -> DataFrame:
-    """What a fold gives of all changes of each key; they meet in one task."""
+    """Fold all changes of each key; those of one key meet in one task."""
     from pyspark.sql import functions as F
 
-    by_row = _deletions_by_row(log, key)
-    tasks = log.bytes // _BYTES_A_TASK + 1
+    by_row = _keyed_row_deletions(log, key)
+    tasks = log.bytes // _BYTES_PER_TASK + 1
     keyed = frame.repartition(tasks, *(F.col(f"`{name}`") for name in key.columns))
     return keyed.mapInArrow(partial(_fold, key, by_row, fold), schema or frame.schema)
 
 
 def in_columns(rows: DataFrame, columns: pa.Schema) -> DataFrame:
-    """Of rows in the columns of a log: those that are wanted, with what they remember."""
+    """Select columns from rows of a log, with their field metadata."""
     from pyspark.sql import functions as F
 
     return rows.select(
@@ -147,14 +148,14 @@ def in_columns(rows: DataFrame, columns: pa.Schema) -> DataFrame:
     )
 
 
-def _rows_then(keyed: pa.Table, key: TableKey, until: Until) -> pa.Table:
-    if until.order is not None:
-        keyed = _without_what_was_read_later(keyed, key, until.order)
-    return live(latest(until.of(keyed), key))
+def _rows_at(keyed: pa.Table, key: TableKey, cutoff: Cutoff) -> pa.Table:
+    if cutoff.order is not None:
+        keyed = _without_later_backfills(keyed, key, cutoff.order)
+    return live(latest(cutoff.apply(keyed), key))
 
 
-def _without_what_was_read_later(keyed: pa.Table, key: TableKey, order: str) -> pa.Table:
-    """Without rows of backfills that a change after the order had been made to by then."""
+def _without_later_backfills(keyed: pa.Table, key: TableKey, order: str) -> pa.Table:
+    """Drop rows that a backfill read after a change beyond the order."""
     names = list(key.columns)
     is_read = pc.starts_with(keyed[ORDER], f"{BACKFILL}.").to_numpy()
     read = np.flatnonzero(is_read)
@@ -162,17 +163,17 @@ def _without_what_was_read_later(keyed: pa.Table, key: TableKey, order: str) -> 
     if not len(read) or not len(after):
         return keyed
     backfilled = keyed.select([*names, TIME]).take(pa.array(read))
-    backfilled = backfilled.append_column("_place", pa.array(read))
+    backfilled = backfilled.append_column("_headgate_index", pa.array(read))
     changed = after.group_by(names).aggregate([(TIME, "min")])
     both = backfilled.join(changed, names, join_type="inner")
     outdated = both.filter(pc.less_equal(both[f"{TIME}_min"], both[TIME]))
     counts = np.ones(len(keyed), bool)
-    counts[outdated["_place"].to_numpy()] = False
+    counts[outdated["_headgate_index"].to_numpy()] = False
     return keyed.filter(pa.array(counts))
 
 
-def _deletions_by_row(log: ChangeLog, key: TableKey) -> pa.Table | None:
-    """Deletions by row id alone, which are few, with their keys."""
+def _keyed_row_deletions(log: ChangeLog, key: TableKey) -> pa.Table | None:
+    """Return the deletions that name only a row ID, with the keys of their rows."""
     deletions = pa.concat_tables(log.by_row_id_alone(key))
     return keyed_changes(deletions, key, log.rows_by_id(key)) if len(deletions) else None
 
@@ -186,10 +187,10 @@ def _fold(
     changes = pa.Table.from_batches(received)
     changes = changes.filter(pa.array(has_key(changes, key)))
     if by_row is not None:
-        mine = by_row.join(
+        matching = by_row.join(
             changes.select(list(key.columns)).group_by(list(key.columns)).aggregate([]),
             list(key.columns),
             join_type="left semi",
         )
-        changes = pa.concat_tables([changes, mine], promote_options="permissive")
+        changes = pa.concat_tables([changes, matching], promote_options="permissive")
     yield from fold(changes).to_batches()

@@ -18,7 +18,7 @@ class ChangeLog(Snapshot):
     """A change log at one version."""
 
     def rows_by_id(self, key: TableKey) -> KnownRows:
-        """Return a function that looks up what is known of rows by their row ids."""
+        """Return a function that looks up the changes of rows by their row IDs."""
         columns = [*key.columns, ROW_ID, "_order"]
 
         def known_rows(row_ids: Collection[str]) -> pa.Table:
@@ -32,7 +32,7 @@ class ChangeLog(Snapshot):
         return known_rows
 
     def by_row_id_alone(self, key: TableKey) -> list[pa.Table]:
-        """Return the deletions that name their row by its row id and nothing else."""
+        """Return the deletions that name only a row ID."""
         names = [*key.columns, ROW_ID, "_order", "_is_deleted", "_source_timestamp"]
         columns = [name for name in dict.fromkeys(names) if name in self.schema.names]
         found = [self.selected(columns).empty_table()]

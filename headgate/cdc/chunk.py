@@ -1,4 +1,4 @@
-"""Rows on their way from the task that opened their file to the one that writes their table."""
+"""Rows in transit from the task that opened their file to the one that writes their table."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from headgate.lake.staged import BlockedSchemaChange, ExpectationResult
 CHUNK = pa.schema(
     [
         pa.field("table", pa.string()),
-        pa.field("told", pa.string()),
+        pa.field("metadata", pa.string()),
         pa.field("rows", pa.binary()),
     ]
 )
-CHUNK_DDL = "table string, told string, rows binary"
+CHUNK_DDL = "table string, metadata string, rows binary"
 
-_MOST_ROWS = 50_000
+_MAX_ROWS = 50_000
+"""Keeps a message between processes small."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """What is told of rows beside them."""
+class ChunkMetadata:
+    """Where rows come from, and what was rejected beside them."""
 
     route: str | None = None
     lineages: tuple[str, ...] = ()
-    withheld: tuple[BlockedSchemaChange, ...] = ()
+    blocked: tuple[BlockedSchemaChange, ...] = ()
     columns: tuple[str, ...] | None = None
-    """All that the source table had, where the file says so."""
+    """Columns of the source table; None if the file has no schema."""
     error: tuple[str | None, ...] | None = None
     expectations: tuple[ExpectationResult, ...] = ()
 
@@ -38,19 +39,19 @@ class Told:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Told:
+    def from_json(cls, text: str) -> ChunkMetadata:
         record = json.loads(text)
-        withheld = tuple(
-            BlockedSchemaChange(**{**one, "schema_ids": tuple(one["schema_ids"])})
-            for one in record.pop("withheld")
+        blocked = tuple(
+            BlockedSchemaChange(**{**change, "schema_ids": tuple(change["schema_ids"])})
+            for change in record.pop("blocked")
         )
         error, columns = record.pop("error"), record.pop("columns")
         lineages = tuple(record.pop("lineages"))
-        expectations = tuple(ExpectationResult(**one) for one in record.pop("expectations"))
+        expectations = tuple(ExpectationResult(**result) for result in record.pop("expectations"))
         return cls(
             **record,
             lineages=lineages,
-            withheld=withheld,
+            blocked=blocked,
             columns=None if columns is None else tuple(columns),
             error=None if error is None else tuple(error),
             expectations=expectations,
@@ -63,27 +64,29 @@ class Chunk:
 
     table: str
     rows: pa.Table
-    told: Told = Told()
+    metadata: ChunkMetadata = ChunkMetadata()
 
-    def packed(self) -> Iterator[pa.RecordBatch]:
-        """In pieces that no message between processes is too small for."""
-        for start in range(0, max(1, len(self.rows)), _MOST_ROWS):
-            told = self.told if start == 0 else Told(self.told.route, self.told.lineages)
-            piece = self.rows.slice(start, _MOST_ROWS).combine_chunks()
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Serialize the rows in pieces; only the first carries all of the metadata."""
+        rest = ChunkMetadata(self.metadata.route, self.metadata.lineages)
+        for start in range(0, max(1, len(self.rows)), _MAX_ROWS):
+            metadata = self.metadata if start == 0 else rest
+            piece = self.rows.slice(start, _MAX_ROWS).combine_chunks()
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, piece.schema) as writer:
                 writer.write_table(piece)
             columns = [
                 pa.array([self.table]),
-                pa.array([told.to_json()]),
+                pa.array([metadata.to_json()]),
                 pa.array([sink.getvalue().to_pybytes()], pa.binary()),
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=CHUNK)
 
 
-def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+def read_chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+    """Deserialize what `Chunk.to_batches` yields."""
     for batch in batches:
-        tables, told = batch["table"].to_pylist(), batch["told"].to_pylist()
-        for at, (table, text) in enumerate(zip(tables, told, strict=True)):
+        tables, metadata = batch["table"].to_pylist(), batch["metadata"].to_pylist()
+        for at, (table, text) in enumerate(zip(tables, metadata, strict=True)):
             rows = pa.ipc.open_stream(batch["rows"][at].as_buffer()).read_all()
-            yield Chunk(table, rows, Told.from_json(text))
+            yield Chunk(table, rows, ChunkMetadata.from_json(text))

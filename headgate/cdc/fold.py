@@ -1,4 +1,4 @@
-"""From many changes of a key to the one that counts: pure."""
+"""Fold changes: from many changes of a key to the last one. Pure functions on Arrow tables."""
 
 from __future__ import annotations
 
@@ -12,54 +12,54 @@ import pyarrow.compute as pc
 from headgate.cdc.key import ROW_ID, TableKey
 
 KnownRows = Callable[[Collection[str]], pa.Table]
-"""What the log knows of rows by their row ids: their keys, row ids and orders."""
+"""Looks up the changes of rows by row IDs: their keys, row IDs and orders."""
 
 
 def latest(changes: pa.Table, key: TableKey) -> pa.Table:
-    """The last change of each key, by the whole order."""
+    """Return the last change of each key, by order."""
     if len(changes) < 2:
         return changes
     by = [(name, "ascending") for name in (*key.columns, "_order")]
     ordered = changes.take(pc.sort_indices(changes, by))
-    return ordered.filter(pa.array(ends_of_runs(ordered, key)))
+    return ordered.filter(pa.array(last_of_each_key(ordered, key)))
 
 
-def ends_of_runs(ordered: pa.Table, key: TableKey) -> np.ndarray:
-    """Of rows in the order of their keys: which are the last of theirs."""
+def last_of_each_key(ordered: pa.Table, key: TableKey) -> np.ndarray:
+    """Return which rows, sorted by key, are the last of their key."""
     last = np.ones(len(ordered), bool)
     last[:-1] = False
     for name in key.columns:
         column = ordered[name].combine_chunks()
-        one, next_one = column.slice(0, len(column) - 1), column.slice(1)
+        this, following = column.slice(0, len(column) - 1), column.slice(1)
         differs = pc.if_else(
-            pc.or_(one.is_null(), next_one.is_null()),
-            pc.xor(one.is_null(), next_one.is_null()),
-            pc.not_equal(one, next_one),
+            pc.or_(this.is_null(), following.is_null()),
+            pc.xor(this.is_null(), following.is_null()),
+            pc.not_equal(this, following),
         )
         last[:-1] |= differs.to_numpy(zero_copy_only=False)
     return last
 
 
 def live(changes: pa.Table) -> pa.Table:
-    """Those that leave a row."""
+    """Return the changes that leave a row."""
     return changes.filter(pc.invert(changes["_is_deleted"]))
 
 
 def deletions(changes: pa.Table) -> pa.Table:
-    """Those that leave none."""
+    """Return the changes that delete a row."""
     return changes.filter(changes["_is_deleted"])
 
 
 def has_key(changes: pa.Table, key: TableKey) -> np.ndarray:
-    """Which changes have a value for every column of the key."""
-    there = np.ones(len(changes), bool)
+    """Return which changes have a value for every column of the key."""
+    valid = np.ones(len(changes), bool)
     for name in key.columns:
-        there &= changes[name].is_valid().to_numpy(zero_copy_only=False)
-    return there
+        valid &= changes[name].is_valid().to_numpy(zero_copy_only=False)
+    return valid
 
 
 def by_row_id_alone(changes: pa.Table, key: TableKey) -> np.ndarray:
-    """Which deletions name their row by its row id and nothing else: Oracle's roll-backs."""
+    """Return which deletions name only a row ID, as rollbacks of Oracle do."""
     none = np.zeros(len(changes), bool)
     if not key or key.by_row_id or ROW_ID not in changes.column_names:
         return none
@@ -70,7 +70,7 @@ def by_row_id_alone(changes: pa.Table, key: TableKey) -> np.ndarray:
 
 
 def keyed_changes(changes: pa.Table, key: TableKey, known_rows: KnownRows) -> pa.Table:
-    """Changes that name their key, and deletions by row id with the key that their row had."""
+    """Return the changes with a key, and the deletions by row ID with the keys of their rows."""
     keyed = changes.filter(pa.array(has_key(changes, key)))
     by_row = changes.filter(pa.array(by_row_id_alone(changes, key)))
     if not len(by_row):
@@ -81,10 +81,10 @@ def keyed_changes(changes: pa.Table, key: TableKey, known_rows: KnownRows) -> pa
 
 
 def _with_keys(row_deletions: pa.Table, candidates: pa.Table, key: TableKey) -> pa.Table:
-    """Deletions by row id, each with the key that its row had when it was deleted.
+    """Return deletions by row ID with the key that their row had when it was deleted.
 
-    That is the key of the last change of the same row id before the deletion. A deletion whose
-    row is not known yet is left out: it is asked for again when a change of that row comes.
+    That is the key of the last change of the same row ID before the deletion. A deletion of an
+    unknown row is left out, and resolved once a change of that row arrives.
     """
     by_row: dict[str, list[tuple[str, int]]] = {}
     for at, (row, order) in enumerate(
@@ -95,7 +95,7 @@ def _with_keys(row_deletions: pa.Table, candidates: pa.Table, key: TableKey) -> 
     for at, (row, order) in enumerate(
         zip(row_deletions[ROW_ID].to_pylist(), row_deletions["_order"].to_pylist(), strict=True)
     ):
-        before = [one for one in by_row.get(row, ()) if one[0] < order]
+        before = [change for change in by_row.get(row, ()) if change[0] < order]
         if before:
             found.append(at)
             places.append(max(before)[1])
@@ -109,8 +109,8 @@ def _with_keys(row_deletions: pa.Table, candidates: pa.Table, key: TableKey) -> 
 
 
 @dataclass(frozen=True)
-class FoldedIn:
-    """The rows afterwards, and what happened to them."""
+class AppliedChanges:
+    """The rows after changes were applied, with counts."""
 
     rows: pa.Table
     inserted: int
@@ -118,24 +118,24 @@ class FoldedIn:
     deleted: int
 
 
-def fold_in(rows: pa.Table, changes: pa.Table, key: TableKey) -> FoldedIn:
-    """Both with their orders; changes say whether they are deletions, in a column more."""
+def apply_changes(rows: pa.Table, changes: pa.Table, key: TableKey) -> AppliedChanges:
+    """Apply changes to rows in memory, by order; `_is_deleted` marks deletions."""
     before = rows.append_column("_is_deleted", pa.array(np.zeros(len(rows), bool)))
     together = pa.concat_tables([before, changes.select(before.column_names)])
     by = [(name, "ascending") for name in (*key.columns, "_order")]
     order = pc.sort_indices(together, by).to_numpy()
     ordered = together.take(pa.array(order))
     if not len(ordered):
-        return FoldedIn(rows, 0, 0, 0)
-    last = ends_of_runs(ordered, key)
+        return AppliedChanges(rows, 0, 0, 0)
+    last = last_of_each_key(ordered, key)
     starts = np.concatenate([[0], np.flatnonzero(last)[:-1] + 1])
-    was_there = np.add.reduceat(order < len(rows), starts) > 0
+    existed = np.add.reduceat(order < len(rows), starts) > 0
     is_new = order[last] >= len(rows)
     gone = ordered["_is_deleted"].to_numpy(zero_copy_only=False)[last]
     left = ordered.filter(pa.array(last)).filter(pa.array(~gone)).select(rows.column_names)
-    return FoldedIn(
+    return AppliedChanges(
         left,
-        inserted=int((is_new & ~gone & ~was_there).sum()),
-        updated=int((is_new & ~gone & was_there).sum()),
-        deleted=int((is_new & gone & was_there).sum()),
+        inserted=int((is_new & ~gone & ~existed).sum()),
+        updated=int((is_new & ~gone & existed).sum()),
+        deleted=int((is_new & gone & existed).sum()),
     )

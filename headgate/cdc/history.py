@@ -1,7 +1,7 @@
-"""History: every version that a row ever had, and from when to when it was the current one.
+"""History tables: every version of a row, with the time span in which it was current.
 
-A version ends where the next change of its key begins, by the source's order. A late change
-finds its place between two others: only the version before it is touched.
+A version ends where the next change of its key begins, by the source's order. A late change is
+inserted between two versions, and only the one before it is updated.
 """
 
 from __future__ import annotations
@@ -11,10 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.cdc.change_log import ChangeLog
-from headgate.cdc.fold import KnownRows, by_row_id_alone, ends_of_runs, has_key, keyed_changes
-from headgate.cdc.key import ORDER, ROW_ID, TableKey, key_by_now, newest_key
-from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
-from headgate.cdc.merge_table import GONE, LARGEST_FOLD, follow, same_key
+from headgate.cdc.fold import KnownRows, by_row_id_alone, has_key, keyed_changes, last_of_each_key
+from headgate.cdc.key import ORDER, ROW_ID, TableKey, current_key, newest_key
+from headgate.cdc.merge_table import (
+    IS_DELETED,
+    MAX_FOLD_BYTES,
+    MergePlan,
+    NeedsSparkMerge,
+    TableMerged,
+    evolve_columns,
+    same_key,
+)
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.lake.commit import Mark
 from headgate.lake.snapshot import Snapshot
@@ -27,18 +34,22 @@ VALIDITY = pa.schema(
         pa.field("_is_current", pa.bool_()),
     ]
 )
-_BESIDE = ("_change_type", ORDER)
+_METADATA = ("_change_type", ORDER)
 
 
 def history_columns(log: pa.Schema, key: TableKey) -> pa.Schema:
+    """Return the columns of a history table: those of the source, metadata, validity."""
     own = [field for field in log if field.name not in LOG_COLUMN_NAMES]
-    beside = {*_BESIDE, *((ROW_ID,) if key.by_row_id else ())}
-    told = [field for field in log if field.name in beside]
-    return key.keep_in(pa.schema([*own, *told, *VALIDITY]))
+    names = {*_METADATA, *((ROW_ID,) if key.by_row_id else ())}
+    metadata = [field for field in log if field.name in names]
+    return key.annotate(pa.schema([*own, *metadata, *VALIDITY]))
 
 
-def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
-    """None where there is nothing new, or nothing that tells rows apart."""
+def merge_history(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
+    """Bring a history table up to date with its log.
+
+    Return None if there is nothing new, or if the source table has no key.
+    """
     assert plan.history is not None
     log = ChangeLog.newest(plan.lake, plan.log)
     if log is None:
@@ -48,22 +59,22 @@ def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
     if marked is not None and marked >= log.version:
         return None
     new_changes = log.since(marked)
-    if new_changes.bytes > LARGEST_FOLD:
-        return ForSpark(plan, plan.history, log.version, None, is_history=True)
+    if new_changes.bytes > MAX_FOLD_BYTES:
+        return NeedsSparkMerge(plan, plan.history, log.version, None, is_history=True)
     changes = new_changes.rows()
-    kept = TableKey.kept_in(table.schema) if table else None
-    key = key_by_now(kept, newest_key(changes, plan.key))
+    kept = TableKey.from_schema(table.schema) if table else None
+    key = current_key(kept, newest_key(changes, plan.key))
     if not key:
         return None
     schema = history_columns(log.schema, key)
-    if table is None or key != kept or _tells_whom_a_row_id_meant(changes, log, key):
-        if log.bytes > LARGEST_FOLD:
-            return ForSpark(plan, plan.history, log.version, None, is_history=True)
-        return _make(plan, log, log.rows(), key, made=table is None)
+    if table is None or key != kept or _resolves_row_deletion(changes, log, key):
+        if log.bytes > MAX_FOLD_BYTES:
+            return NeedsSparkMerge(plan, plan.history, log.version, None, is_history=True)
+        return _create(plan, log, log.rows(), key, created=table is None)
     known = timeline(log, key, changes)
     new = known.filter(pc.is_in(known[ORDER], value_set=changes[ORDER].unique()))
-    table = follow(plan, plan.history, table, schema, marked)
-    before = known.filter(pc.and_(known["_precedes_new"], pc.invert(known[GONE])))
+    table = evolve_columns(plan, plan.history, table, schema, marked)
+    before = known.filter(pc.and_(known["_precedes_new"], pc.invert(known[IS_DELETED])))
     touched = before.filter(pc.invert(pc.is_in(before[ORDER], value_set=changes[ORDER].unique())))
     source = pa.concat_tables(
         [_flagged(versions(new, changes, schema), True), _flagged(_ends(touched, schema), False)]
@@ -74,32 +85,32 @@ def merge_history(plan: MergePlan) -> TableMerged | ForSpark | None:
         insert="change._is_new",
         flag="_is_new",
     )
-    did = merge_rows(table, source, clauses, Mark(plan.app, log.version))
+    result = merge_rows(table, source, clauses, Mark(plan.app, log.version))
     return TableMerged(
         plan.history,
         plan.log,
         log.version,
-        did.version,
+        result.version,
         "delta-rs",
         changes=len(changes),
-        inserted=did.inserted,
-        updated=did.updated,
+        inserted=result.inserted,
+        updated=result.updated,
     )
 
 
-def _tells_whom_a_row_id_meant(changes: pa.Table, log: ChangeLog, key: TableKey) -> bool:
-    """Whether a deletion by row id, told earlier, may have ended another key than was thought."""
-    rows = [told[ROW_ID] for told in log.by_row_id_alone(key) if len(told)]
-    if not rows:
+def _resolves_row_deletion(changes: pa.Table, log: ChangeLog, key: TableKey) -> bool:
+    """Return whether changes may assign an earlier deletion by row ID to another key."""
+    row_ids = [deleted[ROW_ID] for deleted in log.by_row_id_alone(key) if len(deleted)]
+    if not row_ids:
         return False
-    news = changes.filter(pa.array(has_key(changes, key)))[ROW_ID]
-    return any(pc.any(pc.is_in(news, value_set=one.combine_chunks())).as_py() for one in rows)
+    new = changes.filter(pa.array(has_key(changes, key)))[ROW_ID]
+    return any(pc.any(pc.is_in(new, value_set=ids.combine_chunks())).as_py() for ids in row_ids)
 
 
-def _make(
-    plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, made: bool
+def _create(
+    plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, created: bool
 ) -> TableMerged:
-    """All versions by the whole log."""
+    """Write all versions, from the whole log."""
     assert plan.history is not None
     rows = all_versions(changes, key, history_columns(log.schema, key), log.rows_by_id(key))
     version = replace_rows(plan.lake, plan.history, rows, Mark(plan.app, log.version))
@@ -111,33 +122,33 @@ def _make(
         "delta-rs",
         changes=len(changes),
         inserted=len(rows),
-        made=made,
+        created=created,
     )
 
 
 def all_versions(
     changes: pa.Table, key: TableKey, schema: pa.Schema, known_rows: KnownRows
 ) -> pa.Table:
-    """Of changes of which no earlier or later ones of the same keys are anywhere else."""
+    """Return all versions of rows; the changes must include all changes of their keys."""
     known = _with_ends(_ordered(keyed_changes(changes, key, known_rows), key), key, None)
     return versions(known, changes, schema)
 
 
 def timeline(log: ChangeLog, key: TableKey, touched_by: pa.Table) -> pa.Table:
-    """All changes of the keys that some changes touch, each with the moment at which it ended."""
-    names = [*key.columns, ORDER, GONE, "_source_timestamp", ROW_ID]
+    """Return all changes in the log of the keys that `touched_by` has, with their validity."""
+    names = [*key.columns, ORDER, IS_DELETED, "_source_timestamp", ROW_ID]
     columns = [name for name in dict.fromkeys(names) if name in log.schema.names]
     new = keyed_changes(touched_by, key, log.rows_by_id(key)).select(list(key.columns))
     touched = new.group_by(list(key.columns)).aggregate([])
     first = key.columns[0]
     values = touched[first].combine_chunks()
-    # Those of other keys are left out early: a log is much larger than what touches it.
-    told = [pa.Table.from_batches([], pa.schema(map(log.schema.field, columns)))]
+    # Filter early by the first key column: a log is much larger than the part that is touched.
+    parts = [pa.Table.from_batches([], pa.schema(map(log.schema.field, columns)))]
     for portion in log.portions(columns):
         rows = pa.Table.from_batches([portion])
         near = pc.is_in(rows[first], value_set=values).to_numpy()
-        told.append(rows.filter(pa.array(near | by_row_id_alone(rows, key))))
-    known = keyed_changes(pa.concat_tables(told), key, log.rows_by_id(key))
+        parts.append(rows.filter(pa.array(near | by_row_id_alone(rows, key))))
+    known = keyed_changes(pa.concat_tables(parts), key, log.rows_by_id(key))
     known = known.join(touched, list(key.columns), join_type="left semi")
     return _with_ends(_ordered(known, key), key, touched_by[ORDER].unique())
 
@@ -147,15 +158,15 @@ def _ordered(changes: pa.Table, key: TableKey) -> pa.Table:
     return changes.take(pc.sort_indices(changes, by))
 
 
-def _with_ends(ordered: pa.Table, key: TableKey, news: pa.Array | None) -> pa.Table:
-    last = ends_of_runs(ordered, key) if len(ordered) else np.empty(0, bool)
+def _with_ends(ordered: pa.Table, key: TableKey, new: pa.Array | None) -> pa.Table:
+    last = last_of_each_key(ordered, key) if len(ordered) else np.empty(0, bool)
     following = np.minimum(np.arange(len(ordered)) + 1, max(len(ordered) - 1, 0))
     ends = ordered["_source_timestamp"].take(pa.array(following))
     ends = pc.if_else(pa.array(last), pa.scalar(None, ends.type), ends)
     is_new = (
         np.ones(len(ordered), bool)
-        if news is None
-        else pc.is_in(ordered[ORDER], value_set=news).to_numpy(zero_copy_only=False)
+        if new is None
+        else pc.is_in(ordered[ORDER], value_set=new).to_numpy(zero_copy_only=False)
     )
     precedes = np.zeros(len(ordered), bool)
     precedes[:-1] = is_new[1:] & ~last[:-1]
@@ -167,9 +178,9 @@ def _with_ends(ordered: pa.Table, key: TableKey, news: pa.Array | None) -> pa.Ta
 
 
 def versions(known: pa.Table, changes: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The versions that changes made, whole."""
-    living = known.filter(pc.invert(known[GONE]))
-    # A change by row id alone never makes a version, so an order names one change.
+    """Return the versions that changes created, with all columns."""
+    living = known.filter(pc.invert(known[IS_DELETED]))
+    # A change by row ID alone never creates a version, so an order identifies one change.
     facts = living.select([ORDER, "_source_timestamp", "_valid_to", "_is_current"])
     facts = facts.rename_columns([ORDER, "_valid_from", "_valid_to", "_is_current"])
     own = [name for name in schema.names if name not in VALIDITY.names]
@@ -181,7 +192,7 @@ def versions(known: pa.Table, changes: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _ends(known: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Versions that are in the table: only when they ended is told."""
+    """Return the new validity of versions that are in the table; other columns are null."""
     columns = [
         known[field.name].cast(field.type)
         if field.name in known.column_names

@@ -1,4 +1,4 @@
-"""What tells the rows of a source table apart."""
+"""The key of a source table, and the columns of its merged table."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from headgate.schema.names import derived_name
 _KEY = b"headgate.key"
 
 ROW_ID = "_row_id"
-"""Oracle's own name for a row: the key of a table that has none."""
+"""The row ID of Oracle: the key of a table that has no primary key."""
 
 
 @dataclass(frozen=True)
 class TableKey:
-    """The key's columns in order; none for a table whose rows nothing tells apart."""
+    """The key columns in order; empty for a table without a key."""
 
     columns: tuple[str, ...] = ()
 
@@ -31,17 +31,17 @@ class TableKey:
         return bool(self.columns)
 
     @classmethod
-    def kept_in(cls, schema: pa.Schema) -> TableKey:
-        """The key that a merged table was made with: its columns remember it."""
-        places = {
+    def from_schema(cls, schema: pa.Schema) -> TableKey:
+        """Read the key of a merged table from its field metadata."""
+        names = {
             int(field.metadata[_KEY]): field.name
             for field in schema
             if field.metadata and _KEY in field.metadata
         }
-        return cls(tuple(places[place] for place in sorted(places)))
+        return cls(tuple(names[place] for place in sorted(names)))
 
-    def keep_in(self, schema: pa.Schema) -> pa.Schema:
-        """The columns, with those of the key marked and no others."""
+    def annotate(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema with the key in its field metadata."""
         fields = []
         for field in schema:
             facts = {key: value for key, value in (field.metadata or {}).items() if key != _KEY}
@@ -52,7 +52,7 @@ class TableKey:
 
 
 def newest_key(changes: pa.Table, declared: Sequence[str] | None = None) -> TableKey | None:
-    """The key that the newest of the changes which name one have; None if none of them does."""
+    """Return the key that the newest change names; None if no change names one."""
     if declared:
         return TableKey(key_columns(declared, changes.schema))
     if "_primary_keys" in changes.column_names:
@@ -66,16 +66,16 @@ def newest_key(changes: pa.Table, declared: Sequence[str] | None = None) -> Tabl
     return None
 
 
-def key_by_now(kept: TableKey | None, told: TableKey | None) -> TableKey:
-    """The key of a table that has one, and of which changes tell one.
+def current_key(kept: TableKey | None, named: TableKey | None) -> TableKey:
+    """Return the key of a table, given the one it was merged by and the one that changes name.
 
-    Row ids are the key of a table that never told another one.
+    Row IDs never replace a key.
     """
-    return kept if kept and (not told or told.by_row_id) else told or TableKey()
+    return kept if kept and (not named or named.by_row_id) else named or TableKey()
 
 
 def key_columns(names: Sequence[str], schema: pa.Schema) -> tuple[str, ...]:
-    """A source's names as columns are called here."""
+    """Return the columns for the names of a source; empty if any is missing."""
     by_name = {field.name: field.name for field in schema}
     by_letters = {field.name.lower(): field.name for field in schema}
     found = []
@@ -91,26 +91,26 @@ def key_columns(names: Sequence[str], schema: pa.Schema) -> tuple[str, ...]:
 
 ORDER = "_order"
 MERGED_METADATA = ("_change_type", "_source_timestamp", ORDER)
-"""Beside the source's columns, unless the pipeline wants none."""
+"""Metadata columns of merged tables, unless the pipeline turns them off."""
 
 APPENDED_METADATA = ("_uuid", "_is_deleted", *MERGED_METADATA)
-"""Of tables without a key, whose changes are all there."""
+"""Metadata columns of tables without a key, which keep every change."""
 
-_LOOKED_AT = frozenset(("_primary_keys", ROW_ID, *APPENDED_METADATA))
+_MERGE_METADATA = frozenset(("_primary_keys", ROW_ID, *APPENDED_METADATA))
 
 
 def columns_to_merge(log: pa.Schema) -> list[str]:
-    """All that a merge looks at: most of what a log tells of a change is not among it."""
-    return [name for name in log.names if name not in LOG_COLUMN_NAMES or name in _LOOKED_AT]
+    """Return the columns of a log that a merge reads: few of its metadata columns."""
+    return [name for name in log.names if name not in LOG_COLUMN_NAMES or name in _MERGE_METADATA]
 
 
 def merged_columns(log: pa.Schema, key: TableKey, metadata: bool) -> pa.Schema:
-    """The source's columns first; those of the key remember that they are."""
-    beside = set(MERGED_METADATA if metadata else ())
+    """Return the columns of a merged table: those of the source first, then metadata."""
+    names = set(MERGED_METADATA if metadata else ())
     if not key:
-        beside |= set(APPENDED_METADATA)
+        names |= set(APPENDED_METADATA)
     if key.by_row_id:
-        beside.add(ROW_ID)
+        names.add(ROW_ID)
     own = [field for field in log if field.name not in LOG_COLUMN_NAMES]
-    told = [field for field in log if field.name in beside]
-    return key.keep_in(pa.schema([*own, *told]))
+    extra = [field for field in log if field.name in names]
+    return key.annotate(pa.schema([*own, *extra]))

@@ -1,4 +1,4 @@
-"""Brings merged and history tables up to their change logs: one Spark job for all of them."""
+"""Bring merged and history tables up to date with their change logs, in one Spark job."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
 from headgate.cdc.history import merge_history
-from headgate.cdc.known_source import KnownSource
-from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
-from headgate.cdc.merge_table import merge_table
+from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged, merge_table
 from headgate.cdc.merge_with_spark import merge_with_spark
 from headgate.cdc.plan import ChangePlan
+from headgate.cdc.source_tables import KnownSource
 from headgate.config import Merge, Pipeline
 from headgate.engine.events import Listener, MergeFailed, TablesMerged, WithoutKey
 from headgate.engine.follow_up import Followed, TableChanged
@@ -21,15 +20,15 @@ from headgate.lake.names import pattern_name
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Told = TableMerged | ForSpark | MergeFailed
+MergeResult = TableMerged | NeedsSparkMerge | MergeFailed
 
 _TASKS_PER_CORE = 4
-"""More than one, so that a core with small tables takes some from one with large ones."""
+"""More than one, so that cores with small tables take over work from those with large ones."""
 
 
 @dataclass
 class MergeFollowUp:
-    """Merged and history tables follow their change logs, as often as the pipeline wants it."""
+    """Merges change logs into merged and history tables, at the interval of the pipeline."""
 
     spark: SparkSession
     app: str
@@ -37,7 +36,7 @@ class MergeFollowUp:
     merge: Merge
     listener: Listener
     behind: dict[str, KnownSource] = field(default_factory=dict)
-    """Logs that may have changes which their tables do not have yet."""
+    """Logs that may have unmerged changes."""
     last: float = field(default_factory=monotonic)
 
     @classmethod
@@ -48,11 +47,11 @@ class MergeFollowUp:
         return cls(spark, app, plan, pipeline.merge, listener, dict(plan.known))
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
-        self.plan = self.plan.with_committed([file for one in changed for file in one.files])
-        self.behind |= {one.table: self.plan.known[one.table] for one in changed}
+        self.plan = self.plan.with_committed([file for table in changed for file in table.files])
+        self.behind |= {table.table: self.plan.known[table.table] for table in changed}
         if batch is not None and not self._is_due():
             return Followed()
-        plans = [plan for log, known in self.behind.items() if (plan := self._plan(log, known))]
+        plans = [plan for log, source in self.behind.items() if (plan := self._plan(log, source))]
         self.behind.clear()
         self.last = monotonic()
         if not plans:
@@ -63,56 +62,56 @@ class MergeFollowUp:
             self.listener(merge_summary(merged, perf_counter() - began, batch))
         current = {plan.merged for plan in plans}
         return Followed(
-            [one.entry for one in merged],
-            [TableChanged(one.table) for one in merged if one.table in current],
+            [result.entry for result in merged],
+            [TableChanged(result.table) for result in merged if result.table in current],
         )
 
     def _merged(self, plans: Sequence[MergePlan]) -> Iterator[TableMerged]:
         context = self.spark.sparkContext
         tasks = min(len(plans), context.defaultParallelism * _TASKS_PER_CORE)
-        for told in context.parallelize(plans, tasks).mapPartitions(merge_tables).collect():
-            if isinstance(told, ForSpark):
-                told = self._by_spark(told)
-            if isinstance(told, MergeFailed):
-                self.listener(told)
+        for result in context.parallelize(plans, tasks).mapPartitions(merge_tables).collect():
+            if isinstance(result, NeedsSparkMerge):
+                result = self._merge_with_spark(result)
+            if isinstance(result, MergeFailed):
+                self.listener(result)
                 continue
-            if told.made and told.append_only:
-                self.listener(WithoutKey(told.table))
-            yield told
+            if result.created and result.append_only:
+                self.listener(WithoutKey(result.table))
+            yield result
 
-    def _by_spark(self, asked: ForSpark) -> TableMerged | MergeFailed:
+    def _merge_with_spark(self, request: NeedsSparkMerge) -> TableMerged | MergeFailed:
         try:
-            return merge_with_spark(self.spark, asked)
-        except Exception as error:  # one table's trouble is not the others'
-            return MergeFailed(asked.table, f"{type(error).__name__}: {error}")
+            return merge_with_spark(self.spark, request)
+        except Exception as error:  # one failing table must not stop the others
+            return MergeFailed(request.table, f"{type(error).__name__}: {error}")
 
     def _is_due(self) -> bool:
         every = self.merge.every
         return every is None or monotonic() - self.last >= every.total_seconds()
 
-    def _plan(self, log: str, known: KnownSource) -> MergePlan | None:
-        return merge_plan(self.plan, self.merge, self.app, log, known)
+    def _plan(self, log: str, source: KnownSource) -> MergePlan | None:
+        return merge_plan(self.plan, self.merge, self.app, log, source)
 
 
 def merge_summary(
     merged: Sequence[TableMerged], seconds: float, batch: int | None = None
 ) -> TablesMerged:
-    """Add up what was done to all tables."""
+    """Return the totals over all merged tables."""
     return TablesMerged(
         batch,
         tables=len(merged),
-        inserted=sum(one.inserted for one in merged),
-        updated=sum(one.updated for one in merged),
-        deleted=sum(one.deleted for one in merged),
+        inserted=sum(result.inserted for result in merged),
+        updated=sum(result.updated for result in merged),
+        deleted=sum(result.deleted for result in merged),
         seconds=seconds,
-        by_spark=sum(one.engine == "spark" for one in merged),
+        by_spark=sum(result.engine == "spark" for result in merged),
     )
 
 
 def merge_plan(
     plan: ChangePlan, merge: Merge, app: str, log: str, known: KnownSource
 ) -> MergePlan | None:
-    """None where the pipeline wants nothing but logs."""
+    """Return the plan for one log; None if the pipeline has neither merged nor history tables."""
     source, names = known.source, plan.tables_of(known.source)
     if names.merged is None and names.history is None:
         return None
@@ -130,16 +129,16 @@ def merge_plan(
     )
 
 
-def merge_tables(plans: Iterable[MergePlan]) -> Iterator[Told]:
-    """In a task: one source table after the other."""
+def merge_tables(plans: Iterable[MergePlan]) -> Iterator[MergeResult]:
+    """Merge source tables one after the other, inside a task."""
     for plan in plans:
         for table, merge in ((plan.merged, merge_table), (plan.history, merge_history)):
             if table is None:
                 continue
             try:
-                told = merge(plan)
-            except Exception as error:  # one table's trouble is not the others'
+                result = merge(plan)
+            except Exception as error:  # one failing table must not stop the others
                 yield MergeFailed(table, f"{type(error).__name__}: {error}")
                 continue
-            if told is not None:
-                yield told
+            if result is not None:
+                yield result

@@ -1,32 +1,35 @@
-"""Brings one merged table up to its log: in a task of a Spark job, by delta-rs.
+"""Bring one merged table up to date with its log: in a task of a Spark job, with delta-rs.
 
-Whatever is merged twice changes nothing: a row gives way only to a change of a greater order, and
-the order is whole. So a merge that was cut short is simply done again.
+Merging is idempotent, because a row is replaced only by a change of a greater order and the order
+is total. So an interrupted merge is simply run again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.cdc.change_log import ChangeLog
-from headgate.cdc.fold import by_row_id_alone, deletions, fold_in, keyed_changes, latest, live
+from headgate.cdc.fold import apply_changes, by_row_id_alone, deletions, keyed_changes, latest, live
 from headgate.cdc.key import (
     ORDER,
     ROW_ID,
     TableKey,
     columns_to_merge,
-    key_by_now,
+    current_key,
     merged_columns,
     newest_key,
 )
-from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
 from headgate.cdc.tombstones import Tombstones
 from headgate.lake.commit import Commit, Mark
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.ledger_entries import MergeEntry
 from headgate.lake.parquet import stage_merge
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.write import (
@@ -38,22 +41,95 @@ from headgate.lake.write import (
     replace_rows,
 )
 
-GONE = "_is_deleted"
-LARGEST_FOLD = 64 << 20
-"""Bytes of changes in files that one task folds in memory, where they take many times as much."""
+Engine = Literal["delta-rs", "spark"]
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """The log of one source table, and the tables to merge it into."""
+
+    lake: str
+    log: str
+    merged: str | None
+    history: str | None
+    tombstones: str
+    app: str
+    """Transaction app ID; its version in a table is the last merged version of the log."""
+    metadata: bool = True
+    key: Sequence[str] | None = None
+    """Declared by the pipeline, for changes that do not name one."""
+    horizon_seconds: float = 0
+    spark_above: int = 2 << 30
+    in_memory_up_to: int = 16 << 20
+    """Largest table in bytes that is merged in memory."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> MergePlan:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class TableMerged:
+    """Result of a merge: the table is up to date with a version of its log."""
+
+    table: str
+    log: str
+    log_version: int
+    version: int
+    engine: Engine
+    changes: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    created: bool = False
+    append_only: bool = False
+
+    @property
+    def entry(self) -> MergeEntry:
+        """Return the ledger entry."""
+        return MergeEntry(
+            self.table,
+            rows=self.changes,
+            table_version=self.version,
+            log=self.log,
+            log_version=self.log_version,
+            engine=self.engine,
+            inserted=self.inserted,
+            updated=self.updated,
+            deleted=self.deleted,
+        )
+
+
+@dataclass(frozen=True)
+class NeedsSparkMerge:
+    """Result for a table that is too large for one task; the folded changes are in a file."""
+
+    plan: MergePlan
+    table: str
+    log_version: int
+    folded: str | None
+    """Path of that file; None if the whole log has to be folded."""
+    is_history: bool = False
+
+
+IS_DELETED = "_is_deleted"
+MAX_FOLD_BYTES = 64 << 20
+"""Bytes of change files that one task folds; in memory they take many times as much."""
 
 
 @dataclass(frozen=True)
 class Folded:
-    """One change a key, those that count."""
+    """The last change of each key, and the deletions to keep as tombstones."""
 
     changes: pa.Table
-    gone: tuple[pa.Table, ...]
-    """What tombstones shall remember."""
+    deleted: tuple[pa.Table, ...]
 
 
-def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
-    """None where there is nothing new."""
+def merge_table(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
+    """Bring a merged table up to date with its log; return None if there is nothing new."""
     assert plan.merged is not None
     log = ChangeLog.newest(plan.lake, plan.log)
     if log is None:
@@ -63,68 +139,68 @@ def merge_table(plan: MergePlan) -> TableMerged | ForSpark | None:
     if marked is not None and marked >= log.version:
         return None
     new = log.since(marked)
-    if new.bytes > LARGEST_FOLD:
-        return ForSpark(plan, plan.merged, log.version, None)
+    if new.bytes > MAX_FOLD_BYTES:
+        return NeedsSparkMerge(plan, plan.merged, log.version, None)
     changes = new.rows(columns_to_merge(log.schema))
-    kept = TableKey.kept_in(table.schema) if table else None
-    key = key_by_now(kept, newest_key(changes, plan.key))
+    kept = TableKey.from_schema(table.schema) if table else None
+    key = current_key(kept, newest_key(changes, plan.key))
     if table is None:
-        return _make(plan, log, changes, key, again=False)
+        return _create(plan, log, changes, key, rebuild=False)
     if _is_outdated(plan, table, changes, key) or (new is log and not kept):
         return _rebuild(plan, log)
     key = kept or TableKey()
     schema = merged_columns(log.schema, key, plan.metadata)
-    table = follow(plan, plan.merged, table, schema, marked)
+    table = evolve_columns(plan, plan.merged, table, schema, marked)
     if not key:
         return _append(plan, log, table, changes, schema)
     tombstones = Tombstones(plan.lake, plan.tombstones, key)
-    if tombstones.of_rows(changes):
-        # A row was deleted by its row id, and only now it is told which key it had then.
+    if tombstones.has_row_deletions_for(changes):
+        # These changes name the key of a row that was deleted by row ID earlier.
         return _rebuild(plan, log)
-    folded = fold_new(changes, key, log, tombstones, keep_living=not plan.metadata)
-    tombstones.remember(*folded.gone, since=_horizon(plan, changes))
+    folded = fold_changes(changes, key, log, tombstones, keep_live=not plan.metadata)
+    tombstones.add(*folded.deleted, since=_horizon(plan, changes))
     if table.bytes > plan.spark_above:
         path = stage_merge(plan.lake, plan.merged, merge_source(folded.changes, schema))
-        return ForSpark(plan, plan.merged, log.version, path)
+        return NeedsSparkMerge(plan, plan.merged, log.version, path)
     if table.bytes <= plan.in_memory_up_to and plan.metadata:
         return _merge_in_memory(plan, log, table, folded.changes, key)
     return _merge(plan, log, table, folded.changes, schema, key)
 
 
-def fold_new(
-    changes: pa.Table, key: TableKey, log: ChangeLog, tombstones: Tombstones, keep_living: bool
+def fold_changes(
+    changes: pa.Table, key: TableKey, log: ChangeLog, tombstones: Tombstones, keep_live: bool
 ) -> Folded:
-    """The changes that count, one a key, against all that is known of earlier ones."""
+    """Return the last change of each key, without those that tombstones supersede."""
     last = latest(keyed_changes(changes, key, log.rows_by_id(key)), key)
-    remembered = last if keep_living else deletions(last)
-    if ROW_ID in remembered.column_names and not key.by_row_id:
-        # A tombstone of a key says nothing of the row id that its row had.
-        remembered = remembered.drop_columns([ROW_ID])
+    kept = last if keep_live else deletions(last)
+    if ROW_ID in kept.column_names and not key.by_row_id:
+        # A tombstone of a key does not apply to the row ID.
+        kept = kept.drop_columns([ROW_ID])
     by_row = changes.filter(pa.array(by_row_id_alone(changes, key)))
-    return Folded(tombstones.without_the_dead(last), (remembered, by_row))
+    return Folded(tombstones.drop_superseded(last), (kept, by_row))
 
 
-def _rebuild(plan: MergePlan, log: ChangeLog) -> TableMerged | ForSpark:
-    """By the whole log, and by the key that its newest change has."""
+def _rebuild(plan: MergePlan, log: ChangeLog) -> TableMerged | NeedsSparkMerge:
+    """Rebuild the table from the whole log, by the key that the newest change names."""
     assert plan.merged is not None
-    if log.bytes > LARGEST_FOLD:
-        return ForSpark(plan, plan.merged, log.version, None)
+    if log.bytes > MAX_FOLD_BYTES:
+        return NeedsSparkMerge(plan, plan.merged, log.version, None)
     changes = log.rows(columns_to_merge(log.schema))
-    return _make(plan, log, changes, newest_key(changes, plan.key) or TableKey(), again=True)
+    return _create(plan, log, changes, newest_key(changes, plan.key) or TableKey(), rebuild=True)
 
 
-def _make(
-    plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, again: bool
+def _create(
+    plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, rebuild: bool
 ) -> TableMerged:
-    """The first rows of a table, or all of them anew."""
+    """Write all rows of a table, for the first time or to rebuild it."""
     assert plan.merged is not None
     schema = merged_columns(log.schema, key, plan.metadata)
     if key:
         tombstones = Tombstones(plan.lake, plan.tombstones, key)
-        if again:
-            tombstones.start_anew(changes)
-        folded = fold_new(changes, key, log, tombstones, keep_living=not plan.metadata)
-        tombstones.remember(*folded.gone)
+        if rebuild:
+            tombstones.reset(changes)
+        folded = fold_changes(changes, key, log, tombstones, keep_live=not plan.metadata)
+        tombstones.add(*folded.deleted)
         rows = live(folded.changes)
     else:
         rows = changes
@@ -138,7 +214,7 @@ def _make(
         "delta-rs",
         changes=len(changes),
         inserted=len(rows),
-        made=not again,
+        created=not rebuild,
         append_only=not key,
     )
 
@@ -146,7 +222,7 @@ def _make(
 def _append(
     plan: MergePlan, log: ChangeLog, table: Snapshot, changes: pa.Table, schema: pa.Schema
 ) -> TableMerged:
-    """Nothing tells the rows apart: every change is kept, once."""
+    """Append every change to a table without a key."""
     assert plan.merged is not None
     rows = changes.select(schema.names).cast(schema)
     file = new_file(plan.lake, plan.merged, rows)
@@ -166,18 +242,18 @@ def _append(
 def _merge_in_memory(
     plan: MergePlan, log: ChangeLog, table: Snapshot, folded: pa.Table, key: TableKey
 ) -> TableMerged:
-    """Of a small table all files would be read and most rewritten: do it at once."""
+    """Merge in memory: in a small table nearly every file would be rewritten anyway."""
     assert plan.merged is not None
-    did = fold_in(table.rows(), merge_source(folded, table.schema), key)
+    result = apply_changes(table.rows(), merge_source(folded, table.schema), key)
     version = commit_files(
         plan.lake,
         plan.merged,
         table,
-        [new_file(plan.lake, plan.merged, did.rows)],
+        [new_file(plan.lake, plan.merged, result.rows)],
         marks=[_mark(plan, log)],
         replace=True,
     )
-    counts = MergeCounts(version, did.inserted, did.updated, did.deleted)
+    counts = MergeCounts(version, result.inserted, result.updated, result.deleted)
     return _merged(plan, log, folded, counts)
 
 
@@ -192,10 +268,10 @@ def _merge(
     newer = newer_than_row(plan.metadata)
     clauses = MergeClauses(
         on=same_key(key, '"'),
-        delete=f"change.{GONE}{newer}",
-        update=f"NOT change.{GONE}{newer}",
-        insert=f"NOT change.{GONE}",
-        flag=GONE,
+        delete=f"change.{IS_DELETED}{newer}",
+        update=f"NOT change.{IS_DELETED}{newer}",
+        insert=f"NOT change.{IS_DELETED}",
+        flag=IS_DELETED,
     )
     source = merge_source(folded, schema)
     return _merged(plan, log, folded, merge_rows(table, source, clauses, _mark(plan, log)))
@@ -217,44 +293,48 @@ def _merged(plan: MergePlan, log: ChangeLog, folded: pa.Table, counts: MergeCoun
 
 
 def merge_source(folded: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The changes in the columns of the table, and whether each of them is a deletion."""
+    """Return the changes in the columns of the table, with a column that marks deletions."""
     columns = (
-        pa.schema([*schema, pa.field(GONE, pa.bool_())]) if GONE not in schema.names else schema
+        pa.schema([*schema, pa.field(IS_DELETED, pa.bool_())])
+        if IS_DELETED not in schema.names
+        else schema
     )
     return folded.select(columns.names).cast(columns)
 
 
 def same_key(key: TableKey, quote: str) -> str:
-    """In the words of either engine; they differ in how they quote a name."""
+    """Return the join condition; the engines differ in how they quote names."""
     return " AND ".join(
         f"row.{quote}{name}{quote} = change.{quote}{name}{quote}" for name in key.columns
     )
 
 
 def newer_than_row(metadata: bool) -> str:
-    """Rows without an order of their own were compared with what tombstones remember."""
+    """Return the order condition; without an order column, tombstones have filtered already."""
     return f" AND change.{ORDER} > row.{ORDER}" if metadata else ""
 
 
-def follow(
+def evolve_columns(
     plan: MergePlan, name: str, table: Snapshot, schema: pa.Schema, marked: int | None
 ) -> Snapshot:
-    """Give a table the columns that the log has by now."""
-    there = table.schema
-    if {field.name: field.type for field in there} == {field.name: field.type for field in schema}:
+    """Add or widen columns of the table to match the log."""
+    current = table.schema
+    if {field.name: field.type for field in current} == {
+        field.name: field.type for field in schema
+    }:
         return table
-    gone = [field for field in there if field.name not in schema.names]
-    wanted = pa.schema([*schema, *gone])
+    dropped = [field for field in current if field.name not in schema.names]
+    wanted = pa.schema([*schema, *dropped])
     widened = any(
-        field.name in there.names and not there.field(field.name).type.equals(field.type)
+        field.name in current.names and not current.field(field.name).type.equals(field.type)
         for field in wanted
     )
     mark = Mark(plan.app, -1 if marked is None else marked)
     committer = DeltaRsCommitter(plan.lake)
     committer.commit(Commit(name, wanted, (), mark, rewrite=widened))
-    followed = Snapshot.newest(plan.lake, name)
-    assert followed is not None
-    return followed
+    evolved = Snapshot.newest(plan.lake, name)
+    assert evolved is not None
+    return evolved
 
 
 def _horizon(plan: MergePlan, changes: pa.Table) -> datetime | None:
@@ -265,9 +345,8 @@ def _horizon(plan: MergePlan, changes: pa.Table) -> datetime | None:
 
 
 def _is_outdated(plan: MergePlan, table: Snapshot, changes: pa.Table, key: TableKey) -> bool:
-    """Whether the table has to be rebuilt: it was merged by a key that is no longer the source's,
-    or otherwise than the pipeline wants it by now."""
-    kept = TableKey.kept_in(table.schema)
+    """Return whether the table must be rebuilt: its key or its metadata setting has changed."""
+    kept = TableKey.from_schema(table.schema)
     if kept and plan.metadata != (ORDER in table.schema.names):
         return True
     if key == kept or not key:

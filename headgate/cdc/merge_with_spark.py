@@ -1,4 +1,4 @@
-"""Merges a table that is too large for one task: the same folded changes, the same conditions."""
+"""Merge a table that is too large for one task, with the same folded changes and conditions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headgate.cdc.as_of import Until, fold_with_spark, in_columns, key_of_log
+from headgate.cdc.as_of import Cutoff, fold_with_spark, in_columns, key_of_log
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.fold import latest
 from headgate.cdc.history import all_versions, history_columns
 from headgate.cdc.key import ROW_ID, TableKey, merged_columns
-from headgate.cdc.merge_plan import ForSpark, MergePlan, TableMerged
-from headgate.cdc.merge_table import GONE, newer_than_row, same_key
+from headgate.cdc.merge_table import (
+    IS_DELETED,
+    MergePlan,
+    NeedsSparkMerge,
+    TableMerged,
+    newer_than_row,
+    same_key,
+)
 from headgate.cdc.tombstones import Tombstones
 from headgate.lake.commit import Mark
 from headgate.lake.parquet import delete_file
@@ -28,110 +34,110 @@ if TYPE_CHECKING:
 _MARK = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 
 
-def merge_with_spark(spark: SparkSession, asked: ForSpark) -> TableMerged:
-    """One Spark job for one table, which is why only large ones come here."""
-    path = table_url(asked.plan.lake, asked.table)
+def merge_with_spark(spark: SparkSession, request: NeedsSparkMerge) -> TableMerged:
+    """Run a Spark job for one table."""
+    path = table_url(request.plan.lake, request.table)
     app, version = _MARK
-    spark.conf.set(app, asked.plan.app)
-    spark.conf.set(version, asked.log_version)
+    spark.conf.set(app, request.plan.app)
+    spark.conf.set(version, request.log_version)
     try:
-        if asked.is_history:
-            merged = _rebuild_history(spark, asked, path)
-        elif asked.folded is None:
-            merged = _rebuild(spark, asked, path)
+        if request.is_history:
+            merged = _rebuild_history(spark, request, path)
+        elif request.folded is None:
+            merged = _rebuild(spark, request, path)
         else:
-            merged = _merge(spark, asked, path)
+            merged = _merge(spark, request, path)
     finally:
         spark.conf.unset(app)
         spark.conf.unset(version)
-    mark = Mark(asked.plan.app, asked.log_version)
-    return replace(merged, version=ensure_mark(asked.plan.lake, asked.table, mark))
+    mark = Mark(request.plan.app, request.log_version)
+    return replace(merged, version=ensure_mark(request.plan.lake, request.table, mark))
 
 
-def _merge(spark: SparkSession, asked: ForSpark, path: str) -> TableMerged:
-    assert asked.folded is not None
-    table = Snapshot.open(asked.plan.lake, asked.table)
+def _merge(spark: SparkSession, request: NeedsSparkMerge, path: str) -> TableMerged:
+    assert request.folded is not None
+    table = Snapshot.open(request.plan.lake, request.table)
     assert table is not None
-    key = TableKey.kept_in(table.schema)
-    source = spark.read.parquet(asked.folded)
+    key = TableKey.from_schema(table.schema)
+    source = spark.read.parquet(request.folded)
     source.createOrReplaceTempView("headgate_changes")
-    names = [name for name in source.columns if name != GONE]
+    names = [name for name in source.columns if name != IS_DELETED]
     sets = ", ".join(f"`{name}` = change.`{name}`" for name in names)
     columns, values = (
         ", ".join(f"{prefix}`{name}`" for name in names) for prefix in ("", "change.")
     )
-    newer = newer_than_row(asked.plan.metadata)
+    newer = newer_than_row(request.plan.metadata)
     place = path.replace("`", "``")
-    did = spark.sql(
+    result = spark.sql(
         f"""
         MERGE INTO delta.`{place}` AS row USING headgate_changes AS change
         ON {same_key(key, "`")}
-        WHEN MATCHED AND change.{GONE}{newer} THEN DELETE
-        WHEN MATCHED AND NOT change.{GONE}{newer} THEN UPDATE SET {sets}
-        WHEN NOT MATCHED AND NOT change.{GONE} THEN INSERT ({columns}) VALUES ({values})
+        WHEN MATCHED AND change.{IS_DELETED}{newer} THEN DELETE
+        WHEN MATCHED AND NOT change.{IS_DELETED}{newer} THEN UPDATE SET {sets}
+        WHEN NOT MATCHED AND NOT change.{IS_DELETED} THEN INSERT ({columns}) VALUES ({values})
         """
     ).head()
     spark.catalog.dropTempView("headgate_changes")
-    delete_file(asked.folded)
+    delete_file(request.folded)
     return TableMerged(
-        asked.table,
-        asked.plan.log,
-        asked.log_version,
+        request.table,
+        request.plan.log,
+        request.log_version,
         table.version,
         "spark",
-        changes=int(did["num_affected_rows"]) if did else 0,
-        inserted=int(did["num_inserted_rows"]) if did else 0,
-        updated=int(did["num_updated_rows"]) if did else 0,
-        deleted=int(did["num_deleted_rows"]) if did else 0,
+        changes=int(result["num_affected_rows"]) if result else 0,
+        inserted=int(result["num_inserted_rows"]) if result else 0,
+        updated=int(result["num_updated_rows"]) if result else 0,
+        deleted=int(result["num_deleted_rows"]) if result else 0,
     )
 
 
-def _rebuild(spark: SparkSession, asked: ForSpark, path: str) -> TableMerged:
-    """All rows by the whole log, in one commit; what is gone is remembered first."""
-    plan = asked.plan
+def _rebuild(spark: SparkSession, request: NeedsSparkMerge, path: str) -> TableMerged:
+    """Rebuild all rows from the whole log in one commit; write tombstones first."""
+    plan = request.plan
     log = ChangeLog.open(plan.lake, plan.log)
     assert log is not None
-    key = key_of_log(log, None if plan.key is None else tuple(plan.key), Until())
+    key = key_of_log(log, None if plan.key is None else tuple(plan.key), Cutoff())
     changes = spark.read.format("delta").option("versionAsOf", log.version).load(log.url)
     schema = merged_columns(log.schema, key, plan.metadata)
     if key:
         last = fold_with_spark(changes, log, key, partial(latest, key=key)).persist()
-        _remember(plan, key, last, log)
-        changes = last.where(f"NOT {GONE}")
+        _write_tombstones(plan, key, last, log)
+        changes = last.where(f"NOT {IS_DELETED}")
     writer = in_columns(changes, schema).write.format("delta").mode("overwrite")
     writer.option("overwriteSchema", "true").save(path)
     if key:
         last.unpersist()
-    return TableMerged(asked.table, plan.log, log.version, -1, "spark", append_only=not key)
+    return TableMerged(request.table, plan.log, log.version, -1, "spark", append_only=not key)
 
 
-def _rebuild_history(spark: SparkSession, asked: ForSpark, path: str) -> TableMerged:
-    """All versions by the whole log, in one commit."""
+def _rebuild_history(spark: SparkSession, request: NeedsSparkMerge, path: str) -> TableMerged:
+    """Rebuild all versions from the whole log in one commit."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    log = ChangeLog.open(asked.plan.lake, asked.plan.log)
+    log = ChangeLog.open(request.plan.lake, request.plan.log)
     assert log is not None
-    key = key_of_log(log, None if asked.plan.key is None else tuple(asked.plan.key), Until())
+    key = key_of_log(log, None if request.plan.key is None else tuple(request.plan.key), Cutoff())
     changes = spark.read.format("delta").option("versionAsOf", log.version).load(log.url)
     schema = history_columns(log.schema, key)
-    fold = partial(all_versions, key=key, schema=schema, known_rows=_all_are_known)
-    made = fold_with_spark(changes, log, key, fold, from_arrow_schema(schema))
-    writer = in_columns(made, schema).write.format("delta").mode("overwrite")
+    fold = partial(all_versions, key=key, schema=schema, known_rows=_no_lookup_expected)
+    created = fold_with_spark(changes, log, key, fold, from_arrow_schema(schema))
+    writer = in_columns(created, schema).write.format("delta").mode("overwrite")
     writer.option("overwriteSchema", "true").save(path)
-    return TableMerged(asked.table, asked.plan.log, log.version, -1, "spark")
+    return TableMerged(request.table, request.plan.log, log.version, -1, "spark")
 
 
-def _all_are_known(_: Collection[str]) -> pa.Table:
-    raise AssertionError("deletions by row id have their keys already")
+def _no_lookup_expected(_: Collection[str]) -> pa.Table:
+    raise AssertionError("deletions by row ID have their keys already")
 
 
-def _remember(plan: MergePlan, key: TableKey, last: DataFrame, log: ChangeLog) -> None:
-    """Tombstones by the whole log, instead of those that there are."""
+def _write_tombstones(plan: MergePlan, key: TableKey, last: DataFrame, log: ChangeLog) -> None:
+    """Replace the tombstones with those of the whole log."""
     tombstones = Tombstones(plan.lake, plan.tombstones, key)
     wanted = [name for name in tombstones.columns if name in log.schema.names]
-    gone = last.where(GONE) if plan.metadata else last
-    portions = gone.select(*(f"`{name}`" for name in wanted)).toArrow()
+    deleted = last.where(IS_DELETED) if plan.metadata else last
+    rows = deleted.select(*(f"`{name}`" for name in wanted)).toArrow()
     if not key.by_row_id and ROW_ID in wanted:
-        portions = portions.drop_columns([ROW_ID])
-    tombstones.start_anew(portions)
-    tombstones.remember(portions, *log.by_row_id_alone(key))
+        rows = rows.drop_columns([ROW_ID])
+    tombstones.reset(rows)
+    tombstones.add(rows, *log.by_row_id_alone(key))

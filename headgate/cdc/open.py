@@ -1,7 +1,6 @@
-"""In the executors, first: change files in, rows of change logs out.
+"""First step in the executors: read change files into rows of change logs.
 
-Everything that keeps a change out of its log is found here, where its file is open and its bytes
-are at hand.
+Every rejection is decided here, where the bytes of the record are at hand for the quarantine.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from headgate.cdc.admit import Admitted, admit_changes
-from headgate.cdc.chunk import Chunk, Told
-from headgate.cdc.known_source import route_of
+from headgate.cdc.accept import AcceptedChanges, accept_changes
+from headgate.cdc.chunk import Chunk, ChunkMetadata
 from headgate.cdc.plan import FILES, ChangePlan
+from headgate.cdc.source_tables import route_of
 from headgate.engine.quarantine_table import quarantine_rows
 from headgate.envelopes.datastream.changes import Changes, OpenedFile
 from headgate.envelopes.datastream.file import extract_records, open_file
@@ -31,21 +30,21 @@ from headgate.sources.files import LandedFile, read_local
 
 
 def open_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One pass over the files of a task; each is held in memory alone."""
+    """Read the files of a task, one at a time in memory."""
     try:
         for batch in batches:
             for row in range(len(batch)):
                 record = as_records(pa.Table.from_batches([batch.slice(row, 1)]))
-                for chunk in _OneFile(plan, record).chunks():
-                    yield from chunk.packed()
+                for chunk in _FileReader(plan, record).chunks():
+                    yield from chunk.to_batches()
     except HeadgateError as error:
-        told = Told(error=(type(error).__name__, *error.parts))
-        yield from Chunk("", pa.table({}), told).packed()
+        metadata = ChunkMetadata(error=(type(error).__name__, *error.parts))
+        yield from Chunk("", pa.table({}), metadata).to_batches()
 
 
 @dataclass
-class _OneFile:
-    """A file, or a record of the quarantine, which is a file of its own."""
+class _FileReader:
+    """Reads one change file, or one record of the quarantine."""
 
     plan: ChangePlan
     record: pa.Table
@@ -55,14 +54,14 @@ class _OneFile:
     raw: list[bytes | None] = field(default_factory=list)
     positions: list[int | None] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
-    withheld: list[BlockedSchemaChange] = field(default_factory=list)
-    """What the contract kept out, of tables that none of its rows are for."""
+    blocked: list[BlockedSchemaChange] = field(default_factory=list)
+    """Schema changes blocked by the contract, for tables that no row of the file landed in."""
     checked: list[ExpectationResult] = field(default_factory=list)
-    """What was expected of them."""
+    """Expectation results for those tables."""
 
     def chunks(self) -> Iterator[Chunk]:
         if self.plan.from_quarantine:
-            yield from self._again()
+            yield from self._replay()
             return
         content, file = self._content()
         if file.size > self.plan.max_file_bytes:
@@ -74,19 +73,19 @@ class _OneFile:
             yield from self._opened(content, opened)
         if self.rejected:
             yield self._quarantined()
-        yield Chunk(self.plan.tables.files, self._row(file))
+        yield Chunk(self.plan.tables.files, self._file_row(file))
 
-    def _again(self) -> Iterator[Chunk]:
-        """A row of the quarantine: what of it can land, and itself if anything cannot."""
+    def _replay(self) -> Iterator[Chunk]:
+        """Read a record of the quarantine; keep it there if any of its changes cannot land."""
         value = self.record["value"][0]
-        content = value.as_py() if value.is_valid else self._read_again()
+        content = value.as_py() if value.is_valid else self._reread()
         if content is not None:
             yield from self._opened(content, open_file(content))
         if self.rejected:
-            yield self._kept()
+            yield self._kept_in_quarantine()
 
-    def _read_again(self) -> bytes | None:
-        """The file of a row that has no bytes, as it was too large for the quarantine."""
+    def _reread(self) -> bytes | None:
+        """Read the file of a record that was too large to keep its bytes in quarantine."""
         path = self.record["file"][0].as_py()
         try:
             size = os.path.getsize(path)
@@ -107,7 +106,7 @@ class _OneFile:
         return content, LandedFile(path, len(content), int(modified.timestamp() * 1000))
 
     def _is_fresh(self, file: LandedFile) -> bool:
-        """Whether somebody may still be writing it."""
+        """Return whether the file may still be growing."""
         return file.modified > self.plan.began - self.plan.files.settle.milliseconds
 
     def _opened(self, content: bytes, opened: OpenedFile) -> Iterator[Chunk]:
@@ -115,14 +114,14 @@ class _OneFile:
         if opened.unreadable is not None or opened.unfinished:
             detail = opened.unreadable or "it ends in the middle of a record"
             self._reject(content, None, Reason.FILE_UNREADABLE, detail)
-        for one in opened.rejected:
-            route = None if one.source is None else route_of(one.source)
-            self._reject(one.raw, one.position, one.reason, one.detail, route)
+        for record in opened.rejected:
+            route = None if record.source is None else route_of(record.source)
+            self._reject(record.raw, record.position, record.reason, record.detail, route)
         for changes in opened.changes:
             if not self.plan.files.takes(pattern_name(changes.source)):
                 self._leave_out(changes)
                 continue
-            yield from self._admitted(content, changes)
+            yield from self._accept(content, changes)
 
     def _leave_out(self, changes: Changes) -> None:
         self.left_out += len(changes.positions)
@@ -131,30 +130,33 @@ class _OneFile:
             route = route_of(changes.source)
             self._reject(None, None, Reason.CONTRACT_TABLES, detail, route)
 
-    def _admitted(self, content: bytes, changes: Changes) -> Iterator[Chunk]:
+    def _accept(self, content: bytes, changes: Changes) -> Iterator[Chunk]:
         route = route_of(changes.source)
         file = self.record["file"][0].as_py() or ""
-        for admitted in admit_changes(self.plan, changes, file):
-            whys = {int(changes.positions[row]): why for row, why in admitted.kept_out.items()}
-            wanted = {} if self.plan.from_quarantine else whys
-            alone = dict(extract_records(content, wanted)) if wanted else {}
-            for position, (reason, detail) in whys.items():
-                self._reject(alone.get(position), position, reason, detail, route)
-            if len(admitted.rows):
-                self.landed += len(admitted.rows)
-                yield self._chunk(route, admitted)
+        for accepted in accept_changes(self.plan, changes, file):
+            rejected = {
+                int(changes.positions[row]): rejection
+                for row, rejection in accepted.rejected.items()
+            }
+            extracted = {} if self.plan.from_quarantine else rejected
+            raw = dict(extract_records(content, extracted)) if extracted else {}
+            for position, (reason, detail) in rejected.items():
+                self._reject(raw.get(position), position, reason, detail, route)
+            if len(accepted.rows):
+                self.landed += len(accepted.rows)
+                yield self._chunk(route, accepted)
             else:
-                self.withheld += admitted.withheld
-                self.checked += admitted.expectations
+                self.blocked += accepted.blocked
+                self.checked += accepted.expectations
 
-    def _chunk(self, route: str, admitted: Admitted) -> Chunk:
-        rows = admitted.rows
+    def _chunk(self, route: str, accepted: AcceptedChanges) -> Chunk:
+        rows = accepted.rows
         path = pa.repeat(pa.scalar(self.record["file"][0].as_py(), pa.string()), len(rows))
-        columns = admitted.columns if self.has_schema else None
-        told = Told(
-            route, admitted.lineages, admitted.withheld, columns, expectations=admitted.expectations
+        columns = accepted.columns if self.has_schema else None
+        metadata = ChunkMetadata(
+            route, accepted.lineages, accepted.blocked, columns, expectations=accepted.expectations
         )
-        return Chunk(admitted.table, rows.append_column("_file", path), told)
+        return Chunk(accepted.table, rows.append_column("_file", path), metadata)
 
     def _reject(
         self,
@@ -176,21 +178,21 @@ class _OneFile:
             records = records.set_column(
                 at, records.schema.field(at), pa.array(values, records.schema.field(at).type)
             )
-        return self._rows_of_quarantine(records, self.rejected)
+        return self._quarantine_chunk(records, self.rejected)
 
-    def _kept(self) -> Chunk:
-        """The very row that it was, whatever of it has landed: no change lands twice."""
+    def _kept_in_quarantine(self) -> Chunk:
+        """Return the record unchanged; a later replay skips those of its changes that landed."""
         first, count = self.rejected[0], len(self.rejected)
         detail = first.detail if count == 1 else f"{count} changes of it, the first: {first.detail}"
-        return self._rows_of_quarantine(self.record, [replace(first, detail=detail)])
+        return self._quarantine_chunk(self.record, [replace(first, detail=detail)])
 
-    def _rows_of_quarantine(self, records: pa.Table, rejected: Sequence[Rejected]) -> Chunk:
+    def _quarantine_chunk(self, records: pa.Table, rejected: Sequence[Rejected]) -> Chunk:
         now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
         rows = quarantine_rows(records, rejected, self.plan.version, now)
-        told = Told(withheld=tuple(self.withheld), expectations=tuple(self.checked))
-        return Chunk(self.plan.quarantine, rows, told)
+        metadata = ChunkMetadata(blocked=tuple(self.blocked), expectations=tuple(self.checked))
+        return Chunk(self.plan.quarantine, rows, metadata)
 
-    def _row(self, file: LandedFile) -> pa.Table:
+    def _file_row(self, file: LandedFile) -> pa.Table:
         row = {
             "path": file.path,
             "size": file.size,
@@ -204,4 +206,5 @@ class _OneFile:
 
 
 def reasons_of(rows: pa.Table) -> dict[str, int]:
+    """Count rows of the quarantine by reason."""
     return dict(Counter(rows["reason"].to_pylist()))

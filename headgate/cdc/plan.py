@@ -1,30 +1,24 @@
-"""What the driver tells the executors about a batch of change files."""
+"""The plan of a batch of change files, which the driver sends to the executors."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pyarrow as pa
 
-from headgate.cdc.chunk import CHUNK, CHUNK_DDL
-from headgate.cdc.known_source import KnownSource, known_by, source_of
+from headgate.cdc.source_tables import KnownSource, SourceNaming, source_in_files
 from headgate.config import Datastream, Files, Pipeline
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan, TableShape
 from headgate.engine.quarantine_table import QUARANTINE
-from headgate.engine.task_results import RESULT_DDL
 from headgate.envelopes.datastream.changes import LOG_COLUMNS, SourceTable
 from headgate.errors import CheckpointError
-from headgate.lake.names import ChangeTables, pattern_name
+from headgate.lake.names import ChangeTables
 from headgate.lake.staged import StagedFile
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 FILES = pa.schema(
     [
@@ -37,12 +31,15 @@ FILES = pa.schema(
         pa.field("batch", pa.int64()),
     ]
 )
-"""The files that were read: one that is here as it is now is not read again."""
+"""Files that were read; an unchanged file is not read again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangePlan(BatchPlan):
-    """How change files are opened, ordered and told apart."""
+    """How change files are opened, and how their changes are ordered and routed.
+
+    Abstract: `headgate.cdc.stage.ChangeStaging` is the plan that also stages them.
+    """
 
     tables: ChangeTables
     files: Files
@@ -52,10 +49,10 @@ class ChangePlan(BatchPlan):
     known: Mapping[str, KnownSource] = field(default_factory=dict)
     """By change log."""
     waiting: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Files of logs that could not be committed yet: their changes are not to come twice."""
+    """Files by log that could not be committed yet; their changes must not land twice."""
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> ChangePlan:
+    def of(cls, pipeline: Pipeline) -> Self:
         return cls(
             lake=pipeline.lake,
             tables=ChangeTables.of(pipeline),
@@ -77,7 +74,7 @@ class ChangePlan(BatchPlan):
 
     @property
     def first_columns(self) -> pa.Schema:
-        return pa.schema([LOG_COLUMNS.field(name) for name in _ALWAYS])
+        return pa.schema([LOG_COLUMNS.field(name) for name in _FIRST_COLUMNS])
 
     @property
     def quarantine(self) -> str:
@@ -91,19 +88,10 @@ class ChangePlan(BatchPlan):
         return frozenset(self.known)
 
     def names_of_route(self, route: str) -> Collection[str]:
-        source = source_of(route)
-        tables = self.tables_of(source)
-        made = (
-            tables.log_for(source),
-            tables.merged_for(source),
-            tables.history_for(source),
-            pattern_name(source),
-            source_text(source),
-        )
-        return frozenset(name for name in made if name is not None)
+        return self._naming.names_of_route(route)
 
     def forget(self) -> None:
-        """Change files bring their schemas along: there is nothing to ask anew."""
+        """Do nothing: change files carry their schemas, so none is cached."""
 
     def with_committed(self, files: Sequence[StagedFile]) -> Self:
         found: dict[str, list[StagedFile]] = defaultdict(list)
@@ -111,9 +99,9 @@ class ChangePlan(BatchPlan):
             if file.table not in self.own_tables:
                 found[file.table].append(file)
         known = dict(self.known)
-        for table, mine in found.items():
-            learnt = known_by(mine)
-            known[table] = known[table].joined(learnt) if table in known else learnt
+        for table, committed in found.items():
+            source = source_in_files(committed)
+            known[table] = known[table].updated(source) if table in known else source
         return replace(self, known=known)
 
     def with_pending(self, files: Iterable[StagedFile]) -> Self:
@@ -123,90 +111,75 @@ class ChangePlan(BatchPlan):
         return replace(self, waiting=paths)
 
     def tables_of(self, source: SourceTable) -> ChangeTables:
-        """The names that the source's tables have or get: plain ones, unless others have them."""
-        owner = self.known.get(self.tables.log_for(source))
-        return self.tables if owner is None or owner.source == source else self.tables.apart
+        """Return the names that the source's tables have or will get."""
+        return self._naming.tables_of(source)
+
+    @property
+    def _naming(self) -> SourceNaming:
+        return SourceNaming(self.tables, self.known)
 
     def log_for(self, source: SourceTable) -> str:
         return self.tables_of(source).log_for(source)
 
     def merged_names(self, source: SourceTable) -> tuple[str, ...]:
-        """The table of the source's current rows, where there is one."""
+        """Return the name of the source's merged table, if the pipeline has merged tables."""
         merged = self.tables_of(source).merged_for(source)
         return () if merged is None else (merged,)
 
-    def settled_lineages(self, table: str) -> tuple[str, ...] | None:
-        """Those that the table follows whatever comes; None where that depends on the changes."""
-        known = self.known.get(table)
-        return known.lineages if known and known.lineages and not self.envelope.lineages else None
+    def fixed_lineages(self, table: str) -> tuple[str, ...] | None:
+        """Return the lineages of a table if they do not depend on its new changes."""
+        source = self.known.get(table)
+        if source is None or not source.lineages or self.envelope.lineages:
+            return None
+        return source.lineages
 
     def lineages_of(self, table: str, found: Sequence[str]) -> tuple[str, ...]:
-        """In the order in which they took over; none where nothing is known of them yet."""
+        """Return the lineages of a table, oldest first; empty if they are not known yet."""
         declared = tuple(self.envelope.lineages)
         if declared and set(found) & set(declared):
             return declared
-        known = self.known.get(table)
-        return known.lineages if known else ()
+        source = self.known.get(table)
+        return source.lineages if source else ()
 
     def require_known_lineages(self) -> None:
-        """What has landed was ordered by the lineages of then: a list may only grow at its end."""
+        """Require that declared lineages only extend those that have ordered landed changes."""
         declared = tuple(self.envelope.lineages)
-        for table, known in self.known.items():
-            kept = declared[: len(known.lineages)]
-            if set(known.lineages) & set(declared) and kept != known.lineages:
+        for table, source in self.known.items():
+            kept = declared[: len(source.lineages)]
+            if set(source.lineages) & set(declared) and kept != source.lineages:
                 raise CheckpointError(
                     "lineages-changed",
-                    f"{table} was ordered by {', '.join(known.lineages)}",
+                    f"{table} was ordered by {', '.join(source.lineages)}",
                     hint="put these first in `envelope.datastream.lineages`, in that order; if "
                     "that order is wrong, land the files into an empty lake",
                     where=table,
                 )
 
     def replan(self, files: Sequence[StagedFile]) -> Self | None:
-        """Also where files of different source tables, or of different lineages, would share a
-        new log: the one whose changes are the oldest has it."""
+        """Also resolve conflicts over a new log between source tables or lineages.
+
+        The file with the oldest changes decides.
+        """
         again = super().replan(files) or self
         found: dict[str, list[StagedFile]] = defaultdict(list)
         for file in files:
             if file.table not in self.own_tables and file.table not in self.known:
                 found[file.table].append(file)
         chosen = {
-            table: known_by([min(mine, key=_first_moment)])
-            for table, mine in found.items()
-            if len({(file.route, file.lineages) for file in mine}) > 1
+            table: source_in_files([min(staged, key=_first_timestamp)])
+            for table, staged in found.items()
+            if len({(file.route, file.lineages) for file in staged}) > 1
         }
         if chosen:
             again = replace(again, known={**self.known, **chosen})
         return None if again is self else again
 
-    def job(self, rows: DataFrame) -> DataFrame:
-        """Open files where they are, then bring all rows of a table into one task."""
-        from headgate.cdc.open import open_changes
-        from headgate.cdc.stage import stage_changes
 
-        opened = rows.mapInArrow(partial(open_changes, self), CHUNK_DDL)
-        cores = rows.sparkSession.sparkContext.defaultParallelism
-        together = opened.repartition(cores, "table").sortWithinPartitions("table")
-        return together.mapInArrow(partial(stage_changes, self), RESULT_DDL)
-
-    def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from headgate.cdc.open import open_changes
-        from headgate.cdc.stage import stage_changes
-
-        opened = pa.Table.from_batches(open_changes(self, records), CHUNK)
-        return stage_changes(self, opened.sort_by("table").to_batches())
-
-
-def source_text(source: SourceTable) -> str:
-    """A source table as people write it, with its schema where it has a database too."""
-    return ".".join(part for part in (source.database, source.schema, source.table) if part)
-
-
-def _first_moment(file: StagedFile) -> str:
+def _first_timestamp(file: StagedFile) -> str:
     return str(json.loads(file.statistics).get("minValues", {}).get("_source_timestamp", ""))
 
 
-_ALWAYS = (
+_FIRST_COLUMNS = (
     "_uuid",
     "_change_type",
     "_is_deleted",
@@ -216,4 +189,4 @@ _ALWAYS = (
     "_file",
     "_order",
 )
-"""Columns of every log, from the start: readers of logs count on them."""
+"""Columns that every log has from the start, because readers of logs rely on them."""

@@ -1,4 +1,4 @@
-"""Makes a table of what a source table was at some moment, or at a position of its log."""
+"""Write a source table as of a timestamp or a position of its log into a new table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from headgate.cdc.as_of import (
     TIME,
-    Until,
+    Cutoff,
     in_columns,
     key_of_log,
     rows_as_of,
@@ -21,9 +21,8 @@ from headgate.cdc.as_of import (
 )
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.key import TableKey, merged_columns
-from headgate.cdc.merge_plan import Engine
-from headgate.cdc.merge_table import LARGEST_FOLD
-from headgate.cdc.source_tables import SourceTables, find_source, known_sources
+from headgate.cdc.merge_table import MAX_FOLD_BYTES, Engine
+from headgate.cdc.source_tables import SourceTableNames, find_source, known_sources
 from headgate.config import Pipeline
 from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, UsageError, shown
@@ -39,22 +38,22 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,200}")
 
 @dataclass(frozen=True)
 class Rewound:
-    """A new table, and what it is of."""
+    """A table that rewind created."""
 
     table: str
     source: str
     log: str
     log_version: int
-    moment: datetime | None
+    timestamp: datetime | None
     position: str | None
     key: tuple[str, ...]
-    """Empty for a table whose rows nothing tells apart: there, all changes until then."""
+    """Empty for a source table without a key; the rows are then all changes up to the cutoff."""
     rows: int
     engine: Engine
     begins: datetime | None = None
-    """The first source time of the log, if it begins only after the moment."""
+    """First source timestamp of the log, if that is after `timestamp`."""
     newest: datetime | None = None
-    """The last source time of the log, if it does not reach the moment yet."""
+    """Last source timestamp of the log, if that is before `timestamp`."""
 
 
 def rewind(
@@ -64,32 +63,34 @@ def rewind(
     into: str | None = None,
     *,
     spark: Callable[[], SparkSession] | None = None,
-    spark_above: int = LARGEST_FOLD,
+    spark_above: int = MAX_FOLD_BYTES,
 ) -> Rewound:
-    """The rows as they were, in a new table; `until` is a moment or a position, as text."""
+    """Create a table with the rows as of `until`: a timestamp or a position, as text."""
     sources = known_sources(pipeline)
     source = find_source(sources, table)
-    then = Until.typed(until, source.known.lineages)
-    position = None if then.moment else until.strip()
-    name = into or f"{source.merged or source.log}_at_{_in_a_name(then.moment, until)}"
+    cutoff = Cutoff.parse(until, source.known.lineages)
+    position = None if cutoff.timestamp else until.strip()
+    name = into or f"{source.merged or source.log}_at_{_name_suffix(cutoff.timestamp, until)}"
     _require_new(pipeline, sources, name)
     log = ChangeLog.open(pipeline.lake, source.log)
     if log is None:
         raise LandingError(
             "table-unknown", f"the change log {source.log} no longer exists", where=pipeline.lake
         )
-    key = key_of_log(log, source.key, then)
+    key = key_of_log(log, source.key, cutoff)
     columns = merged_columns(log.schema, key, pipeline.merge.metadata)
-    when = position or moment_text(then.moment)
-    told = f"{source.name} as of {when}: headgate rewind of version {log.version} of {source.log}"
+    when = position or timestamp_text(cutoff.timestamp)
+    description = (
+        f"{source.name} as of {when}: headgate rewind of version {log.version} of {source.log}"
+    )
     engine: Engine = "delta-rs"
     try:
         if log.bytes > spark_above:
             engine = "spark"
             session = spark() if spark else pipeline_session(pipeline)
-            rows = _write_with_spark(session, log, key, then, columns, name, told)
+            rows = _write_with_spark(session, log, key, cutoff, columns, name, description)
         else:
-            rows = _write(log, key, then, columns, name, told)
+            rows = _write(log, key, cutoff, columns, name, description)
     except TableError as error:
         if "already exists" in str(error):
             raise _already_exists(pipeline, name) from None
@@ -99,35 +100,37 @@ def rewind(
         source.name,
         source.log,
         log.version,
-        then.moment,
+        cutoff.timestamp,
         position,
         key.columns,
         rows,
         engine,
-        begins=None if rows else _first_after(then.moment, log),
-        newest=_if_short_of(then.moment, source.known.newest),
+        begins=None if rows else _first_after(cutoff.timestamp, log),
+        newest=_newest_before(cutoff.timestamp, source.known.newest),
     )
 
 
-def moment_text(moment: datetime | None) -> str:
-    """`2026-11-01 12:00:00 UTC`, with a fraction if it has one."""
-    return f"{moment.replace(tzinfo=None).isoformat(' ')} UTC" if moment else ""
+def timestamp_text(timestamp: datetime | None) -> str:
+    """Format as `2026-11-01 12:00:00 UTC`, with fractional seconds if there are any."""
+    return f"{timestamp.replace(tzinfo=None).isoformat(' ')} UTC" if timestamp else ""
 
 
-def _in_a_name(moment: datetime | None, position: str) -> str:
-    if moment is None:
+def _name_suffix(timestamp: datetime | None, position: str) -> str:
+    if timestamp is None:
         return re.sub(r"[^a-z0-9]+", "_", position.strip().lower()).strip("_")
-    return f"{moment:%Y%m%d_%H%M%S}" + (f"_{moment:%f}" if moment.microsecond else "")
+    return f"{timestamp:%Y%m%d_%H%M%S}" + (f"_{timestamp:%f}" if timestamp.microsecond else "")
 
 
-def _require_new(pipeline: Pipeline, sources: Sequence[SourceTables], name: str) -> None:
+def _require_new(pipeline: Pipeline, sources: Sequence[SourceTableNames], name: str) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(
             "bad-argument",
             f"{shown(name)} is not a valid table name",
             hint="use letters, digits and `_`: --into NAME",
         )
-    taken = {one for source in sources for one in source.in_lake} | {*pipeline.own_tables.values()}
+    taken = {table for source in sources for table in source.in_lake} | {
+        *pipeline.own_tables.values()
+    }
     if name in taken or Snapshot.open(pipeline.lake, name) is not None:
         raise _already_exists(pipeline, name)
 
@@ -142,10 +145,10 @@ def _already_exists(pipeline: Pipeline, name: str) -> UsageError:
 
 
 def _write(
-    log: ChangeLog, key: TableKey, until: Until, columns: pa.Schema, table: str, told: str
+    log: ChangeLog, key: TableKey, cutoff: Cutoff, columns: pa.Schema, table: str, description: str
 ) -> int:
-    rows = rows_as_of(log, key, until).select(columns.names).cast(columns)
-    create_table(log.lake, table, rows, told)
+    rows = rows_as_of(log, key, cutoff).select(columns.names).cast(columns)
+    create_table(log.lake, table, rows, description)
     return len(rows)
 
 
@@ -153,24 +156,24 @@ def _write_with_spark(
     spark: SparkSession,
     log: ChangeLog,
     key: TableKey,
-    until: Until,
+    cutoff: Cutoff,
     columns: pa.Schema,
     table: str,
-    told: str,
+    description: str,
 ) -> int:
-    rows = in_columns(rows_as_of_with_spark(spark, log, key, until), columns)
+    rows = in_columns(rows_as_of_with_spark(spark, log, key, cutoff), columns)
     rows.write.format("delta").mode("error").save(table_url(log.lake, table))
-    return describe_table(log.lake, table, told)
+    return describe_table(log.lake, table, description)
 
 
-def _first_after(moment: datetime | None, log: ChangeLog) -> datetime | None:
-    """The log's first source time, if that is after the moment."""
-    if moment is None:
+def _first_after(timestamp: datetime | None, log: ChangeLog) -> datetime | None:
+    """Return the first source timestamp of the log, if that is after `timestamp`."""
+    if timestamp is None:
         return None
     all_first = (pc.min(portion[TIME]).as_py() for portion in log.portions([TIME]))
-    first = min((one for one in all_first if one is not None), default=None)
-    return first if first is not None and first > moment else None
+    first = min((time for time in all_first if time is not None), default=None)
+    return first if first is not None and first > timestamp else None
 
 
-def _if_short_of(moment: datetime | None, newest: datetime | None) -> datetime | None:
-    return newest if moment and newest and newest < moment else None
+def _newest_before(timestamp: datetime | None, newest: datetime | None) -> datetime | None:
+    return newest if timestamp and newest and newest < timestamp else None

@@ -1,38 +1,154 @@
-"""The source tables of a change pipeline, by any name that a person may have for one."""
+"""Source tables of a change pipeline: what is known of each, and the names of its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from operator import attrgetter
+from typing import Any
 
-from headgate.cdc.known_source import KnownSource, known_logs
-from headgate.cdc.plan import ChangePlan
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from headgate.config import Pipeline
+from headgate.envelopes.datastream.changes import SourceTable
 from headgate.errors import LandingError, UsageError, did_you_mean, listed, shown
 from headgate.lake.ledger import LedgerSnapshot, replay_name
-from headgate.lake.names import pattern_name
+from headgate.lake.ledger_entries import Kind
+from headgate.lake.names import ChangeTables, pattern_name
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.staged import StagedFile
+from headgate.lake.tables import TableError
 
-
-def known_with_replays(pipeline: Pipeline) -> dict[str, KnownSource]:
-    """By change log. A replay may have made one that no run has seen yet."""
-    known: dict[str, KnownSource] = {}
-    ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, pipeline.name)
-    for name in (pipeline.name, replay_name(pipeline.name)):
-        for table, found in known_logs(ledger.of(name), pipeline.lake).items():
-            known[table] = _joined(known[table], found) if table in known else found
-    return known
-
-
-def _joined(one: KnownSource, other: KnownSource) -> KnownSource:
-    """Who knows of more lineages learnt of them later."""
-    earlier, later = sorted((one, other), key=lambda known: len(known.lineages))
-    return earlier.joined(later)
+_MAX_WORKERS = 16
+_NEWEST = "max._source_timestamp"
 
 
 @dataclass(frozen=True)
-class SourceTables:
-    """A source table, and what there is or will be of it in the lake."""
+class KnownSource:
+    """A source table that has a change log."""
+
+    source: SourceTable
+    lineages: tuple[str, ...] = ()
+    """Oldest first; each took over from the one before."""
+    newest: datetime | None = None
+    """Newest source timestamp in the log."""
+
+    def updated(self, later: KnownSource) -> KnownSource:
+        """Return the source with what is known of it later."""
+        times = [time for time in (self.newest, later.newest) if time is not None]
+        return KnownSource(self.source, later.lineages or self.lineages, max(times, default=None))
+
+
+def source_in_files(files: Sequence[StagedFile]) -> KnownSource:
+    """Return the source table of staged files of one log."""
+    route = files[0].route
+    assert route is not None
+    lineages = max((file.lineages for file in files), default=())
+    return KnownSource(source_of(route), lineages, newest_in(file.statistics for file in files))
+
+
+def route_of(source: SourceTable) -> str:
+    """Return an unambiguous text for a source table."""
+    return json.dumps([source.database, source.schema, source.table], ensure_ascii=False)
+
+
+def source_of(route: str) -> SourceTable:
+    """Parse the text that `route_of` returns."""
+    return SourceTable(*json.loads(route))
+
+
+def source_text(source: SourceTable) -> str:
+    """Return the source table as people write it, with its schema where it also has a database."""
+    return ".".join(part for part in (source.database, source.schema, source.table) if part)
+
+
+def known_logs(ledger: LedgerSnapshot, lake: str) -> dict[str, KnownSource]:
+    """Return every log in the ledger, with the time of its newest change."""
+    sources = {
+        entry.table: KnownSource(source_of(entry.route), entry.lineages)
+        for entry in ledger.tables(Kind.TABLE).values()
+        if entry.route is not None
+    }
+    with ThreadPoolExecutor(_MAX_WORKERS) as pool:
+        newest = pool.map(lambda table: _newest(lake, table), sources)
+    return {
+        table: replace(source, newest=time)
+        for (table, source), time in zip(sources.items(), newest, strict=True)
+    }
+
+
+def known_logs_with_replays(pipeline: Pipeline) -> dict[str, KnownSource]:
+    """Return every log of the pipeline, also those that only a replay has created."""
+    sources: dict[str, KnownSource] = {}
+    ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, pipeline.name)
+    for name in (pipeline.name, replay_name(pipeline.name)):
+        for table, found in known_logs(ledger.of(name), pipeline.lake).items():
+            sources[table] = _combine(sources[table], found) if table in sources else found
+    return sources
+
+
+def _combine(first: KnownSource, second: KnownSource) -> KnownSource:
+    """Combine two records of one source; the one with more lineages is later."""
+    earlier, later = sorted((first, second), key=lambda source: len(source.lineages))
+    return earlier.updated(later)
+
+
+def _newest(lake: str, table: str) -> datetime | None:
+    try:
+        log = Snapshot.open(lake, table)
+    except TableError:
+        return None
+    added = None if log is None else log.statistics()
+    if added is None or _NEWEST not in added.column_names:
+        return None
+    newest: datetime | None = pc.max(added[_NEWEST].cast(pa.timestamp("us", "UTC"))).as_py()
+    return newest
+
+
+def newest_in(statistics: Iterable[str]) -> datetime | None:
+    """Return the newest source timestamp in the statistics of files."""
+    times = []
+    for text in statistics:
+        maxima: Mapping[str, Any] = json.loads(text).get("maxValues", {})
+        if newest := maxima.get("_source_timestamp"):
+            times.append(datetime.fromisoformat(str(newest).replace("Z", "+00:00")))
+    return max((time.astimezone(UTC) for time in times), default=None)
+
+
+@dataclass(frozen=True)
+class SourceNaming:
+    """How the tables of sources are named, given the sources that have change logs."""
+
+    tables: ChangeTables
+    known: Mapping[str, KnownSource]
+    """By change log."""
+
+    def tables_of(self, source: SourceTable) -> ChangeTables:
+        """Return the names of a source's tables: short ones, unless another source has them."""
+        owner = self.known.get(self.tables.log_for(source))
+        return self.tables if owner is None or owner.source == source else self.tables.apart
+
+    def names_of_route(self, route: str) -> frozenset[str]:
+        """Return the other names of a route: its tables and its source table."""
+        source = source_of(route)
+        tables = self.tables_of(source)
+        names = (
+            tables.log_for(source),
+            tables.merged_for(source),
+            tables.history_for(source),
+            pattern_name(source),
+            source_text(source),
+        )
+        return frozenset(name for name in names if name is not None)
+
+
+@dataclass(frozen=True)
+class SourceTableNames:
+    """A source table, and the names of its tables in the lake."""
 
     known: KnownSource
     log: str
@@ -51,42 +167,47 @@ class SourceTables:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that it is called: here, and at its source."""
+        """All its names, in the lake and at the source."""
         source = self.known.source
         by_schema = f"{source.schema}.{source.table}" if source.schema else self.name
         return (*self.in_lake, self.name, by_schema, f"{source.database}.{by_schema}")
 
 
-def known_sources(pipeline: Pipeline) -> list[SourceTables]:
-    """All that the ledger tells of."""
-    known = known_with_replays(pipeline)
-    plan = replace(ChangePlan.of(pipeline), known=known)
+def known_sources(pipeline: Pipeline) -> list[SourceTableNames]:
+    """Return all source tables in the ledger, by the names of their logs."""
+    naming = SourceNaming(ChangeTables.of(pipeline), known_logs_with_replays(pipeline))
     found = []
-    for log, one in sorted(known.items()):
-        names = plan.tables_of(one.source)
-        key = plan.envelope.key_of(pattern_name(one.source))
-        merged, history = names.merged_for(one.source), names.history_for(one.source)
-        found.append(SourceTables(one, log, merged, history, key))
+    for log, source in sorted(naming.known.items()):
+        table = source.source
+        names = naming.tables_of(table)
+        key = pipeline.datastream.key_of(pattern_name(table))
+        merged, history = names.merged_for(table), names.history_for(table)
+        found.append(SourceTableNames(source, log, merged, history, key))
     return found
 
 
-def find_source(sources: Sequence[SourceTables], name: str) -> SourceTables:
-    """The one of that name: in the lake before at the source, and as it is written before in
-    other letters."""
-    for spelt in (str, str.lower):
+def find_source(sources: Sequence[SourceTableNames], name: str) -> SourceTableNames:
+    """Return the source table with this name.
+
+    Names in the lake go before names at the source, and an exact match before one that ignores
+    case.
+    """
+    for normalize in (str, str.lower):
         for names in (attrgetter("in_lake"), attrgetter("names")):
-            found = [one for one in sources if spelt(name) in map(spelt, names(one))]
+            found = [
+                source for source in sources if normalize(name) in map(normalize, names(source))
+            ]
             if len(found) == 1:
                 return found[0]
             if found:
                 raise UsageError(
                     "bad-argument",
                     f"{shown(name)} matches {len(found)} source tables",
-                    hint=f"name its change log: {listed(one.log for one in found)}",
+                    hint=f"name its change log: {listed(source.log for source in found)}",
                 )
-    known = [one for each in sources for one in each.names]
+    candidates = [candidate for source in sources for candidate in source.names]
     raise LandingError(
         "table-unknown",
         f"unknown table {shown(name)}: none of its changes has landed",
-        hint=did_you_mean(name, known) or "headgate tables lists all tables",
+        hint=did_you_mean(name, candidates) or "headgate tables lists all tables",
     )

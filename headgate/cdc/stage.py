@@ -1,20 +1,22 @@
-"""In the executors, then: the rows of a table from all files, each change once, written."""
+"""Second step in the executors: write the rows of each table from all files, each change once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate import errors
-from headgate.cdc.chunk import Chunk, unpacked
-from headgate.cdc.open import reasons_of
+from headgate.cdc.chunk import CHUNK, CHUNK_DDL, Chunk, read_chunks
+from headgate.cdc.open import open_changes, reasons_of
 from headgate.cdc.plan import ChangePlan
-from headgate.engine.task_results import encode_error, encode_files
+from headgate.engine.task_results import RESULT_DDL, encode_error, encode_files
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
 from headgate.lake.parquet import column_of, write_parquet
@@ -22,24 +24,45 @@ from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.staged import ExpectationResult, StagedFile, encode_schema, sum_expectations
 from headgate.schema.field_metadata import kept_apart_from
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-def numbers_alike(rows: pa.Table, others: Iterable[pa.Schema]) -> pa.Table:
-    """The rows with whole numbers as floating ones, or the other way round, where others have
-    them so and no number becomes another one."""
-    kinds: dict[str, pa.DataType] = {}
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeStaging(ChangePlan):
+    """A plan that stages its batch: in a Spark job, or in this process."""
+
+    def job(self, rows: DataFrame) -> DataFrame:
+        """Open files where they are, then bring all rows of a table into one task."""
+        opened = rows.mapInArrow(partial(open_changes, self), CHUNK_DDL)
+        cores = rows.sparkSession.sparkContext.defaultParallelism
+        together = opened.repartition(cores, "table").sortWithinPartitions("table")
+        return together.mapInArrow(partial(stage_changes, self), RESULT_DDL)
+
+    def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        opened = pa.Table.from_batches(open_changes(self, records), CHUNK)
+        return stage_changes(self, opened.sort_by("table").to_batches())
+
+
+def align_number_types(rows: pa.Table, others: Iterable[pa.Schema]) -> pa.Table:
+    """Cast between integers and floats where other schemas have the other type.
+
+    A column is cast only if every value stays exactly the same.
+    """
+    types: dict[str, pa.DataType] = {}
     for schema in others:
         for field in schema:
-            kinds.setdefault(field.name, field.type)
+            types.setdefault(field.name, field.type)
     for at, field in enumerate(rows.schema):
-        wanted = kinds.get(field.name)
+        wanted = types.get(field.name)
         if {field.type, wanted} == {pa.int64(), pa.float64()}:
-            column = _exactly(rows.column(at), wanted)
+            column = _cast_exactly(rows.column(at), wanted)
             if column is not None:
                 rows = rows.set_column(at, field.with_type(wanted), column)
     return rows
 
 
-def _exactly(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray | None:
+def _cast_exactly(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray | None:
     try:
         cast = column.cast(wanted)
         back = cast.cast(column.type)
@@ -50,9 +73,9 @@ def _exactly(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray | 
 
 
 def stage_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows come in the order of their tables' names: one table at a time is in memory."""
+    """Stage rows that are sorted by table, one table at a time in memory."""
     try:
-        for table, chunks in groupby(unpacked(batches), key=lambda chunk: chunk.table):
+        for table, chunks in groupby(read_chunks(batches), key=lambda chunk: chunk.table):
             yield encode_files(_stage_table(plan, table, list(chunks)))
     except HeadgateError as error:
         yield encode_error(type(error).__name__, *error.parts)
@@ -60,58 +83,63 @@ def stage_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterat
 
 def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Iterator[StagedFile]:
     for chunk in chunks:
-        if chunk.told.error is not None:
-            raise _raised(chunk.told.error)
+        if chunk.metadata.error is not None:
+            raise _to_error(chunk.metadata.error)
     if table in plan.own_tables:
         rows = pa.concat_tables([chunk.rows for chunk in chunks])
         reasons = reasons_of(rows) if table == plan.quarantine else None
         file = write_parquet(plan.lake, table, plan.new_file(), rows, reasons=reasons)
-        withheld = tuple(one for chunk in chunks for one in chunk.told.withheld)
-        yield replace(file, blocked=withheld, expectations=_checked(chunks))
+        blocked = tuple(change for chunk in chunks for change in chunk.metadata.blocked)
+        yield replace(file, blocked=blocked, expectations=_checked(chunks))
         return
-    there = Snapshot.newest(plan.lake, table)
-    seen = _uuids_landed(plan, table, chunks, there)
-    contested = _contested_shapes(plan, table, chunks)
-    dropped = _dropped(plan, table, chunks, there)
-    for (route, lineages), told in _by_origin(chunks).items():
-        parts = _alike(told, there)
-        withheld = tuple(one for chunk in told for one in chunk.told.withheld)
-        checked = _checked(told)
-        for rows in _joined(parts):
-            rows = _once(rows, seen)
+    log = Snapshot.newest(plan.lake, table)
+    seen = _landed_uuids(plan, table, chunks, log)
+    conflicting = _conflicting_schemas(plan, table, chunks)
+    dropped = _dropped_columns(plan, table, chunks, log)
+    for (route, lineages), group in _by_origin(chunks).items():
+        parts = _align_types(group, log)
+        blocked = tuple(change for chunk in group for change in chunk.metadata.blocked)
+        checked = _checked(group)
+        for rows in _concatenate(parts):
+            rows = _deduplicate(rows, seen)
             if not len(rows):
                 continue
             file = write_parquet(plan.lake, table, plan.new_file(), rows, route=route)
             yield replace(
                 file,
                 lineages=lineages,
-                blocked=withheld,
+                blocked=blocked,
                 expectations=checked,
-                new_schemas=contested,
+                new_schemas=conflicting,
                 dropped=dropped,
             )
-            withheld, checked, dropped = (), (), ()
+            blocked, checked, dropped = (), (), ()
 
 
 def _checked(chunks: Sequence[Chunk]) -> tuple[ExpectationResult, ...]:
-    return tuple(sum_expectations(one for chunk in chunks for one in chunk.told.expectations))
+    return tuple(
+        sum_expectations(result for chunk in chunks for result in chunk.metadata.expectations)
+    )
 
 
 def _by_origin(chunks: Sequence[Chunk]) -> dict[tuple[str | None, tuple[str, ...]], list[Chunk]]:
-    """As a rule there is one: where tasks chose otherwise of a new table, the driver chooses."""
+    """Group chunks by route and lineages.
+
+    There are several groups only if tasks disagree about a new table; the driver then decides.
+    """
     found: dict[tuple[str | None, tuple[str, ...]], list[Chunk]] = {}
-    known = {chunk.told.lineages for chunk in chunks if chunk.told.lineages}
+    known = {chunk.metadata.lineages for chunk in chunks if chunk.metadata.lineages}
     for chunk in chunks:
-        # A backfill has none, and goes with any.
-        lineages = chunk.told.lineages or (min(known) if known else ())
-        found.setdefault((chunk.told.route, lineages), []).append(chunk)
+        # A backfill has no lineage, and goes with any.
+        lineages = chunk.metadata.lineages or (min(known) if known else ())
+        found.setdefault((chunk.metadata.route, lineages), []).append(chunk)
     return found
 
 
-def _contested_shapes(
+def _conflicting_schemas(
     plan: ChangePlan, table: str, chunks: Sequence[Chunk]
 ) -> dict[str, str] | None:
-    """The columns that tasks took for those of a new table, the source's oldest first."""
+    """Return the schemas that tasks chose for a new table, oldest change first, if they differ."""
     if table in plan.shapes or not plan.contract.for_table(table).strict:
         return None
     oldest: dict[str, str] = {}
@@ -125,35 +153,35 @@ def _contested_shapes(
     return {str(at): shape for at, shape in enumerate(sorted(oldest, key=oldest.__getitem__))}
 
 
-def _alike(chunks: Sequence[Chunk], there: Snapshot | None) -> list[pa.Table]:
-    """The rows; those of files without a schema in the types that others have."""
-    known = [there.schema] if there is not None else []
-    known += [chunk.rows.schema for chunk in chunks if chunk.told.columns is not None]
+def _align_types(chunks: Sequence[Chunk], log: Snapshot | None) -> list[pa.Table]:
+    """Return the rows; those of files without a schema get the number types of the others."""
+    known = [log.schema] if log is not None else []
+    known += [chunk.rows.schema for chunk in chunks if chunk.metadata.columns is not None]
     floating = [
         pa.schema([field for field in chunk.rows.schema if pa.types.is_floating(field.type)])
         for chunk in chunks
     ]
     return [
         chunk.rows
-        if chunk.told.columns is not None
-        else numbers_alike(chunk.rows, [*known, *floating])
+        if chunk.metadata.columns is not None
+        else align_number_types(chunk.rows, [*known, *floating])
         for chunk in chunks
     ]
 
 
-def _joined(parts: Sequence[pa.Table]) -> list[pa.Table]:
-    """One table, unless the parts differ about types."""
+def _concatenate(parts: Sequence[pa.Table]) -> list[pa.Table]:
+    """Concatenate the parts into one table, or one per schema if their types differ."""
     try:
         return [pa.concat_tables(parts, promote_options="default").combine_chunks()]
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         by_types: dict[str, list[pa.Table]] = {}
         for part in parts:
             by_types.setdefault(str(part.schema), []).append(part)
-        return [pa.concat_tables(one).combine_chunks() for one in by_types.values()]
+        return [pa.concat_tables(same).combine_chunks() for same in by_types.values()]
 
 
-def _once(rows: pa.Table, seen: set[str]) -> pa.Table:
-    """Without changes that have landed, or came before among these."""
+def _deduplicate(rows: pa.Table, seen: set[str]) -> pa.Table:
+    """Drop changes that have landed or occur earlier in this batch."""
     uuids = rows["_uuid"].to_pylist()
     if seen.isdisjoint(uuids) and len(set(uuids)) == len(uuids):
         seen.update(uuids)
@@ -165,37 +193,36 @@ def _once(rows: pa.Table, seen: set[str]) -> pa.Table:
     return rows.filter(pa.array(new))
 
 
-def _dropped(
-    plan: ChangePlan, table: str, chunks: Sequence[Chunk], there: Snapshot | None
+def _dropped_columns(
+    plan: ChangePlan, table: str, chunks: Sequence[Chunk], log: Snapshot | None
 ) -> tuple[str, ...]:
-    """Columns that the newest of all changes has no more."""
-    known = plan.known.get(table)
+    """Return the columns of the log that the newest change no longer has."""
+    source = plan.known.get(table)
     newest = max(chunks, key=lambda chunk: pc.max(chunk.rows["_order"]).as_py() or "")
-    if there is None or known is None or newest.told.columns is None:
+    if log is None or source is None or newest.metadata.columns is None:
         return ()
     _, latest = _span([newest])
-    if latest is None or (known.newest is not None and latest.as_py() < known.newest):
+    if latest is None or (source.newest is not None and latest.as_py() < source.newest):
         return ()
-    own = [field for field in there.schema if field.name not in LOG_COLUMN_NAMES]
+    own = [field for field in log.schema if field.name not in LOG_COLUMN_NAMES]
     return tuple(
         field.name
         for field in own
-        if field.name not in newest.told.columns and kept_apart_from(field) is None
+        if field.name not in newest.metadata.columns and kept_apart_from(field) is None
     )
 
 
-def _uuids_landed(
-    plan: ChangePlan, table: str, chunks: Sequence[Chunk], there: Snapshot | None
+def _landed_uuids(
+    plan: ChangePlan, table: str, chunks: Sequence[Chunk], log: Snapshot | None
 ) -> set[str]:
-    """Of changes in the log, those that could be told again by these.
+    """Return the UUIDs of landed changes that these chunks may repeat.
 
-    A change that is told again has the source time it had the first time: files of other times
-    need not be read.
+    A repeated change has the same source timestamp, so only files of that time span are read.
     """
     folder = table_url(plan.lake, table)
     paths = [f"{folder}/{name}" for name in plan.waiting.get(table, ())]
-    if there is not None:
-        paths += _overlapping(there.statistics(), chunks)
+    if log is not None:
+        paths += _overlapping(log.statistics(), chunks)
     seen: set[str] = set()
     for path in paths:
         seen.update(column_of(path, "_uuid"))
@@ -214,7 +241,7 @@ def _overlapping(added: pa.Table, chunks: Sequence[Chunk]) -> list[str]:
 
 
 def _span(chunks: Sequence[Chunk]) -> tuple[pa.Scalar | None, pa.Scalar | None]:
-    """From when to when the changes are; nobody knows if any of them has no time."""
+    """Return the first and last source timestamp; None if any change has none."""
     earliest, latest = [], []
     for chunk in chunks:
         if "_source_timestamp" not in chunk.rows.column_names:
@@ -224,11 +251,11 @@ def _span(chunks: Sequence[Chunk]) -> tuple[pa.Scalar | None, pa.Scalar | None]:
             return None, None
         earliest.append(pc.min(times).as_py())
         latest.append(pc.max(times).as_py())
-    kind = pa.timestamp("us", "UTC")
-    return pa.scalar(min(earliest), kind), pa.scalar(max(latest), kind)
+    type_ = pa.timestamp("us", "UTC")
+    return pa.scalar(min(earliest), type_), pa.scalar(max(latest), type_)
 
 
-def _raised(error: Sequence[str | None]) -> HeadgateError:
+def _to_error(error: Sequence[str | None]) -> HeadgateError:
     name, *parts = error
     raised: HeadgateError = getattr(errors, str(name))(*parts)
     return raised

@@ -1,8 +1,8 @@
-"""What is remembered of rows that are gone, so that a late change cannot raise them again.
+"""Tombstones of deleted rows, so that a late change cannot bring a row back.
 
-A tombstone says: of this key, nothing up to this order counts any more. That stays true whatever
-comes later, so tombstones are only ever added; of several for one key the greatest counts.
-Where merged rows carry no order of their own, the orders of the living are kept here too.
+A tombstone holds a key and an order: changes of the key up to that order no longer count. Later
+changes never invalidate it, so tombstones are only added; of several for a key the greatest counts.
+If merged rows have no `_order` column, the orders of live rows are kept here too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.cdc.key import ROW_ID, TableKey
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.write import commit_files, new_file, replace_rows
 
-_MOST_FILES = 32
+_MAX_FILES = 32
 _FACTS = ("_order", "_source_timestamp")
 
 
@@ -35,40 +35,39 @@ class Tombstones:
     def columns(self) -> list[str]:
         return list(dict.fromkeys((*self._key.columns, ROW_ID, *_FACTS)))
 
-    def without_the_dead(self, changes: pa.Table) -> pa.Table:
-        """Changes that still count: none of their key is remembered with a greater order."""
-        known = self._known(changes, self._key.columns)
-        if known is None or not len(changes):
+    def drop_superseded(self, changes: pa.Table) -> pa.Table:
+        """Return the changes whose key has no tombstone of a greater order."""
+        tombstones = self._matching(changes, self._key.columns)
+        if tombstones is None or not len(changes):
             return changes
-        held = known.group_by(list(self._key.columns)).aggregate([("_order", "max")])
-        places = pa.table(
+        held = tombstones.group_by(list(self._key.columns)).aggregate([("_order", "max")])
+        indexed = pa.table(
             {
                 **{name: changes[name] for name in self._key.columns},
-                "_place": pa.array(range(len(changes)), pa.int64()),
+                "_headgate_index": pa.array(range(len(changes)), pa.int64()),
             }
         )
-        joined = places.join(held, list(self._key.columns)).sort_by("_place")
+        joined = indexed.join(held, list(self._key.columns)).sort_by("_headgate_index")
         counts = pc.greater_equal(changes["_order"], joined["_order_max"])
         return changes.filter(counts.fill_null(True))
 
-    def of_rows(self, changes: pa.Table) -> bool:
-        """Whether any of these changes is of a row that was deleted by its row id alone."""
+    def has_row_deletions_for(self, changes: pa.Table) -> bool:
+        """Return whether any change belongs to a row that was deleted by row ID alone."""
         if self._key.by_row_id or ROW_ID not in changes.column_names:
             return False
-        known = self._known(changes, (ROW_ID,))
-        return known is not None and known[self._key.columns[0]].null_count > 0
+        tombstones = self._matching(changes, (ROW_ID,))
+        return tombstones is not None and tombstones[self._key.columns[0]].null_count > 0
 
-    def remember(self, *gone: pa.Table, since: datetime | None = None) -> None:
-        """Of each key, and of each row known by its row id alone, the greatest order.
+    def add(self, *deleted: pa.Table, since: datetime | None = None) -> None:
+        """Add the greatest order of each key, and of each row known by its row ID alone.
 
-        Those of before `since` are forgotten whenever all are written anew: a change as old as
-        they are goes to the quarantine.
+        A rewrite drops tombstones from before `since`: changes that old go to the quarantine.
         """
-        parts = [self._facts_of(one) for one in gone if len(one)]
+        parts = [self._as_tombstones(changes) for changes in deleted if len(changes)]
         if not parts:
             return
         rows = pa.concat_tables(parts)
-        if self._table is not None and self._wants_a_rewrite(rows.schema):
+        if self._table is not None and self._needs_rewrite(rows.schema):
             together = pa.concat_tables([self._read(), rows], promote_options="permissive")
             if since is not None:
                 together = together.filter(pc.greater_equal(together["_source_timestamp"], since))
@@ -76,7 +75,7 @@ class Tombstones:
         else:
             self._append(rows)
 
-    def _facts_of(self, changes: pa.Table) -> pa.Table:
+    def _as_tombstones(self, changes: pa.Table) -> pa.Table:
         columns = {
             name: changes[name]
             if name in changes.column_names
@@ -85,21 +84,21 @@ class Tombstones:
         }
         return pa.table(columns)
 
-    def start_anew(self, changes: pa.Table) -> None:
-        """What was remembered, perhaps by another key, says nothing any more."""
+    def reset(self, changes: pa.Table) -> None:
+        """Remove all tombstones, which may be of another key."""
         if self._table is not None:
-            self._write(self._facts_of(changes.slice(0, 0)))
+            self._write(self._as_tombstones(changes.slice(0, 0)))
 
-    def _known(self, changes: pa.Table, by: Sequence[str]) -> pa.Table | None:
+    def _matching(self, changes: pa.Table, by: Sequence[str]) -> pa.Table | None:
         if self._table is None:
             return None
         found = []
         values = changes[by[0]].unique()
-        kind = values.type
+        type_ = values.type
         for portion in self._table.portions(self.columns):
-            mine = portion.filter(pc.is_in(portion[by[0]].cast(kind), value_set=values))
-            if len(mine):
-                found.append(mine)
+            rows = portion.filter(pc.is_in(portion[by[0]].cast(type_), value_set=values))
+            if len(rows):
+                found.append(rows)
         if not found:
             return None
         known = pa.Table.from_batches(found)
@@ -108,12 +107,12 @@ class Tombstones:
             known = known.set_column(at, name, known[name].cast(changes.schema.field(name).type))
         return known
 
-    def _wants_a_rewrite(self, columns: pa.Schema) -> bool:
-        """Rows of one key would be many by now, or the key's type is another one."""
+    def _needs_rewrite(self, columns: pa.Schema) -> bool:
+        """Return whether the table has too many files, or the type of the key has changed."""
         assert self._table is not None
-        there = self._table.schema
-        kept = all(there.field(name).type.equals(columns.field(name).type) for name in there.names)
-        return not kept or len(self._table.sizes) >= _MOST_FILES
+        schema = self._table.schema
+        same_types = all(field.type.equals(columns.field(field.name).type) for field in schema)
+        return not same_types or len(self._table.sizes) >= _MAX_FILES
 
     def _read(self) -> pa.Table:
         assert self._table is not None
@@ -124,6 +123,6 @@ class Tombstones:
         commit_files(self._lake, self._name, self._table, [file])
 
     def _write(self, rows: pa.Table) -> None:
-        """All of them anew."""
+        """Replace all tombstones."""
         replace_rows(self._lake, self._name, rows)
         self._table = Snapshot.newest(self._lake, self._name)

@@ -1,4 +1,4 @@
-"""Whether the merged and history tables of a pipeline are what their change logs say."""
+"""Verify the merged and history tables of a pipeline against their change logs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headgate.cdc.as_of import Until, key_of_log, rows_as_of, rows_as_of_with_spark
+from headgate.cdc.as_of import Cutoff, key_of_log, rows_as_of, rows_as_of_with_spark
 from headgate.cdc.change_log import ChangeLog
-from headgate.cdc.compare import MOST_EXAMPLES, RowDifferences, compare_rows
+from headgate.cdc.compare import MAX_EXAMPLES, RowDifferences, compare_rows
 from headgate.cdc.history import all_versions, history_columns
 from headgate.cdc.key import ORDER, TableKey, merged_columns
-from headgate.cdc.merge_plan import Engine
-from headgate.cdc.merge_table import LARGEST_FOLD
-from headgate.cdc.source_tables import SourceTables, find_source, known_sources
+from headgate.cdc.merge_table import MAX_FOLD_BYTES, Engine
+from headgate.cdc.source_tables import SourceTableNames, find_source, known_sources
 from headgate.config import Pipeline
 from headgate.engine.session import pipeline_session
 from headgate.lake.ledger import app_id
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 
 
 def verify_merged(log: ChangeLog, table: Snapshot) -> RowDifferences:
-    """Against the log at the version that the table has everything of."""
+    """Compare a merged table with its log, which must be at the merged version."""
     key = key_of(table)
-    columns = comparable(table, columns_of_merged(log, table))
-    return _compare_rows(rows_as_of(log, key, Until()), table, columns, telling_apart(key))
+    columns = comparable(table, expected_columns(log, table))
+    return _compare_rows(rows_as_of(log, key, Cutoff()), table, columns, identifying_columns(key))
 
 
 def verify_history(log: ChangeLog, table: Snapshot) -> RowDifferences:
-    """The same for all versions: when each began and ended, and which are current."""
+    """Compare a history table with its log: all versions and their validity."""
     key = key_of(table)
     schema = history_columns(log.schema, key)
     wanted = all_versions(log.rows(), key, schema, log.rows_by_id(key))
@@ -44,25 +43,25 @@ def verify_history(log: ChangeLog, table: Snapshot) -> RowDifferences:
 
 
 def key_of(table: Snapshot) -> TableKey:
-    """The key that a table was merged by."""
-    return TableKey.kept_in(table.schema)
+    """Return the key that a table was merged by."""
+    return TableKey.from_schema(table.schema)
 
 
-def telling_apart(key: TableKey) -> tuple[str, ...]:
-    """The columns by which rows are compared; without a key a row is a change, and has an order."""
+def identifying_columns(key: TableKey) -> tuple[str, ...]:
+    """Return the columns that identify a row; without a key, each change is a row."""
     return key.columns or (ORDER,)
 
 
-def columns_of_merged(log: ChangeLog, table: Snapshot) -> pa.Schema:
-    """Those that the table should have, with metadata if it was made with it."""
+def expected_columns(log: ChangeLog, table: Snapshot) -> pa.Schema:
+    """Return the columns a merged table should have, with metadata if it has any."""
     has_order = ORDER in table.schema.names
     return merged_columns(log.schema, key_of(table), metadata=has_order)
 
 
 def comparable(table: Snapshot, columns: pa.Schema) -> list[str]:
-    """Columns that both have: a table may be ahead by columns that nothing has come for yet."""
-    there = table.schema.names
-    return [name for name in columns.names if name in there]
+    """Return the columns that both have; a table may have columns that the log lacks."""
+    existing = table.schema.names
+    return [name for name in columns.names if name in existing]
 
 
 def _compare_rows(
@@ -76,19 +75,19 @@ _KINDS = ("missing rows", "rows too many", "different rows")
 
 
 def verify_with_spark(spark: SparkSession, log: ChangeLog, table: Snapshot) -> RowDifferences:
-    """The same as `verify_merged`; only rows for examples come into this process."""
+    """Do the same as `verify_merged` in Spark; only example rows reach this process."""
     from pyspark.sql import functions as F
 
     key = key_of(table)
-    names = comparable(table, columns_of_merged(log, table))
+    names = comparable(table, expected_columns(log, table))
     columns = pa.schema([table.schema.field(name) for name in names])
     found = spark.read.format("delta").option("versionAsOf", table.version).load(table.url)
     types = {field.name: field.dataType for field in found.schema}
-    wanted = rows_as_of_with_spark(spark, log, key, Until()).select(
+    wanted = rows_as_of_with_spark(spark, log, key, Cutoff()).select(
         *(F.col(f"`{name}`").cast(types[name]).alias(name) for name in names)
     )
     wanted, found = _comparable(wanted, columns), _comparable(found, columns)
-    by = list(telling_apart(key))
+    by = list(identifying_columns(key))
     missing = wanted.exceptAll(found).persist()
     too_many = found.exceptAll(wanted).persist()
     try:
@@ -111,7 +110,7 @@ def verify_with_spark(spark: SparkSession, log: ChangeLog, table: Snapshot) -> R
 
 
 def _comparable(rows: DataFrame, columns: pa.Schema) -> DataFrame:
-    """Lists, structs and maps as JSON: Spark does not compare maps."""
+    """Convert lists, structs and maps to JSON, because Spark does not compare maps."""
     from pyspark.sql import functions as F
 
     def column(field: pa.Field) -> Column:
@@ -124,13 +123,13 @@ def _comparable(rows: DataFrame, columns: pa.Schema) -> DataFrame:
 
 
 def _counts(missing: DataFrame, too_many: DataFrame, by: list[str]) -> DataFrame:
-    """By key, how many rows are wrong in which way: those on both sides are different ones."""
+    """Count wrong rows by key; rows on both sides are different, not missing or extra."""
     from pyspark.sql import functions as F
 
     keys = [F.col(f"`{name}`") for name in by]
-    one, none = F.lit(1), F.lit(0)
-    sides = missing.select(*keys, one.alias("is wanted"), none.alias("is found")).unionAll(
-        too_many.select(*keys, none.alias("is wanted"), one.alias("is found"))
+    one, zero = F.lit(1), F.lit(0)
+    sides = missing.select(*keys, one.alias("is wanted"), zero.alias("is found")).unionAll(
+        too_many.select(*keys, zero.alias("is wanted"), one.alias("is found"))
     )
     grouped = sides.groupBy(*keys).agg(
         F.sum("`is wanted`").alias("all wanted"), F.sum("`is found`").alias("all found")
@@ -150,10 +149,10 @@ def _examples(
 
     keys = [F.col(f"`{name}`") for name in by]
     few = [
-        counts.filter(F.col(f"`{kind}`") > 0).orderBy(*keys).limit(MOST_EXAMPLES) for kind in _KINDS
+        counts.filter(F.col(f"`{kind}`") > 0).orderBy(*keys).limit(MAX_EXAMPLES) for kind in _KINDS
     ]
     chosen = few[0].unionAll(few[1]).unionAll(few[2])
-    # Under other names, so that a join can tell them from those of the rows.
+    # Rename the keys, so that the join condition is unambiguous.
     renamed = chosen.select(*(key.alias(f"key {at}") for at, key in enumerate(keys))).distinct()
     same = [key.eqNullSafe(F.col(f"`key {at}`")) for at, key in enumerate(keys)]
     wanted, found = (
@@ -164,19 +163,19 @@ def _examples(
 
 @dataclass(frozen=True)
 class TableVerified:
-    """How one table compares with its log, at the version that it has everything of."""
+    """Comparison of one table with its log at the merged version."""
 
     table: str
     kind: ChangeTableKind
     source: str
     log: str
     log_version: int | None = None
-    """None if nothing was merged into it yet."""
+    """None if nothing has been merged into it yet."""
     behind: int = 0
-    """Versions of the log that are not merged yet."""
+    """Number of versions of the log that are not merged yet."""
     key: tuple[str, ...] = ()
     other_key: tuple[str, ...] | None = None
-    """The key of the source by now, if the table was merged by another."""
+    """Current key of the source, if the table was merged by another."""
     absent_columns: tuple[str, ...] = ()
     differences: RowDifferences | None = None
     engine: Engine = "delta-rs"
@@ -187,12 +186,12 @@ class TableVerified:
 
     @property
     def total(self) -> int:
-        """All differences: rows, columns, and a key that is another."""
+        """Number of differences: in rows, columns and the key."""
         rows = self.differences.total if self.differences else 0
         return rows + len(self.absent_columns) + (self.other_key is not None)
 
     @property
-    def is_well(self) -> bool:
+    def is_ok(self) -> bool:
         return not self.total and self.trouble is None
 
 
@@ -201,90 +200,94 @@ def verify(
     tables: Sequence[str] = (),
     *,
     spark: Callable[[], SparkSession] | None = None,
-    spark_above: int = LARGEST_FOLD,
+    spark_above: int = MAX_FOLD_BYTES,
 ) -> Iterator[TableVerified]:
-    """The tables of some source tables, or of all, one after the other."""
+    """Verify the tables of some source tables, or of all."""
     sources = known_sources(pipeline)
     if tables:
         wanted = [find_source(sources, name) for name in tables]
-        sources = [one for one in sources if one in wanted]
+        sources = [source for source in sources if source in wanted]
     session = cache(spark or (lambda: pipeline_session(pipeline)))
-    return _verified(pipeline, sources, _Means(session, spark_above))
+    return _verified(pipeline, sources, _SparkOptions(session, spark_above))
 
 
 @dataclass(frozen=True)
-class _Means:
+class _SparkOptions:
     spark: Callable[[], SparkSession]
     spark_above: int
 
 
 def _verified(
-    pipeline: Pipeline, sources: Sequence[SourceTables], means: _Means
+    pipeline: Pipeline, sources: Sequence[SourceTableNames], options: _SparkOptions
 ) -> Iterator[TableVerified]:
     for source in sources:
         kinds = {ChangeTableKind.MERGED: source.merged, ChangeTableKind.HISTORY: source.history}
         for kind, table in kinds.items():
             if table is None:
                 continue
-            one = TableVerified(table, kind, source.name, source.log)
+            result = TableVerified(table, kind, source.name, source.log)
             try:
-                yield _verify(pipeline, source, one, means)
+                yield _verify(pipeline, source, result, options)
             except (TableError, OSError, pa.ArrowException) as error:
-                yield replace(one, trouble=str(error).splitlines()[0])
+                yield replace(result, trouble=str(error).splitlines()[0])
 
 
 def _verify(
-    pipeline: Pipeline, source: SourceTables, one: TableVerified, means: _Means
+    pipeline: Pipeline, source: SourceTableNames, result: TableVerified, options: _SparkOptions
 ) -> TableVerified:
     newest = ChangeLog.open(pipeline.lake, source.log)
     if newest is None:
-        return replace(one, trouble=f"its change log {source.log} is no longer there")
-    table = Snapshot.open(pipeline.lake, one.table)
+        return replace(result, trouble=f"its change log {source.log} no longer exists")
+    table = Snapshot.open(pipeline.lake, result.table)
     if table is None:
-        return replace(one, behind=newest.version + 1)
+        return replace(result, behind=newest.version + 1)
     app = f"{app_id(pipeline.name)}:merge"
     marked = table.mark(app)
     if marked is None or marked < 0:
-        return replace(one, trouble="no mark records how much of its log is merged")
+        return replace(result, trouble="no mark records how much of its log is merged")
     try:
         log = ChangeLog.open(pipeline.lake, source.log, marked)
     except TableError:
         log = None
     if log is None:
         return replace(
-            one,
+            result,
             log_version=marked,
             trouble=f"version {marked} of {source.log}, up to which it is merged, no longer exists",
         )
     key = key_of(table)
-    one = replace(one, log_version=marked, behind=newest.version - marked, key=key.columns)
-    if not {*telling_apart(key)} <= {*table.schema.names}:
-        return replace(one, trouble="it has no columns that tell its rows apart")
-    return _compared(source, one, log, table, means)
+    result = replace(result, log_version=marked, behind=newest.version - marked, key=key.columns)
+    if not {*identifying_columns(key)} <= {*table.schema.names}:
+        return replace(result, trouble="it lacks the columns that identify its rows")
+    return _compared(source, result, log, table, options)
 
 
 def _compared(
-    source: SourceTables, one: TableVerified, log: ChangeLog, table: Snapshot, means: _Means
+    source: SourceTableNames,
+    result: TableVerified,
+    log: ChangeLog,
+    table: Snapshot,
+    options: _SparkOptions,
 ) -> TableVerified:
-    is_large = max(log.bytes, table.bytes) > means.spark_above
-    if one.kind is ChangeTableKind.HISTORY:
+    is_large = max(log.bytes, table.bytes) > options.spark_above
+    if result.kind is ChangeTableKind.HISTORY:
         columns = history_columns(log.schema, key_of(table))
-        one = replace(one, absent_columns=_absent(columns, table))
+        result = replace(result, absent_columns=_absent(columns, table))
         if is_large:
-            return replace(one, left_out="its log is too large to verify in memory")
-        return replace(one, differences=verify_history(log, table))
-    key = key_of_log(log, source.key, Until())
-    one = replace(
-        one,
-        other_key=None if key.columns == one.key else key.columns,
-        absent_columns=_absent(columns_of_merged(log, table), table),
+            return replace(result, left_out="its log is too large to verify in memory")
+        return replace(result, differences=verify_history(log, table))
+    key = key_of_log(log, source.key, Cutoff())
+    result = replace(
+        result,
+        other_key=None if key.columns == result.key else key.columns,
+        absent_columns=_absent(expected_columns(log, table), table),
     )
     if is_large:
-        found = verify_with_spark(means.spark(), log, table)
-        return replace(one, differences=found, engine="spark")
-    return replace(one, differences=verify_merged(log, table))
+        found = verify_with_spark(options.spark(), log, table)
+        return replace(result, differences=found, engine="spark")
+    return replace(result, differences=verify_merged(log, table))
 
 
 def _absent(columns: pa.Schema, table: Snapshot) -> tuple[str, ...]:
-    there = table.schema.names
-    return tuple(name for name in columns.names if name not in there)
+    existing = table.schema.names
+    return tuple(name for name in columns.names if name not in existing)

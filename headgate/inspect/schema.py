@@ -11,12 +11,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.cdc.history import VALIDITY
-from headgate.cdc.plan import source_text
+from headgate.cdc.source_tables import source_text
 from headgate.config import Pipeline
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import LandingError, nearest
 from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger, recorded_changes
-from headgate.inspect.tables import TableKind, kind_of, merged_tables, named_plan
+from headgate.inspect.tables import TableKind, kind_of, merged_tables, source_naming
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.names import TableNames, pattern_name
 from headgate.notebook import ResultView
@@ -93,16 +93,16 @@ def _of_changes(
     pipeline: Pipeline, ledger: PipelineLedger, name: str, gold: Collection[str]
 ) -> TableSchema:
     merged = merged_tables(ledger)
-    plan = named_plan(pipeline, ledger)
+    naming = source_naming(pipeline, ledger)
     known = [*ledger.landed, *merged]
-    by_source = {source_text(one.source): log for log, one in plan.known.items()}
-    by_source |= {pattern_name(one.source): log for log, one in plan.known.items()}
+    by_source = {source_text(one.source): log for log, one in naming.known.items()}
+    by_source |= {pattern_name(one.source): log for log, one in naming.known.items()}
     table = name if name in known else by_source.get(name)
     if table is None:
         raise _unknown(pipeline, name, nearest(name, [*known, *gold, *by_source]))
     opened = open_table(pipeline, table)
     log = merged[table].log if table in merged else None
-    source = plan.known.get(log or table)
+    source = naming.known.get(log or table)
     return TableSchema(
         table=table,
         kind=kind_of(pipeline, table),

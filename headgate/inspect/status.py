@@ -21,7 +21,7 @@ from headgate.lake.ledger import LedgerSnapshot, Totals
 from headgate.lake.ledger_entries import Kind, PendingEntry
 from headgate.lake.staged import ExpectationResult, StagedBatchNote
 from headgate.notebook import ResultView
-from headgate.quarantine.ledger import name_of_files
+from headgate.quarantine.lander import name_of_files
 
 
 @dataclass(frozen=True)

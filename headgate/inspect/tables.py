@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
@@ -14,8 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from headgate.cdc.known_source import KnownSource, source_of
-from headgate.cdc.plan import ChangePlan, source_text
+from headgate.cdc.source_tables import KnownSource, SourceNaming, source_of, source_text
 from headgate.config import Pipeline
 from headgate.config.gold import is_declared_gold
 from headgate.config.pipeline import FILES_TABLE
@@ -74,14 +73,14 @@ def landed_tables(pipeline: Pipeline) -> list[str]:
     return TableNames.of(pipeline).silver_in(pipeline.lake)
 
 
-def named_plan(pipeline: Pipeline, ledger: PipelineLedger) -> ChangePlan:
-    """Return a plan with the source table of each change log, and nothing else about the logs."""
+def source_naming(pipeline: Pipeline, ledger: PipelineLedger) -> SourceNaming:
+    """Return how the source tables in the ledger are named."""
     known = {
         one.table: KnownSource(source_of(one.route))
         for one in ledger.landed.values()
         if one.route is not None
     }
-    return replace(ChangePlan.of(pipeline), known=known)
+    return SourceNaming(ChangeTables.of(pipeline), known)
 
 
 def names_of_route(pipeline: Pipeline) -> NamesOfRoute:
@@ -94,11 +93,11 @@ def names_of_route(pipeline: Pipeline) -> NamesOfRoute:
 
 def _names_of_source(pipeline: Pipeline) -> NamesOfRoute:
     @cache
-    def plan() -> ChangePlan:
-        return named_plan(pipeline, open_ledger(pipeline))
+    def naming() -> SourceNaming:
+        return source_naming(pipeline, open_ledger(pipeline))
 
     def names(route: str) -> Collection[str]:
-        return plan().names_of_route(route)
+        return naming().names_of_route(route)
 
     return names
 
@@ -129,10 +128,10 @@ def merged_tables(ledger: PipelineLedger) -> dict[str, MergedFrom]:
 def tables_behind(pipeline: Pipeline, ledger: PipelineLedger) -> tuple[str, ...]:
     """Return the merged and history tables that are behind their change logs, by name."""
     merged = merged_tables(ledger)
-    plan = named_plan(pipeline, ledger)
+    naming = source_naming(pipeline, ledger)
     behind: set[str] = set()
-    for log, known in plan.known.items():
-        source, names = known.source, plan.tables_of(known.source)
+    for log, known in naming.known.items():
+        source, names = known.source, naming.tables_of(known.source)
         wanted = [table for table in (names.merged_for(source), names.history_for(source)) if table]
         made = [table for table in wanted if table in merged]
         behind |= {

@@ -1,4 +1,4 @@
-"""Which records in quarantine are meant: one way to say it for every command."""
+"""Filters on records in quarantine, the same for every command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OFFSETS = re.compile(
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """Records of one partition that follow each other; both ends belong to it."""
+    """Consecutive records of one partition; both ends are included."""
 
     topic: str
     partition: int
@@ -49,33 +49,33 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class QuarantineFilter:
-    """All conditions must hold; without any, it is every open record."""
+    """Conditions that must all hold; without any, every open record matches."""
 
     reason: str | None = None
     route: str | None = None
-    """A route, or the table that it would have gone to."""
+    """A route, or the table of a route."""
     since: datetime | None = None
-    """Put in quarantine at this moment or later; UTC where it has no time zone."""
+    """Quarantined at this time or later; UTC if it has no time zone."""
     until: datetime | None = None
-    """Put in quarantine before this moment."""
+    """Quarantined before this time."""
     offsets: OffsetRange | None = None
     file: str | None = None
-    """The path of the change file that it came in, or the end of it."""
+    """Path of the change file, or the end of the path."""
     state: QuarantineState | None = QuarantineState.OPEN
-    """None for all of them, whatever has become of them."""
+    """None for records in any state."""
 
     def condition(self, routes: Collection[str] = ()) -> str:
-        """The same in SQL; `routes` are those that go to the table which `route` names."""
+        """Return the SQL condition; `routes` are the routes of the table that `route` names."""
         conditions = []
         if self.state is QuarantineState.OPEN:
-            # Rows of a version that did not know of states have none.
+            # Rows written before the column existed have no state.
             conditions.append("(state IS NULL OR state = 'open')")
         elif self.state is not None:
             conditions.append(f"state = {_literal(self.state.value)}")
         if self.reason is not None:
             conditions.append(f"reason = {_literal(self.reason)}")
         if self.route is not None:
-            named = ", ".join(_literal(each) for each in sorted({self.route, *routes}))
+            named = ", ".join(_literal(route) for route in sorted({self.route, *routes}))
             conditions.append(f"route IN ({named})")
         if self.since is not None:
             conditions.append(f"_at >= {_literal(self.since)}")
@@ -92,14 +92,14 @@ class QuarantineFilter:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether anything is asked for beyond a state."""
-        asked = (self.reason, self.route, self.since, self.until, self.offsets, self.file)
-        return any(each is not None for each in asked)
+        """Return whether there is any condition besides the state."""
+        conditions = (self.reason, self.route, self.since, self.until, self.offsets, self.file)
+        return any(condition is not None for condition in conditions)
 
     def as_record(self) -> dict[str, str]:
-        """What is asked for, as the ledger keeps it."""
-        asked = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: str(value) for name, value in asked.items() if value is not None}
+        """Return the conditions as the ledger stores them."""
+        conditions = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: str(value) for name, value in conditions.items() if value is not None}
 
 
 def parse_reason(text: str | None) -> str | None:
@@ -137,16 +137,16 @@ def parse_time(name: str, time: str | datetime | None) -> datetime | None:
 
 
 def in_file(path: str) -> str:
-    """Whether a record came in the file of that path, or of one that ends so; in SQL."""
+    """Return the SQL condition for a file with this path, or with a path that ends with it."""
     whole, end = _literal(path), _literal(f"/{path.lstrip('/')}")
-    # An older table has no column for it, only nulls of no type.
+    # An older table lacks the column, and the query has untyped nulls for it.
     return f"(CAST(_file AS VARCHAR) = {whole} OR ends_with(CAST(_file AS VARCHAR), {end}))"
 
 
 def _literal(value: str | datetime) -> str:
-    """A value as SQL has it; nothing in a text can end the quotes."""
+    """Return a SQL literal, with quotes escaped."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
-    moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-    micros = (moment - _EPOCH) // timedelta(microseconds=1)
+    timestamp = value if value.tzinfo else value.replace(tzinfo=UTC)
+    micros = (timestamp - _EPOCH) // timedelta(microseconds=1)
     return f"""arrow_cast({micros}, 'Timestamp(Microsecond, Some("UTC"))')"""

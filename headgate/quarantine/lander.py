@@ -1,14 +1,14 @@
-"""Lands portions of the quarantine as batches of a stream are landed.
+"""Land portions of the quarantine as batches of a stream are landed.
 
-The files of a portion are noted, every table is committed once with a mark, and only then are the
-portion's rows marked in the quarantine, and in the ledger last. The marks are a sequence of their
-own, so that the stream may land meanwhile.
+The files of a portion are noted, each table is committed once with a mark, then the rows of the
+quarantine are updated, and the ledger last. Replays have versions of their own, so that the stream
+can land at the same time.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headgate.engine.batch import BatchLander
@@ -17,21 +17,82 @@ from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import LandingError
 from headgate.lake.commit import Committer
-from headgate.lake.ledger_entries import TableEntry
+from headgate.lake.ledger import Ledger, Pending, replay_name
+from headgate.lake.ledger_entries import Entry, QuarantineEntry, TableEntry
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.ledger import SettlingLedger, name_of_files
-from headgate.quarantine.outcome import Settlement, SettlementNote, name_rows
+from headgate.quarantine.outcome import OutcomeNote, ReplayOutcome, assign_ids, record_outcome
 from headgate.quarantine.snapshot import QuarantineSnapshot
+from headgate.schema.changes import SchemaHistory
 from headgate.sources.batch import Extent
 
-StageAndSettle = Callable[[BatchPlan], tuple[list[StagedFile], Settlement]]
-"""Stages a portion and says what becomes of its rows once its files are committed."""
+
+def name_of_files(pipeline: str) -> str:
+    """Return the name of a pipeline's replays in file names."""
+    return f"{pipeline}.replay"
 
 
-class SettlingLander:
-    """Works on the quarantine of one pipeline; what it remembers can all be told from the lake."""
+class ReplayLedger(Ledger):
+    """The ledger of replays; updates the rows of the quarantine before it completes a batch.
+
+    Its transactions and versions are separate from those of the stream, so that neither waits for
+    the other.
+    """
+
+    def __init__(self, plan: BatchPlan, pipeline: str, note: OutcomeNote) -> None:
+        super().__init__(plan.lake, plan.ledger, replay_name(pipeline))
+        self._stream_name = pipeline
+        self._stream = Ledger(plan.lake, plan.ledger, pipeline)
+        self._lake = plan.lake
+        self._quarantine = plan.quarantine
+        self._note = note
+        self.outcome: ReplayOutcome | None = None
+        """Outcome of the last completed version; None if it had only pending files."""
+        self.entries: Sequence[Entry] = ()
+
+    def table_versions(self) -> dict[str, int]:
+        """Return the Delta version of each table after its last batch or replay."""
+        stream, own = self._stream.table_versions(), super().table_versions()
+        return {table: max(stream.get(table, -1), own.get(table, -1)) for table in {*stream, *own}}
+
+    def pending_of_stream(self) -> tuple[Pending, ...]:
+        """Return the files of the stream that are not committed yet."""
+        progress = self._stream.progress()
+        return progress.pending if progress else ()
+
+    def history(self) -> SchemaHistory:
+        """Return the schemas that tables have met, in the stream or in a replay."""
+        names = self._stream_name, replay_name(self._stream_name)
+        return self.snapshot().of(*names).schema_history()
+
+    def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
+        outcome = self._note.read(version)
+        if outcome is not None:
+            marked = record_outcome(self._lake, self._quarantine, outcome)
+            entries = [*entries, self._entry(outcome, marked)]
+        super().complete(version, batch, entries)
+        self._note.clear()
+        self.outcome, self.entries = outcome, entries
+
+    def _entry(self, outcome: ReplayOutcome, table_version: int) -> QuarantineEntry:
+        return QuarantineEntry(
+            self._quarantine,
+            rows=outcome.left,
+            table_version=table_version,
+            state=outcome.state.value,
+            taken=outcome.taken,
+            remaining=outcome.remaining,
+            filter=outcome.wanted,
+        )
+
+
+StageReplay = Callable[[BatchPlan], tuple[list[StagedFile], ReplayOutcome]]
+"""Stages a portion; returns its files and the outcome once they are committed."""
+
+
+class ReplayLander:
+    """Replays and drops records of one pipeline; all its state can be restored from the lake."""
 
     def __init__(
         self, plan: BatchPlan, committer: Committer, pipeline: str, listener: Listener
@@ -43,40 +104,40 @@ class SettlingLander:
         """Rows by silver table or change log."""
         self.remaining: Counter[str] = Counter()
         self._note = StagedBatchNote(plan.lake, name_of_files(pipeline))
-        self._settlements = SettlementNote(plan.lake, name_of_files(pipeline))
-        self.ledger = SettlingLedger(plan, pipeline, self._settlements)
+        self._outcomes = OutcomeNote(plan.lake, name_of_files(pipeline))
+        self.ledger = ReplayLedger(plan, pipeline, self._outcomes)
         progress = self.ledger.progress()
         self._lander = BatchLander(
             ledger=self.ledger,
             note=self._note,
             committer=committer,
             plan=plan,
-            listener=self._tell,
+            listener=self._emit,
             landed=progress.landed if progress else None,
             pending=progress.pending if progress else (),
             known_tables=set(plan.tables_in_lake()),
             history=self.ledger.history(),
             pending_elsewhere=self.ledger.pending_of_stream,
         )
-        self._begun = progress is not None
+        self._started = progress is not None
 
     @property
     def plan(self) -> BatchPlan:
         return self._lander.plan
 
     def complete(self) -> bool:
-        """Land what waits and what was cut short; whether there was such a portion."""
-        if not self._begun:
+        """Land pending files and an interrupted portion; return whether there was one."""
+        if not self._started:
             return False
         self._lander.land_pending()
         self._count()
         staged = self._note.under_way(self._lander.landed)
         if staged is None:
             return False
-        if self._settlements.read(staged.version) is None:
+        if self._outcomes.read(staged.version) is None:
             raise LandingError(
                 "lake-unreadable",
-                "a replay was cut short, and the note of its records is gone",
+                "a replay was interrupted, and the note of its outcome is missing",
                 hint="restore the folder `_staged` of the lake",
                 where=table_url(self.plan.lake, "_staged"),
             )
@@ -85,23 +146,23 @@ class SettlingLander:
         return True
 
     def snapshot(self) -> QuarantineSnapshot | None:
-        """The quarantine with all its rows named; None where there is none."""
+        """Return the quarantine, every row with an ID; None if there is no quarantine table."""
         if self._open_quarantine() is None:
             return None
-        name_rows(self.plan.lake, self.plan.quarantine)
+        assign_ids(self.plan.lake, self.plan.quarantine)
         return self._open_quarantine()
 
     def land(
-        self, wanted: QuarantineFilter, snapshot: QuarantineSnapshot, stage: StageAndSettle
+        self, wanted: QuarantineFilter, snapshot: QuarantineSnapshot, stage: StageReplay
     ) -> None:
-        """One portion of a snapshot."""
-        if not self._begun:
+        """Land one portion of a snapshot."""
+        if not self._started:
             self.ledger.start("replay", 0)
-            self._begun = True
+            self._started = True
 
         def run(plan: BatchPlan) -> list[StagedFile]:
-            staged, settlement = stage(plan)
-            self._settlements.write(settlement)
+            staged, outcome = stage(plan)
+            self._outcomes.write(outcome)
             return staged
 
         landed = self._lander.landed
@@ -112,10 +173,10 @@ class SettlingLander:
 
     @property
     def waiting(self) -> Counter[str]:
-        """Rows by table that could not be committed yet."""
+        """Number of rows that could not be committed yet, by table."""
         rows: Counter[str] = Counter()
-        for one in self._lander.pending:
-            rows[one.file.table] += one.file.rows
+        for pending in self._lander.pending:
+            rows[pending.file.table] += pending.file.rows
         return rows
 
     def _open_quarantine(self) -> QuarantineSnapshot | None:
@@ -123,17 +184,17 @@ class SettlingLander:
         return QuarantineSnapshot.open(plan.lake, plan.quarantine, plan.names_of_route)
 
     def _count(self) -> None:
-        settlement = self.ledger.settlement
-        if settlement is not None and settlement.state is QuarantineState.REPLAYED:
-            self.taken += settlement.taken
-            self.remaining.update(settlement.remaining)
+        outcome = self.ledger.outcome
+        if outcome is not None and outcome.state is QuarantineState.REPLAYED:
+            self.taken += outcome.taken
+            self.remaining.update(outcome.remaining)
         own = self.plan.own_tables
         for entry in self.ledger.entries:
             if isinstance(entry, TableEntry) and entry.table not in own:
                 self.landed[entry.table] += entry.rows
 
-    def _tell(self, event: Event) -> None:
-        if isinstance(event, BatchLanded) and self.ledger.settlement is not None:
-            still = {**event.quarantined, **self.ledger.settlement.remaining}
-            event = replace(event, quarantined=still)
+    def _emit(self, event: Event) -> None:
+        if isinstance(event, BatchLanded) and self.ledger.outcome is not None:
+            quarantined = {**event.quarantined, **self.ledger.outcome.remaining}
+            event = replace(event, quarantined=quarantined)
         self.listener(event)

@@ -1,7 +1,7 @@
-"""What becomes of records that were taken out of quarantine, noted before anything is committed.
+"""The outcome of a replay or drop, noted before anything is committed.
 
-A replay that is cut short is completed from this note: whatever has changed meanwhile, the same
-rows are settled in the same way.
+An interrupted replay is completed from the note, so that the same rows get the same outcome
+whatever has changed since.
 """
 
 from __future__ import annotations
@@ -23,89 +23,93 @@ from headgate.lake.staged import NoteFile
 from headgate.lake.tables import CommitConflict, TableError
 from headgate.lake.write import MergeClauses, fill_columns, merge_rows
 
-SETTLED = pa.schema(
+OUTCOME_COLUMNS = pa.schema(
     [
         QUARANTINE.field(name)
         for name in ("id", "state", "reason", "detail", "route", "schema_id", "in_bronze", "_batch")
     ]
 )
-_ABOUT = b"headgate"
+_METADATA = b"headgate"
 
 
 @dataclass(frozen=True)
-class Settlement:
-    """The outcome for the records of one portion."""
+class ReplayOutcome:
+    """The outcome of a replay or drop for the records of one portion."""
 
     version: int
     state: QuarantineState
-    """What those are that left the quarantine."""
+    """The state of records that left the quarantine: replayed or dropped."""
     at: datetime
     taken: int
     remaining: Mapping[str, int]
-    """How many stay in quarantine, for which reason."""
+    """Number of records that stay in quarantine, by reason."""
     wanted: Mapping[str, str]
-    """Which were asked for, as the ledger tells it."""
+    """The filter, as the ledger stores it."""
     rows: pa.Table
-    """The rows of the quarantine that change, as they shall be."""
+    """The changed rows of the quarantine, with their new values."""
 
     @property
     def left(self) -> int:
+        """Number of records that left the quarantine."""
         return self.taken - sum(self.remaining.values())
 
 
-class SettlementNote:
-    """Holds one settlement, the newest of a pipeline."""
+class OutcomeNote:
+    """Stores the newest outcome of a pipeline."""
 
     def __init__(self, lake: str, pipeline: str) -> None:
         self._note = NoteFile(lake, f"{pipeline}.parquet")
 
-    def write(self, settlement: Settlement) -> None:
-        about = {**vars(settlement), "at": settlement.at.isoformat()}
-        del about["rows"]
-        noted = settlement.rows.replace_schema_metadata({_ABOUT: json.dumps(about)})
+    def write(self, outcome: ReplayOutcome) -> None:
+        metadata = {**vars(outcome), "at": outcome.at.isoformat()}
+        del metadata["rows"]
+        noted = outcome.rows.replace_schema_metadata({_METADATA: json.dumps(metadata)})
         sink = pa.BufferOutputStream()
         pq.write_table(noted, sink)
         self._note.write(sink.getvalue().to_pybytes())
 
-    def read(self, version: int) -> Settlement | None:
-        """That of one version, if it is the one that is held."""
+    def read(self, version: int) -> ReplayOutcome | None:
+        """Return the outcome of a version; None if the note is of another."""
         content = self._note.read()
         if content is None:
             return None
         rows = pq.ParquetFile(pa.BufferReader(content)).read()
-        about: dict[str, Any] = json.loads(rows.schema.metadata[_ABOUT])
-        about["state"] = QuarantineState(about["state"])
-        about["at"] = datetime.fromisoformat(about["at"])
-        if about["version"] != version:
+        metadata: dict[str, Any] = json.loads(rows.schema.metadata[_METADATA])
+        metadata["state"] = QuarantineState(metadata["state"])
+        metadata["at"] = datetime.fromisoformat(metadata["at"])
+        if metadata["version"] != version:
             return None
-        return Settlement(**about, rows=rows.replace_schema_metadata(None))
+        return ReplayOutcome(**metadata, rows=rows.replace_schema_metadata(None))
 
     def clear(self) -> None:
         self._note.clear()
 
 
-_MOST_TRIES = 20
+_MAX_TRIES = 20
 _UPDATED = ("state", "reason", "detail", "route", "schema_id", "in_bronze")
-_FORGOTTEN = ("value", "_key", "_headers")
+_ERASED = ("value", "_key", "_headers")
 _Result = TypeVar("_Result")
 
 
-def settle(lake: str, quarantine: str, settlement: Settlement) -> int:
-    """Mark all rows in one commit, however often it is done; return the table's version then."""
-    rows = settlement.rows
+def record_outcome(lake: str, quarantine: str, outcome: ReplayOutcome) -> int:
+    """Update the rows of the quarantine in one commit; return the table's version.
+
+    Idempotent: only rows that are still open are updated.
+    """
+    rows = outcome.rows
     if not rows.num_rows:
-        return _tried(lake, quarantine, lambda table: table.version)
+        return _retry(lake, quarantine, lambda table: table.version)
     updates = {name: f"change.{name}" for name in _UPDATED}
     updates["settled_at"] = "change.settled_at"
-    if settlement.state is QuarantineState.DROPPED:
-        updates |= dict.fromkeys(_FORGOTTEN, "NULL")
+    if outcome.state is QuarantineState.DROPPED:
+        updates |= dict.fromkeys(_ERASED, "NULL")
     timestamp = QUARANTINE.field("settled_at").type
     still_open = pc.equal(rows.column("state"), QuarantineState.OPEN.value)
-    times = pc.if_else(still_open, pa.scalar(None, timestamp), pa.scalar(settlement.at, timestamp))
+    times = pc.if_else(still_open, pa.scalar(None, timestamp), pa.scalar(outcome.at, timestamp))
     source = rows.append_column("settled_at", times)
     batches = pc.min_max(rows.column("_batch"))
     clauses = MergeClauses(
-        # Between the batches, so that files of other batches need not be read.
+        # The range of batches lets the merge skip files of other batches.
         on="row.id = change.id AND "
         f"row._batch BETWEEN {batches['min'].as_py()} AND {batches['max'].as_py()}",
         update="row.state = 'open'",
@@ -115,29 +119,29 @@ def settle(lake: str, quarantine: str, settlement: Settlement) -> int:
     def merge(table: Snapshot) -> int:
         return merge_rows(table, source, clauses, compress=True).version
 
-    return _tried(lake, quarantine, merge)
+    return _retry(lake, quarantine, merge)
 
 
-def name_rows(lake: str, quarantine: str) -> None:
-    """Give rows of a version that did not name them what every row has."""
+def assign_ids(lake: str, quarantine: str) -> None:
+    """Fill in the IDs and states of rows that were written before these columns existed."""
 
-    def name(table: Snapshot) -> None:
+    def fill(table: Snapshot) -> None:
         fill_columns(
             table, QUARANTINE, {"id": "replace(uuid(), '-', '')", "state": "'open'"}, "id IS NULL"
         )
 
-    _tried(lake, quarantine, name)
+    _retry(lake, quarantine, fill)
 
 
-def _tried(lake: str, quarantine: str, change: Callable[[Snapshot], _Result]) -> _Result:
-    """Retry when others commit to the table first."""
-    for attempt in range(1, _MOST_TRIES + 1):
+def _retry(lake: str, quarantine: str, change: Callable[[Snapshot], _Result]) -> _Result:
+    """Retry on commit conflicts."""
+    for attempt in range(1, _MAX_TRIES + 1):
         try:
             table = Snapshot.open(lake, quarantine)
             assert table is not None
             return change(table)
         except (TableError, OSError) as error:
-            if attempt < _MOST_TRIES and isinstance(error, CommitConflict):
+            if attempt < _MAX_TRIES and isinstance(error, CommitConflict):
                 continue
             raise LandingError(
                 "quarantine-unwritable",

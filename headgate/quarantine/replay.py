@@ -1,46 +1,54 @@
-"""Lands records of the quarantine, once what kept them there is gone."""
+"""Replay records of the quarantine: stage them again, land those that are accepted now."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.cdc.merge import MergeResult, merge_plan, merge_summary, merge_tables
+from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged
+from headgate.cdc.plan import ChangePlan
+from headgate.config import Pipeline
+from headgate.engine.events import Listener, MergeFailed, WithoutKey
 from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
 from headgate.engine.task_results import decode_results, task_results
-from headgate.lake.parquet import delete_staged, read_staged
+from headgate.lake.ledger import app_id
+from headgate.lake.ledger_entries import Kind
+from headgate.lake.parquet import delete_file, delete_staged, read_staged
 from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.lander import SettlingLander
-from headgate.quarantine.outcome import SETTLED, Settlement
+from headgate.quarantine.lander import ReplayLander, ReplayLedger
+from headgate.quarantine.outcome import OUTCOME_COLUMNS, ReplayOutcome
 from headgate.quarantine.snapshot import QuarantineSnapshot
 from headgate.schema.origin import SOURCE_COLUMNS, as_records
 
 
-def find_again(records: pa.Table, among: pa.Table) -> list[int]:
-    """Where in `among` each of the records is.
+def match_records(records: pa.Table, among: pa.Table) -> list[int]:
+    """Return the row in `among` of each of the records.
 
-    Not every source numbers its records, so all of a record is compared. Where several are alike
-    in every respect, it does not matter which is which.
+    Not every source numbers its records, so whole records are compared. Identical records are
+    interchangeable.
     """
-    places: dict[Hashable, deque[int]] = defaultdict(deque)
+    rows: dict[Hashable, deque[int]] = defaultdict(deque)
     for row, identity in enumerate(_identities(among)):
-        places[identity].append(row)
-    return [places[identity].popleft() for identity in _identities(records)]
+        rows[identity].append(row)
+    return [rows[identity].popleft() for identity in _identities(records)]
 
 
 def _identities(records: pa.Table) -> Iterator[Hashable]:
-    moments = records.column("timestamp").cast(pa.int64())
+    timestamps = records.column("timestamp").cast(pa.int64())
     plain = [records.column(name) for name in ("topic", "partition", "offset", "key", "file")]
-    columns = [column.to_pylist() for column in (*plain, moments)]
-    headers = (repr(each.as_py()) for each in records.column("headers"))
+    columns = [column.to_pylist() for column in (*plain, timestamps)]
+    headers = (repr(value.as_py()) for value in records.column("headers"))
     return zip(_digests(records.column("value")), headers, *columns, strict=True)
 
 
@@ -50,18 +58,18 @@ def _digests(values: pa.ChunkedArray) -> Iterator[bytes | None]:
 
 
 def records_of(quarantined: pa.Table) -> pa.Table:
-    """Rows of the quarantine as the records that they were."""
+    """Convert rows of the quarantine back to source records."""
     names = {f"_{field.name}": field.name for field in SOURCE_COLUMNS}
     columns = [names.get(name, name) for name in quarantined.column_names]
     return as_records(quarantined.rename_columns(columns))
 
 
-_TOLD = ("reason", "detail", "route", "schema_id")
+_REJECTION = ("reason", "detail", "route", "schema_id")
 
 
 @dataclass
-class StagedAgain:
-    """The files to commit, and what changes in the quarantine once they are."""
+class Restaged:
+    """The files to commit, and the rows of the quarantine that change once they are committed."""
 
     files: list[StagedFile] = field(default_factory=list)
     changed: list[dict[str, Any]] = field(default_factory=list)
@@ -69,17 +77,16 @@ class StagedAgain:
 
     @property
     def rows(self) -> pa.Table:
-        return pa.Table.from_pylist(self.changed, SETTLED)
+        return pa.Table.from_pylist(self.changed, OUTCOME_COLUMNS)
 
 
-def stage_again(plan: BatchPlan, taken: pa.Table) -> StagedAgain:
-    """Stage rows of the quarantine as the records that they were.
+def restage(plan: BatchPlan, taken: pa.Table) -> Restaged:
+    """Stage rows of the quarantine again as source records.
 
-    Those that still cannot land keep their rows: no file of them is committed, their rows are
-    told the new reason.
+    Records that are rejected again keep their rows, with the new reason.
     """
-    staged = StagedAgain()
-    # Where it is not known, bronze has it: rather once too seldom than twice.
+    staged = Restaged()
+    # If unknown, assume that bronze has the record, to avoid a duplicate.
     in_bronze = taken.column("in_bronze").fill_null(True)
     for part, has_bronze in (
         (taken.filter(in_bronze), True),
@@ -90,7 +97,7 @@ def stage_again(plan: BatchPlan, taken: pa.Table) -> StagedAgain:
     return staged
 
 
-def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: StagedAgain) -> None:
+def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: Restaged) -> None:
     records = records_of(taken)
     rejected: list[pa.Table] = []
     for file in decode_results(task_results(plan.stage(records.to_batches()))):
@@ -101,64 +108,64 @@ def _stage_part(plan: BatchPlan, taken: pa.Table, in_bronze: bool, staged: Stage
             delete_staged(plan.lake, file)
         else:
             staged.files.append(file)
-    left_over: dict[int, dict[str, Any]] = {}
+    rejections: dict[int, dict[str, Any]] = {}
     if rejected:
-        again = pa.concat_tables(rejected)
-        facts = again.select([*_TOLD, "in_bronze"]).to_pylist()
-        left_over = dict(zip(find_again(records_of(again), records), facts, strict=True))
-    for row, was in enumerate(taken.select(SETTLED.names).to_pylist()):
-        now = _settled(was, left_over.get(row), in_bronze, plan.bronze is not None)
-        if now["state"] == QuarantineState.OPEN:
-            staged.remaining[now["reason"]] += 1
-        if now != was:
-            staged.changed.append(now)
+        rows = pa.concat_tables(rejected)
+        facts = rows.select([*_REJECTION, "in_bronze"]).to_pylist()
+        rejections = dict(zip(match_records(records_of(rows), records), facts, strict=True))
+    for row, old in enumerate(taken.select(OUTCOME_COLUMNS.names).to_pylist()):
+        new = _new_state(old, rejections.get(row), in_bronze, plan.bronze is not None)
+        if new["state"] == QuarantineState.OPEN:
+            staged.remaining[new["reason"]] += 1
+        if new != old:
+            staged.changed.append(new)
 
 
-def _settled(
-    was: dict[str, Any], left_over: dict[str, Any] | None, in_bronze: bool, has_bronze: bool
+def _new_state(
+    old: dict[str, Any], rejection: dict[str, Any] | None, in_bronze: bool, has_bronze: bool
 ) -> dict[str, Any]:
-    if left_over is None:
-        there = True if has_bronze else was["in_bronze"]
-        return {**was, "state": QuarantineState.REPLAYED.value, "in_bronze": there}
-    there = was["in_bronze"] if in_bronze else left_over["in_bronze"]
-    return {**was, **left_over, "in_bronze": there}
+    if rejection is None:
+        now_in_bronze = True if has_bronze else old["in_bronze"]
+        return {**old, "state": QuarantineState.REPLAYED.value, "in_bronze": now_in_bronze}
+    now_in_bronze = old["in_bronze"] if in_bronze else rejection["in_bronze"]
+    return {**old, **rejection, "in_bronze": now_in_bronze}
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay did."""
+    """Result of a replay."""
 
     taken: int
-    """Records that were tried once more."""
+    """Number of records that were tried."""
     landed: Mapping[str, int]
-    """How many went to which silver table or change log."""
+    """Number of rows that landed, by silver table or change log."""
     remaining: Mapping[str, int]
-    """How many of them stay in quarantine, for which reason."""
+    """Number of records that stay in quarantine, by reason."""
     waiting: Mapping[str, int]
-    """Tables that could not be written, and their records: the next replay tries again."""
+    """Number of rows by table that could not be written; the next replay tries again."""
     completed: bool
-    """Whether an earlier one that was cut short was completed first; its records count too."""
+    """Whether an interrupted replay was completed first; its records are included."""
     merged: tuple[str, ...] = ()
-    """Tables that followed the change logs which got something."""
+    """Merged and history tables that were brought up to date."""
     behind: tuple[str, ...] = ()
-    """Tables that did not follow: the next run does it."""
+    """Tables that the next run has to merge."""
 
 
 @dataclass(frozen=True)
 class Portion:
-    """How much is taken at a time: as much as memory should hold."""
+    """Most records and bytes to hold in memory at a time."""
 
     records: int = 50_000
     bytes: int = 128 << 20
 
 
 def replay_quarantined(
-    lander: SettlingLander,
+    lander: ReplayLander,
     wanted: QuarantineFilter,
     limit: int | None = None,
     portion: Portion | None = None,
 ) -> Replayed:
-    """Try again what is wanted and open now; the oldest first where there is a limit."""
+    """Replay the matching records that are open now; with a limit, the oldest."""
     lander.plan.forget()
     wanted = replace(wanted, state=QuarantineState.OPEN)
     completed = lander.complete()
@@ -176,14 +183,14 @@ def replay_quarantined(
 
 
 def _land(
-    lander: SettlingLander,
+    lander: ReplayLander,
     wanted: QuarantineFilter,
     snapshot: QuarantineSnapshot,
     taken: pa.Table,
 ) -> None:
-    def stage(plan: BatchPlan) -> tuple[list[StagedFile], Settlement]:
-        staged = stage_again(plan, taken)
-        settlement = Settlement(
+    def stage(plan: BatchPlan) -> tuple[list[StagedFile], ReplayOutcome]:
+        staged = restage(plan, taken)
+        outcome = ReplayOutcome(
             plan.version,
             QuarantineState.REPLAYED,
             datetime.now(UTC),
@@ -192,7 +199,7 @@ def _land(
             wanted.as_record(),
             staged.rows,
         )
-        return staged.files, settlement
+        return staged.files, outcome
 
     lander.land(wanted, snapshot, stage)
 
@@ -202,7 +209,7 @@ def _open_rows(
 ) -> Iterator[pa.RecordBatch]:
     condition = snapshot.condition(wanted)
     if limit is not None:
-        # By their names, as a sort of whole rows would hold them all in memory.
+        # Sort IDs only: sorting whole rows would hold them all in memory.
         condition = f"""id IN (
             SELECT id FROM quarantine WHERE {condition}
             ORDER BY _at, _topic, _partition, _file, _offset LIMIT {limit}
@@ -228,3 +235,61 @@ def _portions(batches: Iterator[pa.RecordBatch], portion: Portion) -> Iterator[p
             size += part.nbytes
     if gathered:
         yield pa.Table.from_batches(gathered)
+
+
+_MAX_TRIES = 3
+"""Retries, because a run may merge the same tables at the same time."""
+
+
+@dataclass(frozen=True)
+class MergedTables:
+    """The tables that are up to date, and those that the next run has to merge."""
+
+    merged: tuple[str, ...]
+    behind: tuple[str, ...]
+
+
+def merge_replayed(
+    pipeline: Pipeline, plan: ChangePlan, ledger: ReplayLedger, listener: Listener
+) -> MergedTables:
+    """Merge all logs that any replay landed in; an interrupted one may not have merged its own.
+
+    Tables that need Spark are left to the next run.
+    """
+    app = f"{app_id(pipeline.name)}:merge"
+    logs = sorted(ledger.snapshot().tables(Kind.TABLE).keys() & plan.known.keys())
+    plans = [merge_plan(plan, pipeline.merge, app, log, plan.known[log]) for log in logs]
+    began = perf_counter()
+    results = _merge([plan for plan in plans if plan is not None])
+    merged = [result for result in results if isinstance(result, TableMerged)]
+    if merged:
+        landed = ledger.landed()
+        assert landed is not None
+        ledger.add(landed, [result.entry for result in merged])
+        listener(merge_summary(merged, perf_counter() - began))
+    for result in results:
+        if isinstance(result, TableMerged) and result.created and result.append_only:
+            listener(WithoutKey(result.table))
+        elif isinstance(result, MergeFailed):
+            listener(result)
+    behind = [result.table for result in results if not isinstance(result, TableMerged)]
+    return MergedTables(tuple(result.table for result in merged), tuple(behind))
+
+
+def _merge(plans: Sequence[MergePlan]) -> list[MergeResult]:
+    results: dict[str, MergeResult] = {}
+    for _ in range(_MAX_TRIES):
+        results |= {result.table: result for result in merge_tables(plans)}
+        failed = {result.table for result in results.values() if isinstance(result, MergeFailed)}
+        plans = [plan for plan in plans if failed & {plan.merged, plan.history}]
+        if not plans:
+            break
+    _delete_folded_files(results.values())
+    return list(results.values())
+
+
+def _delete_folded_files(results: Iterable[MergeResult]) -> None:
+    """Delete the folded changes of large tables: the run that merges them folds again."""
+    for result in results:
+        if isinstance(result, NeedsSparkMerge) and result.folded is not None:
+            delete_file(result.folded)

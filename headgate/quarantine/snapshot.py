@@ -1,4 +1,4 @@
-"""The quarantine as it was at one moment: what is put in later is not seen."""
+"""A snapshot of the quarantine: records that are quarantined later are not in it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from headgate.lake.tables import TableError
 from headgate.quarantine.filter import QuarantineFilter
 
 NamesOfRoute = Callable[[str], Collection[str]]
-"""What a person may call a route, beside itself."""
+"""Returns the other names of a route."""
 
 _ONE_FILE_AT_A_TIME = {
     "datafusion.execution.batch_size": "512",
     "datafusion.execution.target_partitions": "1",
 }
-"""Records can be large: memory should hold few of them more than are asked for. And those that are
-read one after the other should be in the same files, as a file is written anew to mark its rows."""
+"""Records can be large, so read few at a time. Read file by file, because updating rows rewrites
+their files."""
 
 
 class QuarantineSnapshot:
-    """Answers queries over `quarantine`, with columns that an older table may not have yet."""
+    """Runs queries on `quarantine`; columns that an older table lacks are null."""
 
     def __init__(self, table: Snapshot, names_of_route: NamesOfRoute) -> None:
         self.table = table
@@ -33,7 +33,7 @@ class QuarantineSnapshot:
 
     @classmethod
     def open(cls, lake: str, quarantine: str, names_of_route: NamesOfRoute) -> Self | None:
-        """None where nothing was ever put in quarantine."""
+        """Open the newest version; return None if there is no quarantine table."""
         try:
             table = Snapshot.open(lake, quarantine)
         except (TableError, OSError) as error:
@@ -41,29 +41,30 @@ class QuarantineSnapshot:
         return None if table is None else cls(table, names_of_route)
 
     def sql(self, query: str) -> str:
-        """The query as it can be asked of the table itself, known as `stored`."""
+        """Return the query on `quarantine` as a query on `stored`, the table itself."""
         missing = set(QUARANTINE.names) - {*self.table.schema.names}
-        nothing = "".join(f", NULL AS {name}" for name in sorted(missing))
-        return f"WITH quarantine AS (SELECT *{nothing} FROM stored) {query}"
+        nulls = "".join(f", NULL AS {name}" for name in sorted(missing))
+        return f"WITH quarantine AS (SELECT *{nulls} FROM stored) {query}"
 
     def rows(self, query: str) -> pa.RecordBatchReader:
-        """A few at a time."""
+        """Run a query and stream its rows."""
         try:
             return self.table.query(self.sql(query), "stored", _ONE_FILE_AT_A_TIME)
         except (TableError, OSError) as error:
             raise unreadable(self.table.url, error) from error
 
     def condition(self, wanted: QuarantineFilter) -> str:
+        """Return the filter in SQL, with a table name resolved to its routes."""
         if wanted.route is None:
             return wanted.condition()
-        known = self.rows("SELECT DISTINCT route FROM quarantine WHERE route IS NOT NULL")
-        routes = known.read_all().column("route").to_pylist()
+        found = self.rows("SELECT DISTINCT route FROM quarantine WHERE route IS NOT NULL")
+        routes = found.read_all().column("route").to_pylist()
         return wanted.condition(
             [route for route in routes if wanted.route in self._names_of_route(route)]
         )
 
     def counts(self, wanted: QuarantineFilter) -> dict[str, int]:
-        """How many for which reason, the most frequent first."""
+        """Count records by reason, the most frequent first."""
         found = self.rows(
             f"""
             SELECT reason, count(*) AS count FROM quarantine WHERE {self.condition(wanted)}

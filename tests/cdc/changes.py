@@ -1,4 +1,4 @@
-"""A small database that tells its changes, and the ways in which they may arrive."""
+"""A small database that logs its changes, and the orders in which they may arrive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BINLOG = "mysql-cdc-binlog"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one record of a change file says."""
+    """One record of a change file."""
 
     key: int
     columns: Row
@@ -46,7 +46,7 @@ class Change:
 
 @dataclass
 class Database:
-    """One table, the log of its changes, and a clock on which many of them share a tick."""
+    """One table, the log of its changes, and a coarse clock that gives many the same timestamp."""
 
     random: Random
     rows: Rows
@@ -57,7 +57,7 @@ class Database:
     versions: int = 0
     changes: list[Change] = field(default_factory=list)
     states: list[Rows] = field(default_factory=list)
-    """The rows after each change, with those that no change has told of."""
+    """The rows after each change, including rows that no change has mentioned yet."""
 
     def insert(self, key: int) -> None:
         self.rows[key] = self.new_columns()
@@ -71,7 +71,7 @@ class Database:
         self._log([(key, self.rows.pop(key), "DELETE")])
 
     def move(self, moves: dict[int, int]) -> None:
-        """One statement that gives rows other keys; a key may be left and taken by it."""
+        """Run one statement that changes keys of rows; one row may take the old key of another."""
         left = {key: self.rows.pop(key) for key in moves}
         taken = {moves[key]: self.new_columns() for key in left}
         self.rows |= taken
@@ -83,22 +83,22 @@ class Database:
         )
 
     def dump(self) -> None:
-        """A backfill: all rows as they are now, told as if they were new."""
+        """Run a backfill: log all current rows as inserts."""
         self._tick()
         for key, columns in self.rows.items():
             self.changes.append(Change(key, columns, "INSERT", self._uuid(), self.micros))
             self.states.append(dict(self.rows))
 
     def rotate(self) -> None:
-        """The next log file, in which positions begin anew."""
+        """Start the next log file, in which positions restart."""
         self.file, self.position = self.file + 1, 4
 
     def fail_over(self) -> None:
-        """Another server takes over, with log files of its own."""
+        """Fail over to another server with its own log files."""
         self.series, self.file, self.position = SECOND_SERIES, 1, 4
 
     def new_columns(self) -> Row:
-        """Columns that no row had before."""
+        """Return values that no row had before."""
         self.versions += 1
         return {"name": f"version {self.versions}", "amount": self.versions}
 
@@ -122,18 +122,18 @@ class Database:
 
 @dataclass(frozen=True)
 class Case:
-    """Changes as they were made, as they arrive, and the rows that they must come to."""
+    """Changes in order, the batches in which they arrive, and the expected rows."""
 
     changes: list[Change]
     batches: list[list[Change]]
     rows: Rows
     lineages: list[str]
     states: list[Rows]
-    """The rows before the first change, then those after each."""
+    """The rows before the first change, then after each change."""
 
 
 def case(seed: int, fail_over: bool = False) -> Case:
-    """The same seed gives the same case."""
+    """Return a random case; the seed determines it."""
     random = Random(seed)
     database = Database(random, {}, file=random.choice((1, 998, 999_998)))
     database.rows.update((key, database.new_columns()) for key in KEYS if random.random() < 0.5)
@@ -173,12 +173,12 @@ def _run_any_statement(database: Database) -> None:
 
 
 def arrivals(changes: list[Change], random: Random) -> list[list[Change]]:
-    """The changes in batches: in order, nearly, or in none; some of them more than once."""
-    again = [change for change in changes if random.random() < 0.2]
+    """Return the changes in batches: ordered, nearly ordered or shuffled, some repeated."""
+    repeated = [change for change in changes if random.random() < 0.2]
     spread = random.choice((0, 4, 1_000))
     places = {change.uuid: place for place, change in enumerate(changes)}
     arriving = sorted(
-        changes + again, key=lambda change: places[change.uuid] + random.random() * spread
+        changes + repeated, key=lambda change: places[change.uuid] + random.random() * spread
     )
     cuts = sorted(random.randrange(len(arriving) + 1) for _ in range(random.randint(0, 4)))
     bounds = [0, *cuts, len(arriving)]
@@ -187,9 +187,9 @@ def arrivals(changes: list[Change], random: Random) -> list[list[Change]]:
 
 
 def tables(changes: list[Change]) -> tuple[pa.Table, pa.Table]:
-    """The metadata and the rows of changes, as an opened change file gives them."""
+    """Return the metadata and the rows of changes, as an opened change file has them."""
     count = len(changes)
-    told = {
+    values = {
         "_uuid": [change.uuid for change in changes],
         "_change_type": [change.change_type for change in changes],
         "_is_deleted": [change.is_deleted for change in changes],
@@ -207,7 +207,9 @@ def tables(changes: list[Change]) -> tuple[pa.Table, pa.Table]:
         "_log_position": [change.log_position for change in changes],
     }
     metadata = [
-        pa.array(told[name.name], name.type) if name.name in told else pa.nulls(count, name.type)
+        pa.array(values[name.name], name.type)
+        if name.name in values
+        else pa.nulls(count, name.type)
         for name in METADATA
     ]
     rows = [{"id": change.key, **change.columns} for change in changes]

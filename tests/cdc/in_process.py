@@ -1,4 +1,4 @@
-"""The whole of a change pipeline without Spark: files in, logs, merged and history tables out."""
+"""A change pipeline without Spark: files in, logs, merged and history tables out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headgate.cdc.known_source import KnownSource, known_by, known_logs
 from headgate.cdc.merge import merge_plan, merge_tables
-from headgate.cdc.merge_plan import TableMerged
-from headgate.cdc.plan import ChangePlan
+from headgate.cdc.merge_table import TableMerged
+from headgate.cdc.source_tables import KnownSource, known_logs, source_in_files
+from headgate.cdc.stage import ChangeStaging
 from headgate.config import Datastream, Files, Pipeline
 from headgate.engine.batch import BatchLander
 from headgate.engine.events import Event
@@ -30,14 +30,14 @@ from headgate.sources.batch import Extent
 
 @dataclass
 class ChangeLake:
-    """A lake, and what runs on it would do; each `land` is a batch of a new run."""
+    """A lake that lands change files; each `land` is a batch of a new run."""
 
     folder: Path
     settings: dict[str, Any] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     merges: bool = True
     in_memory: bool = True
-    """Whether small tables are merged in memory, as is usual."""
+    """Whether small tables are merged in memory, the default."""
 
     def __post_init__(self) -> None:
         self.pipeline = Pipeline(
@@ -52,14 +52,14 @@ class ChangeLake:
         self.lake = Path(self.pipeline.lake)
         self.ledger = Ledger(self.pipeline.lake, self.pipeline.ledger, "shop")
         self.committer: Committer = DeltaRsCommitter(self.pipeline.lake)
-        self.told: list[Any] = []
+        self.results: list[Any] = []
 
     def land(self, files: Sequence[Path]) -> None:
         progress = self.ledger.progress()
         if progress is None:
             self.ledger.start("files", 0)
         known = known_logs(self.ledger.snapshot(), self.pipeline.lake)
-        self.plan = replace(ChangePlan.of(self.pipeline), known=known, began=time.time() * 1000)
+        self.plan = replace(ChangeStaging.of(self.pipeline), known=known, began=time.time() * 1000)
         self.note = StagedBatchNote(self.pipeline.lake, "shop")
         landed = progress.landed if progress else None
         lander = BatchLander(
@@ -84,19 +84,19 @@ class ChangeLake:
 
     def merge(self, logs: Iterable[tuple[str, KnownSource]]) -> None:
         plans = [
-            merge_plan(self.plan, self.pipeline.merge, f"{self.ledger.app}:merge", log, known)
-            for log, known in logs
+            merge_plan(self.plan, self.pipeline.merge, f"{self.ledger.app}:merge", log, source)
+            for log, source in logs
         ]
         wanted = [plan for plan in plans if plan]
         if not self.in_memory:
             wanted = [replace(plan, in_memory_up_to=0) for plan in wanted]
-        self.told = list(merge_tables(wanted))
-        assert all(isinstance(one, TableMerged) for one in self.told), self.told
+        self.results = list(merge_tables(wanted))
+        assert all(isinstance(result, TableMerged) for result in self.results), self.results
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         if self.merges:
-            for one in changed:
-                self.merge([(one.table, known_by(one.files))])
+            for table in changed:
+                self.merge([(table.table, source_in_files(table.files))])
         return Followed()
 
     def rows(self, table: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A table rewound is the database as it was then: at every moment, and at every position."""
+"""A rewound table equals the database as of every timestamp and every position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headgate.cdc.as_of import Until, key_of_log, rows_as_of
+from headgate.cdc.as_of import Cutoff, key_of_log, rows_as_of
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.key import TableKey
 from headgate.cdc.rewind import rewind
@@ -27,7 +27,7 @@ LOG = "log_theatre_seats"
 Place = tuple[int, int, int]
 
 
-def moment(micros: int) -> datetime:
+def timestamp(micros: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
 
 
@@ -39,16 +39,16 @@ def place(change: Change, lineages: list[str]) -> Place:
 def by_case(rows: pa.Table) -> dict[int, Rows]:
     found: dict[int, Rows] = {}
     for row in rows.select(["case_number", "id", "name", "amount"]).to_pylist():
-        mine = found.setdefault(row["case_number"], {})
-        assert row["id"] not in mine
-        mine[row["id"]] = {"name": row["name"], "amount": row["amount"]}
+        rows_of_case = found.setdefault(row["case_number"], {})
+        assert row["id"] not in rows_of_case
+        rows_of_case[row["id"]] = {"name": row["name"], "amount": row["amount"]}
     return found
 
 
-def told(one: Case, changes: int) -> Rows:
-    """The rows after so many changes, of which one of them told."""
-    known = {change.key for change in one.changes[:changes]}
-    return {key: row for key, row in one.states[changes].items() if key in known}
+def logged_rows(case_: Case, changes: int) -> Rows:
+    """Return the rows after a number of changes, without rows that none of them mentions."""
+    known = {change.key for change in case_.changes[:changes]}
+    return {key: row for key, row in case_.states[changes].items() if key in known}
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["one server", "fail-over"])
@@ -69,45 +69,45 @@ def log(landed: tuple[ChangeLake, list[Case]]) -> ChangeLog:
     return opened
 
 
-def test_every_moment_is_the_database_of_then(
+def test_rows_as_of_every_timestamp_are_those_of_the_database(
     landed: tuple[ChangeLake, list[Case]], log: ChangeLog
 ) -> None:
     cases = landed[1]
-    clocks = [[change.micros for change in one.changes] for one in cases]
+    clocks = [[change.micros for change in case_.changes] for case_ in cases]
     for micros in sorted({micros for clock in clocks for micros in (clock[0] - 1, *clock)}):
-        found = by_case(rows_as_of(log, KEY, Until(moment=moment(micros))))
-        for number, (one, clock) in enumerate(zip(cases, clocks, strict=True)):
-            assert found.get(number, {}) == told(one, bisect_right(clock, micros))
+        found = by_case(rows_as_of(log, KEY, Cutoff(timestamp=timestamp(micros))))
+        for number, (case_, clock) in enumerate(zip(cases, clocks, strict=True)):
+            assert found.get(number, {}) == logged_rows(case_, bisect_right(clock, micros))
 
 
-def test_every_position_is_the_database_of_then(
+def test_rows_as_of_every_position_are_those_of_the_database(
     landed: tuple[ChangeLake, list[Case]], log: ChangeLog
 ) -> None:
     cases = landed[1]
     texts = {
-        place(change, one.lineages): f"{change.log_file}:{change.log_position}"
-        for one in cases
-        for change in one.changes
+        place(change, case_.lineages): f"{change.log_file}:{change.log_position}"
+        for case_ in cases
+        for change in case_.changes
         if not change.is_backfill
     }
     for position, text in sorted(texts.items()):
-        until = Until.typed(text, tuple(cases[0].lineages))
-        found = by_case(rows_as_of(log, KEY, until))
-        for number, one in enumerate(cases):
-            check_position(one, position, found.get(number, {}))
+        cutoff = Cutoff.parse(text, tuple(cases[0].lineages))
+        found = by_case(rows_as_of(log, KEY, cutoff))
+        for number, case_ in enumerate(cases):
+            check_position(case_, position, found.get(number, {}))
 
 
-def check_position(one: Case, position: Place, found: Rows) -> None:
+def check_position(case_: Case, position: Place, found: Rows) -> None:
     made = [
         at + 1
-        for at, change in enumerate(one.changes)
-        if not change.is_backfill and place(change, one.lineages) <= position
+        for at, change in enumerate(case_.changes)
+        if not change.is_backfill and place(change, case_.lineages) <= position
     ]
     changes = max(made, default=0)
-    then = one.states[changes]
+    then = case_.states[changes]
     assert found.items() <= then.items()
-    later = [change for change in one.changes[changes:] if not change.is_backfill]
-    for change in one.changes[:changes]:
+    later = [change for change in case_.changes[changes:] if not change.is_backfill]
+    for change in case_.changes[:changes]:
         # The clock cannot tell whether a backfill read a row before a change of the same tick.
         unsure = change.is_backfill and any(
             change.key == other.key and change.micros == other.micros for other in later
@@ -115,17 +115,17 @@ def check_position(one: Case, position: Place, found: Rows) -> None:
         assert unsure or (change.key in found) == (change.key in then)
 
 
-def test_a_table_is_made_of_it(landed: tuple[ChangeLake, list[Case]]) -> None:
+def test_rewind_creates_a_table(landed: tuple[ChangeLake, list[Case]]) -> None:
     lake, cases = landed
-    micros = max(change.micros for one in cases for change in one.changes)
-    text = moment(micros).isoformat()
+    micros = max(change.micros for case_ in cases for change in case_.changes)
+    text = timestamp(micros).isoformat()
     made = rewind(lake.pipeline, "theatre.seats", text, f"at_the_end_{len(cases[0].lineages)}")
     table = DeltaTable(str(lake.lake / made.table))
     rows = table.to_pyarrow_table()
     merged = DeltaTable(str(lake.lake / "theatre_seats")).to_pyarrow_table()
     order = [("case_number", "ascending"), ("id", "ascending")]
     assert rows.sort_by(order) == merged.sort_by(order)
-    assert TableKey.kept_in(pa.schema(table.schema())) == KEY
+    assert TableKey.from_schema(pa.schema(table.schema())) == KEY
     assert (made.rows, made.engine, made.newest) == (len(merged), "delta-rs", None)
     assert str(table.metadata().description).startswith("theatre.seats as of ")
 
@@ -146,11 +146,11 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> ChangeLake:
         (" mysql-bin.000998:35 ", "theatre_seats_at_mysql_bin_000998_35"),
     ],
 )
-def test_a_table_is_named_after_when_it_was(small: ChangeLake, text: str, name: str) -> None:
+def test_rewound_table_is_named_after_its_cutoff(small: ChangeLake, text: str, name: str) -> None:
     assert rewind(small.pipeline, "theatre_seats", text).table == name
 
 
-def test_a_rewind_never_overwrites(small: ChangeLake) -> None:
+def test_rewind_never_overwrites(small: ChangeLake) -> None:
     made = rewind(small.pipeline, LOG, "2024-01-01", "once")
     before = DeltaTable(str(small.lake / "once")).version()
     for name in ("once", "theatre_seats", LOG, "ledger", "_files"):
@@ -161,7 +161,7 @@ def test_a_rewind_never_overwrites(small: ChangeLake) -> None:
     assert made.newest is not None
 
 
-def test_before_the_first_change_there_is_an_empty_table(small: ChangeLake) -> None:
+def test_table_as_of_before_the_first_change_is_empty(small: ChangeLake) -> None:
     made = rewind(small.pipeline, "theatre_seats", "2020-01-01 00:00")
     table = DeltaTable(str(small.lake / made.table))
     merged = DeltaTable(str(small.lake / "theatre_seats"))
@@ -179,7 +179,7 @@ def test_before_the_first_change_there_is_an_empty_table(small: ChangeLake) -> N
         ("theatre_seats", "2024-01-01", "../elsewhere", "bad-argument"),
     ],
 )
-def test_what_cannot_be_rewound_is_told(
+def test_rewind_of_an_invalid_request_fails_with_a_hint(
     small: ChangeLake, table: str, when: str, into: str | None, code: str
 ) -> None:
     with pytest.raises((UsageError, LandingError)) as raised:
@@ -189,7 +189,7 @@ def test_what_cannot_be_rewound_is_told(
 
 
 def oracle_log(folder: Path, rows: list[dict[str, Any]]) -> ChangeLog:
-    """Of `order, id, row, gone`, an order being a second as well."""
+    """Write a log from `at, id, row, gone`; `at` is both the order and the second."""
     schema = pa.schema(
         [
             ("id", pa.int64()),
@@ -207,7 +207,7 @@ def oracle_log(folder: Path, rows: list[dict[str, Any]]) -> ChangeLog:
             "_is_deleted": row.get("gone", False),
             "_row_id": row["row"],
             "_primary_keys": ["id"] if row["id"] else None,
-            "_source_timestamp": moment(row["at"] * 1_000_000),
+            "_source_timestamp": timestamp(row["at"] * 1_000_000),
         }
         for row in rows
     ]
@@ -218,7 +218,9 @@ def oracle_log(folder: Path, rows: list[dict[str, Any]]) -> ChangeLog:
 
 
 @pytest.mark.parametrize(("at", "ids"), [(1, [1]), (2, [1, 2]), (3, [2]), (4, [2, 3]), (0, [])])
-def test_a_deletion_by_row_id_counts_from_then_on(tmp_path: Path, at: int, ids: list[int]) -> None:
+def test_deletion_by_row_id_counts_from_its_position_on(
+    tmp_path: Path, at: int, ids: list[int]
+) -> None:
     log = oracle_log(
         tmp_path,
         [
@@ -228,13 +230,13 @@ def test_a_deletion_by_row_id_counts_from_then_on(tmp_path: Path, at: int, ids: 
             {"at": 4, "id": 3, "row": "AAA"},
         ],
     )
-    for until in (Until(moment=moment(at * 1_000_000)), Until(order=f"1.{at}~")):
-        key = key_of_log(log, None, until)
+    for cutoff in (Cutoff(timestamp=timestamp(at * 1_000_000)), Cutoff(order=f"1.{at}~")):
+        key = key_of_log(log, None, cutoff)
         assert key == TableKey(("id",))
-        assert sorted(rows_as_of(log, key, until)["id"].to_pylist()) == ids
+        assert sorted(rows_as_of(log, key, cutoff)["id"].to_pylist()) == ids
 
 
-def test_the_key_is_the_one_of_then(tmp_path: Path) -> None:
+def test_key_is_that_of_the_cutoff(tmp_path: Path) -> None:
     schema = pa.schema(
         [
             ("id", pa.int64()),
@@ -251,7 +253,7 @@ def test_the_key_is_the_one_of_then(tmp_path: Path) -> None:
     whole, before = (ChangeLog.open(str(tmp_path), "log", version) for version in (None, 0))
     assert whole is not None
     assert before is not None
-    assert key_of_log(whole, None, Until()).columns == ("id", "sku")
-    assert key_of_log(whole, None, Until(order="1.0~")).columns == ("id",)
-    assert key_of_log(before, None, Until()).columns == ("id",)
-    assert key_of_log(whole, ("SKU",), Until()).columns == ("sku",)
+    assert key_of_log(whole, None, Cutoff()).columns == ("id", "sku")
+    assert key_of_log(whole, None, Cutoff(order="1.0~")).columns == ("id",)
+    assert key_of_log(before, None, Cutoff()).columns == ("id",)
+    assert key_of_log(whole, ("SKU",), Cutoff()).columns == ("sku",)

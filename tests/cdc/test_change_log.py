@@ -26,7 +26,7 @@ def numbers(log: ChangeLog) -> list[int]:
     return sorted(log.rows()["n"].to_pylist())
 
 
-def test_all_of_it_and_what_came_after_a_version(lake: Path) -> None:
+def test_log_is_read_whole_or_since_a_version(lake: Path) -> None:
     log = log_in(lake)
     assert numbers(log) == numbers(log.since(None)) == [0, 1, 2, 3]
     assert numbers(log.since(1)) == [2, 3]
@@ -34,27 +34,27 @@ def test_all_of_it_and_what_came_after_a_version(lake: Path) -> None:
     assert log.since(1).bytes == sum(log.since(1).sizes.values())
 
 
-def test_files_that_were_put_together_are_read_whole(lake: Path) -> None:
+def test_compacted_files_are_read_whole(lake: Path) -> None:
     DeltaTable(lake / "log").optimize.compact()
     write_deltalake(lake / "log", pa.table({"n": [4]}), mode="append")
     assert numbers(log_in(lake).since(1)) == [0, 1, 2, 3, 4]
     assert numbers(log_in(lake).since(3)) == [4]
 
 
-def test_rows_that_were_changed_are_read_whole(lake: Path) -> None:
+def test_log_with_changed_rows_is_read_whole(lake: Path) -> None:
     DeltaTable(lake / "log").delete("n = 0")
     log = log_in(lake)
     assert log.since(3) is log
     assert numbers(log) == [1, 2, 3]
 
 
-def test_versions_that_are_forgotten_are_read_whole(lake: Path) -> None:
+def test_log_is_read_whole_if_the_version_was_removed(lake: Path) -> None:
     log = log_in(lake)
     (lake / "log" / "_delta_log" / f"{2:020d}.json").unlink()
     assert log.since(1) is log
 
 
-def test_a_log_stays_as_it_was_when_its_table_goes_on(lake: Path) -> None:
+def test_log_is_a_snapshot(lake: Path) -> None:
     opened = DeltaTable(lake / "log")
     log = ChangeLog.of(str(lake), "log", opened)
     assert log is not None

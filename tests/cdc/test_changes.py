@@ -17,7 +17,7 @@ def _folded(changes: list[Change]) -> Rows:
     return rows
 
 
-def test_changes_in_the_order_of_the_database_come_to_its_rows() -> None:
+def test_ordered_changes_fold_to_the_rows_of_the_database() -> None:
     for seed in range(300):
         made = case(seed, fail_over=seed % 2 == 1)
         assert _folded(made.changes) == made.rows
@@ -30,7 +30,7 @@ def test_every_change_arrives_at_least_once() -> None:
         assert all(made.batches)
 
 
-def test_cases_have_all_that_makes_order_hard() -> None:
+def test_cases_cover_what_makes_ordering_hard() -> None:
     cases = [case(seed) for seed in range(200)]
     changes = [change for made in cases for change in made.changes]
     kinds = {change.change_type for change in changes}
@@ -53,7 +53,7 @@ def test_cases_have_all_that_makes_order_hard() -> None:
     assert any(made.batches != [made.changes] for made in cases)
 
 
-def test_seed_decides_everything() -> None:
+def test_seed_determines_the_case() -> None:
     assert case(11) == case(11)
     assert case(11) != case(12)
 

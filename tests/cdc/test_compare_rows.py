@@ -1,4 +1,4 @@
-"""Rows that should be there against rows that are."""
+"""Comparison of expected with actual rows."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def table(kind: pa.DataType, *values: Any) -> pa.Table:
     ],
     ids=str,
 )
-def test_a_value_is_like_itself_and_like_no_other(kind: pa.DataType, values: list[Any]) -> None:
+def test_value_equals_itself_and_no_other(kind: pa.DataType, values: list[Any]) -> None:
     rows = table(kind, *values)
     assert compare_rows(rows, rows, ["id"]) == RowDifferences(len(rows))
-    # Not only at the beginning of an array.
+    # Also in a slice of an array.
     assert compare_rows(rows.slice(1), rows.slice(1), ["id"]).total == 0
     assert len(set(canonical(rows["value"].combine_chunks()).to_pylist())) == len(values)
     for turn in range(1, len(values)):
@@ -71,11 +71,11 @@ def test_zero_has_no_sign() -> None:
     assert compare_rows(table(lists, [0.0]), table(lists, [-0.0]), ["id"]).total == 0
 
 
-def test_a_table_may_be_ahead_in_its_types() -> None:
+def test_table_may_have_wider_types() -> None:
     assert compare_rows(table(pa.int32(), 7), table(pa.int64(), 7), ["id"]).total == 0
 
 
-def test_rows_without_a_key_are_no_ones() -> None:
+def test_rows_with_a_null_key_are_compared() -> None:
     schema = pa.schema([("id", pa.int64()), ("value", pa.int64())])
     rows = pa.Table.from_pylist([{"id": None, "value": 1}], schema)
     found = compare_rows(rows.slice(0, 0), rows, ["id"])
@@ -90,7 +90,7 @@ ROWS = st.lists(
 
 
 @given(wanted=ROWS, found=ROWS)
-def test_counts_are_those_of_a_model(wanted: Rows, found: Rows) -> None:
+def test_counts_match_a_model(wanted: Rows, found: Rows) -> None:
     schema = pa.schema([("one", pa.int64()), ("two", pa.string()), ("value", pa.int64())])
 
     def rows(some: Rows) -> pa.Table:

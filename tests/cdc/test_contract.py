@@ -1,4 +1,4 @@
-"""What a change of the source table's columns does to its tables, as the contract says."""
+"""Schema changes of a source table, under each contract mode."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def lake(tmp_path: Path, contract: str) -> ChangeLake:
 
 
 def land(lake: ChangeLake, columns: tuple[Column, ...], *values: object) -> None:
-    """Row 1 changes under other columns, then row 2 under the ones of before."""
+    """Land a change of row 1 with other columns, then one of row 2 with the old columns."""
     late = change(10, BEFORE, "UPDATE", 2, "Bo", 42)
     files = [change(11, columns, "UPDATE", *values), late]
     lake.land(write_changes(files, lake.folder / "landing" / "second"))
@@ -60,8 +60,8 @@ def merged(lake: ChangeLake) -> dict[int, dict[str, Any]]:
 
 
 def kinds(lake: ChangeLake) -> list[str]:
-    told = [event for event in lake.events if isinstance(event, SchemaChanged)]
-    return [type(event.change).__name__ for event in told if event.table == "log_shop_people"]
+    changed = [event for event in lake.events if isinstance(event, SchemaChanged)]
+    return [type(event.change).__name__ for event in changed if event.table == "log_shop_people"]
 
 
 def quarantined(lake: ChangeLake) -> Counter[str]:
@@ -86,7 +86,7 @@ def test_tables_follow_an_added_column(lake: ChangeLake) -> None:
 
 
 @pytest.mark.parametrize("contract", ["evolve", "freeze", "discard_row", "discard_value"])
-def test_a_dropped_column_stays_and_goes_null(lake: ChangeLake, contract: str) -> None:
+def test_dropped_column_stays_and_becomes_null(lake: ChangeLake, contract: str) -> None:
     land(lake, DROPPED, 1, "Eve")
     assert merged(lake) == {
         1: {"id": 1, "name": "Eve", "age": None},
@@ -100,7 +100,7 @@ def test_a_dropped_column_stays_and_goes_null(lake: ChangeLake, contract: str) -
 
 
 @pytest.mark.parametrize("contract", ["evolve"])
-def test_a_widened_column_is_widened_in_log_and_merged_table(lake: ChangeLake) -> None:
+def test_widened_column_is_widened_in_log_and_merged_table(lake: ChangeLake) -> None:
     land(lake, WIDENED, 1, "Ada", 2**40)
     assert merged(lake)[1] == {"id": 1, "name": "Ada", "age": 2**40}
     assert merged(lake)[2] == {"id": 2, "name": "Bo", "age": 42}
@@ -111,7 +111,7 @@ def test_a_widened_column_is_widened_in_log_and_merged_table(lake: ChangeLake) -
 
 
 @pytest.mark.parametrize("contract", ["evolve"])
-def test_a_retyped_column_gets_one_of_its_own(lake: ChangeLake) -> None:
+def test_retyped_column_gets_its_own_column(lake: ChangeLake) -> None:
     land(lake, RETYPED, 1, "Ada", "old")
     found = merged(lake)
     (apart,) = set(found[1]) - {"id", "name", "age"}
@@ -129,7 +129,7 @@ def test_a_retyped_column_gets_one_of_its_own(lake: ChangeLake) -> None:
         (WIDENED, (1, "Ada", 2**40), "contract_types"),
     ],
 )
-def test_rows_that_a_contract_keeps_out_are_in_quarantine(
+def test_rows_blocked_by_the_contract_are_in_quarantine(
     lake: ChangeLake, columns: tuple[Column, ...], values: tuple[object, ...], reason: str
 ) -> None:
     land(lake, columns, *values)
@@ -144,7 +144,7 @@ def test_rows_that_a_contract_keeps_out_are_in_quarantine(
 @pytest.mark.parametrize(
     ("columns", "values"), [(ADDED, (1, "Ada", 37, "Paris")), (RETYPED, (1, "Ada", "old"))]
 )
-def test_values_that_a_contract_discards_are_left_out(
+def test_values_discarded_by_the_contract_are_null(
     lake: ChangeLake, columns: tuple[Column, ...], values: tuple[object, ...]
 ) -> None:
     land(lake, columns, *values)
@@ -152,7 +152,7 @@ def test_values_that_a_contract_discards_are_left_out(
     assert not quarantined(lake)
 
 
-def test_a_table_that_a_contract_does_not_let_come_to_be_is_told_of(tmp_path: Path) -> None:
+def test_table_blocked_by_the_contract_is_reported(tmp_path: Path) -> None:
     lake = ChangeLake(tmp_path, {"contract": {"tables": "freeze"}})
     lake.land(write_changes([change(1, BEFORE, "INSERT", 1, "Ada", 36)], tmp_path / "landing"))
     assert quarantined(lake) == {"contract_tables": 1}

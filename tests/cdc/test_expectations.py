@@ -1,4 +1,4 @@
-"""Rules about the rows of changes: deletions are not asked, and merged tables follow what lands."""
+"""Expectations on changes: deletions are not checked, merged tables get what lands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.errors import LandingError
 from headgate.inspect import read_status
 from headgate.lake.ledger_entries import ExpectationEntry
 from headgate.lake.staged import ExpectationResult
-from headgate.quarantine.settle import replay_quarantine
+from headgate.quarantine.operations import replay_quarantine
 from tests.inspect.change_lake import ShopLake, change
 
 RULE = (
@@ -27,14 +27,14 @@ def lake(tmp_path: Path) -> ShopLake:
 def declare(
     lake: ShopLake, rule: str, on_fail: str = "quarantine", pattern: str = "log_shop_*"
 ) -> str:
-    """The text that declares it, to be taken away again."""
+    """Declare a rule; return its text, so that it can be removed again."""
     text = RULE.format(pattern=pattern, rule=rule, on_fail=on_fail)
     lake.declare("# contract: evolve", text)
     return text
 
 
-def told(lake: ShopLake) -> list[tuple[str, int, int]]:
-    return [(one.table, one.checked, one.failed) for one in _entries(lake)]
+def checks(lake: ShopLake) -> list[tuple[str, int, int]]:
+    return [(entry.table, entry.checked, entry.failed) for entry in _entries(lake)]
 
 
 def _entries(lake: ShopLake) -> list[ExpectationEntry]:
@@ -55,13 +55,13 @@ def test_changes_that_break_a_rule_are_in_quarantine(lake: ShopLake, pattern: st
     assert (row["reason"], row["detail"]) == ("expectation", "named: name <> 'bad'")
     assert row["value"]
     assert set(names(lake)) == set(range(1, 101)) - {50}
-    assert told(lake) == [("log_shop_orders", 100, 1)]
-    (event,) = [one for one in lake.events if isinstance(one, ExpectationsBroken)]
+    assert checks(lake) == [("log_shop_orders", 100, 1)]
+    (event,) = [entry for entry in lake.events if isinstance(entry, ExpectationsBroken)]
     assert event.rules == (ExpectationResult("log_shop_orders", "named", "quarantine", 100, 1),)
     assert read_status(lake.pipeline).expectations == event.rules
 
 
-def test_deletions_are_not_asked(lake: ShopLake) -> None:
+def test_deletions_are_not_checked(lake: ShopLake) -> None:
     lake.land_changes(change("orders", 1, "bad", at=1), change("orders", 2, "new", at=1))
     declare(lake, "name <> 'bad'")
     lake.land_changes(
@@ -69,16 +69,16 @@ def test_deletions_are_not_asked(lake: ShopLake) -> None:
         change("orders", 2, "bad", at=2, kind="UPDATE"),
     )
     assert names(lake) == {2: "new"}
-    assert told(lake) == [("log_shop_orders", 1, 1)]
+    assert checks(lake) == [("log_shop_orders", 1, 1)]
 
 
-def test_a_file_of_which_nothing_lands_is_counted(lake: ShopLake) -> None:
+def test_file_without_accepted_changes_is_counted(lake: ShopLake) -> None:
     declare(lake, "name <> 'bad'")
     lake.land_changes(change("orders", 1, "bad", at=1))
-    assert told(lake) == [("log_shop_orders", 1, 1)]
+    assert checks(lake) == [("log_shop_orders", 1, 1)]
 
 
-def test_a_failure_stops_the_batch_until_the_rule_is_gone(lake: ShopLake) -> None:
+def test_failure_stops_the_batch_until_the_rule_is_removed(lake: ShopLake) -> None:
     text = declare(lake, "name <> 'bad'", "fail")
     with pytest.raises(LandingError) as caught:
         lake.land_changes(change("orders", 1, "new", at=1), change("orders", 2, "bad", at=1))
@@ -91,14 +91,14 @@ def test_a_failure_stops_the_batch_until_the_rule_is_gone(lake: ShopLake) -> Non
     assert names(lake) == {1: "new", 2: "bad"}
 
 
-def test_a_warning_is_counted_and_the_change_lands(lake: ShopLake) -> None:
+def test_warning_is_counted_and_the_change_lands(lake: ShopLake) -> None:
     declare(lake, "name <> 'bad'", "warn")
     lake.land_changes(change("orders", 1, "bad", at=1))
     assert names(lake) == {1: "bad"}
-    assert told(lake) == [("log_shop_orders", 1, 1)]
+    assert checks(lake) == [("log_shop_orders", 1, 1)]
 
 
-def test_a_rule_on_a_column_that_appears_later(lake: ShopLake) -> None:
+def test_rule_on_a_column_that_appears_later(lake: ShopLake) -> None:
     declare(lake, "amount IS NULL OR amount > 0")
     lake.land_changes(change("orders", 1, "new", at=1))
     lake.land_changes(
@@ -107,7 +107,7 @@ def test_a_rule_on_a_column_that_appears_later(lake: ShopLake) -> None:
     assert set(names(lake)) == {1, 2}
 
 
-def test_replays_ask_the_rules_of_now(lake: ShopLake) -> None:
+def test_replay_checks_the_current_rules(lake: ShopLake) -> None:
     text = declare(lake, "name <> 'bad'")
     lake.land_changes(change("orders", 1, "bad", at=1), change("orders", 2, "new", at=1))
     assert replay_quarantine(lake.pipeline).remaining == {"expectation": 1}

@@ -1,4 +1,4 @@
-"""Merged tables, histories and folds of one log agree, also where rows are named by row ids."""
+"""Merged tables, histories and folds of one log agree, also with deletions by row ID."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.cdc.as_of import Until, key_of_log, rows_as_of
+from headgate.cdc.as_of import Cutoff, key_of_log, rows_as_of
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.history import merge_history
-from headgate.cdc.merge_plan import MergePlan
-from headgate.cdc.merge_table import merge_table
+from headgate.cdc.merge_table import MergePlan, merge_table
 
 LOG = pa.schema(
     [
@@ -42,7 +41,7 @@ Row = tuple[int, int, str]
 
 @dataclass
 class Table:
-    """Rows with two key columns and a row id; what happens to them is logged."""
+    """A table with two key columns and row IDs that logs its changes."""
 
     random: Random
     row_ids: bool
@@ -59,7 +58,7 @@ class Table:
         chance, key = self.random.random(), (self.random.randint(1, 4), self.random.randint(1, 2))
         if key not in self.rows:
             row_id = f"R{self.random.randint(1, 12)}"
-            if row_id not in {one for _, one in self.rows.values()}:
+            if row_id not in {used for _, used in self.rows.values()}:
                 self._put("INSERT", key, row_id)
         elif chance < 0.4:
             self._put("UPDATE", key, self.rows[key][1])
@@ -74,14 +73,14 @@ class Table:
 
     def _put(self, kind: str, key: tuple[int, int], row_id: str) -> None:
         self.rows[key] = f"version {len(self.log)}", row_id
-        self._tell(kind, key, self.rows[key][0], row_id)
+        self._log_change(kind, key, self.rows[key][0], row_id)
 
     def _take(self, kind: str, key: tuple[int, int], by_row_id_alone: bool = False) -> None:
         value, row_id = self.rows.pop(key)
-        told = (None, None) if by_row_id_alone else key
-        self._tell(kind, told, None if by_row_id_alone else value, row_id)
+        logged = (None, None) if by_row_id_alone else key
+        self._log_change(kind, logged, None if by_row_id_alone else value, row_id)
 
-    def _tell(
+    def _log_change(
         self, kind: str, key: tuple[int | None, int | None], value: str | None, row_id: str
     ) -> None:
         number = len(self.log)
@@ -99,7 +98,7 @@ class Table:
                 "_row_id": row_id if self.row_ids else None,
             }
         )
-        self.states.append(sorted((*one, text) for one, (text, _) in self.rows.items()))
+        self.states.append(sorted((*key, text) for key, (text, _) in self.rows.items()))
 
 
 def arrivals(table: Table, random: Random) -> Iterator[list[dict[str, Any]]]:
@@ -115,14 +114,18 @@ def plain(rows: list[dict[str, Any]]) -> list[Row]:
 
 
 @settings(max_examples=60, deadline=None)
-@example(seed=492, row_ids=True, metadata=False, in_memory=False)  # a row id means another key
+@example(
+    seed=492, row_ids=True, metadata=False, in_memory=False
+)  # a row ID is reused by another key
 @given(
     seed=st.integers(0, 10**9),
     row_ids=st.booleans(),
     metadata=st.booleans(),
     in_memory=st.booleans(),
 )
-def test_whatever_arrives_when(seed: int, row_ids: bool, metadata: bool, in_memory: bool) -> None:
+def test_merged_and_history_tables_do_not_depend_on_arrival_order(
+    seed: int, row_ids: bool, metadata: bool, in_memory: bool
+) -> None:
     random = Random(seed)
     table = Table(random, row_ids)
     table.run(random.randint(4, 25))
@@ -154,17 +157,17 @@ def test_whatever_arrives_when(seed: int, row_ids: bool, metadata: bool, in_memo
         assert ("_order" in merged.column_names) == metadata
 
         history = DeltaTable(Path(lake, "history")).to_pyarrow_table().to_pylist()
-        assert plain([one for one in history if one["_is_current"]]) == table.states[-1]
+        assert plain([version for version in history if version["_is_current"]]) == table.states[-1]
         log = ChangeLog.open(lake, "log")
         assert log is not None
         for number, rows in enumerate(table.states):
-            moment = BEGAN + timedelta(seconds=number)
-            until = Until(moment=moment)
-            assert plain(rows_as_of(log, key_of_log(log, None, until), until).to_pylist()) == rows
+            timestamp = BEGAN + timedelta(seconds=number)
+            cutoff = Cutoff(timestamp=timestamp)
+            assert plain(rows_as_of(log, key_of_log(log, None, cutoff), cutoff).to_pylist()) == rows
             then = [
-                one
-                for one in history
-                if one["_valid_from"] <= moment
-                and (one["_valid_to"] is None or moment < one["_valid_to"])
+                version
+                for version in history
+                if version["_valid_from"] <= timestamp
+                and (version["_valid_to"] is None or timestamp < version["_valid_to"])
             ]
             assert plain(then) == rows

@@ -1,4 +1,4 @@
-"""JSON says 10 and 10.5 of the same column, and means no other type."""
+"""JSON files may write 10 and 10.5 in the same column without a change of type."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def prices(lake: ChangeLake) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_whole_numbers_among_others_are_the_same_column(tmp_path: Path, together: bool) -> None:
+def test_integers_and_floats_share_a_column(tmp_path: Path, together: bool) -> None:
     lake = ChangeLake(tmp_path)
     files = [file_of(tmp_path / "landing", "a", 10.5, 2), file_of(tmp_path / "landing", "b", 10)]
     for batch in [files] if together else [[file] for file in files]:
@@ -57,7 +57,7 @@ def test_whole_numbers_among_others_are_the_same_column(tmp_path: Path, together
     ]
 
 
-def test_what_a_column_cannot_hold_gets_one_of_its_own(tmp_path: Path) -> None:
+def test_value_that_a_column_cannot_hold_gets_its_own_column(tmp_path: Path) -> None:
     lake = ChangeLake(tmp_path)
     lake.land([file_of(tmp_path / "landing", "a", 10)])
     lake.land([file_of(tmp_path / "landing", "b", 10.5), file_of(tmp_path / "landing", "c", 7.0)])

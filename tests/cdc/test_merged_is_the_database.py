@@ -1,4 +1,4 @@
-"""Merged tables are the rows of the database, however its changes arrive."""
+"""Merged tables equal the rows of the database, in whatever order its changes arrive."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def as_shop_change(number: int, change: Change) -> ShopChange:
 
 
 def land_all(lake: ChangeLake, cases: list[Case]) -> None:
-    """All cases share a table, each with keys of its own; their n-th batches arrive together."""
+    """Land all cases in one table, with separate keys; their n-th batches arrive together."""
     for number in range(max(len(one.batches) for one in cases)):
         changes = [
             as_shop_change(at, change)

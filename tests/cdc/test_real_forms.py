@@ -1,4 +1,4 @@
-"""Files in the forms that real sources give them, landed: the log, and its rows."""
+"""Files in the forms that real sources write: the log and the merged rows."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ POSTGRESQL = KEYS | {
 SQL_SERVER = POSTGRESQL | {"database": "string"}
 
 
-class Told:
-    """Files of one table: the metadata they have, and what each change says in it."""
+class SourceFiles:
+    """Writes and lands change files of one table, with the metadata of one kind of source."""
 
     def __init__(self, folder: Path, kinds: dict[str, Any], **same: Any) -> None:
         self.lake = ChangeLake(folder)
@@ -37,10 +37,10 @@ class Told:
         self, method: str, kind: str | None, row: tuple[int | None, str | None], **place: Any
     ) -> dict[str, Any]:
         self._count += 1
-        said = dict.fromkeys(self._kinds) | self._same | {"change_type": kind} | place
+        values = dict.fromkeys(self._kinds) | self._same | {"change_type": kind} | place
         payload = dict(zip(("id", "name"), row, strict=True))
-        one = change(payload, source(**said), read_method=method, uuid=f"uuid-{self._count}")
-        return one | {"sort_keys": []}
+        event = change(payload, source(**values), read_method=method, uuid=f"uuid-{self._count}")
+        return event | {"sort_keys": []}
 
     def land(self, *changes: dict[str, Any]) -> None:
         self._count += 1
@@ -51,34 +51,34 @@ class Told:
     def names(self, table: str) -> dict[int, str]:
         return {row["id"]: row["name"] for row in self.lake.rows(table)}
 
-    def why(self) -> list[tuple[str, str]]:
+    def rejections(self) -> list[tuple[str, str]]:
         if not (self.lake.lake / "quarantine").exists():
             return []
         return [(row["reason"], row["detail"]) for row in self.lake.rows("quarantine")]
 
 
-def mysql(folder: Path) -> Told:
-    return Told(folder, MYSQL, table="users", database="shop", primary_keys=["id"])
+def mysql(folder: Path) -> SourceFiles:
+    return SourceFiles(folder, MYSQL, table="users", database="shop", primary_keys=["id"])
 
 
-def mysql_by_gtid(folder: Path) -> Told:
-    return Told(folder, BY_GTID, table="users", database="shop", primary_keys=["id"])
+def mysql_by_gtid(folder: Path) -> SourceFiles:
+    return SourceFiles(folder, BY_GTID, table="users", database="shop", primary_keys=["id"])
 
 
-def oracle(folder: Path, **more: Any) -> Told:
+def oracle(folder: Path, **more: Any) -> SourceFiles:
     kinds = ORACLE | KEYS
-    return Told(folder, kinds, schema="WINE", table="users", database="shop", **more)
+    return SourceFiles(folder, kinds, schema="WINE", table="users", database="shop", **more)
 
 
-def postgresql(folder: Path) -> Told:
-    return Told(folder, POSTGRESQL, schema="shop", table="users", primary_keys=["id"])
+def postgresql(folder: Path) -> SourceFiles:
+    return SourceFiles(folder, POSTGRESQL, schema="shop", table="users", primary_keys=["id"])
 
 
-def sql_server(folder: Path) -> Told:
+def sql_server(folder: Path) -> SourceFiles:
     kinds = {name: kind for name, kind in SQL_SERVER.items() if name != "primary_keys"}
     kinds["replication_index"] = KEYS["primary_keys"]
     same = {"schema": "dbo", "table": "users", "database": "shop"}
-    return Told(folder, kinds, replication_index=["id"], **same)
+    return SourceFiles(folder, kinds, replication_index=["id"], **same)
 
 
 PLACES: dict[str, Any] = {
@@ -109,87 +109,85 @@ PLACES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("form", PLACES)
-def test_late_changes_and_new_keys_of_every_source_come_to_its_rows(
-    form: str, tmp_path: Path
-) -> None:
+def test_late_changes_and_new_keys_of_every_source_are_merged(form: str, tmp_path: Path) -> None:
     make, place = PLACES[form]
     method = form.partition(" ")[0]
-    told = make(tmp_path)
-    told.land(
-        told.change(method, "UPDATE-DELETE", (2, "Bea"), is_deleted=False, **place(110)),
-        told.change(method, "UPDATE-INSERT", (4, "Bea"), is_deleted=False, **place(110)),
-        told.change(method, "DELETE", (3, "Cem"), is_deleted=True, **place(12)),
-        told.change(method, "UPDATE", (1, "Ada the second"), is_deleted=False, **place(99)),
+    files = make(tmp_path)
+    files.land(
+        files.change(method, "UPDATE-DELETE", (2, "Bea"), is_deleted=False, **place(110)),
+        files.change(method, "UPDATE-INSERT", (4, "Bea"), is_deleted=False, **place(110)),
+        files.change(method, "DELETE", (3, "Cem"), is_deleted=True, **place(12)),
+        files.change(method, "UPDATE", (1, "Ada the second"), is_deleted=False, **place(99)),
     )
-    told.land(
-        told.change(method, "INSERT", (3, "Cem"), is_deleted=False, **place(9)),
-        told.change(method, "INSERT", (2, "Bea"), is_deleted=False, **place(3)),
-        told.change("backfill", None, (1, "Ada"), is_deleted=False),
-        told.change("backfill", None, (5, "Eve"), is_deleted=False),
+    files.land(
+        files.change(method, "INSERT", (3, "Cem"), is_deleted=False, **place(9)),
+        files.change(method, "INSERT", (2, "Bea"), is_deleted=False, **place(3)),
+        files.change("backfill", None, (1, "Ada"), is_deleted=False),
+        files.change("backfill", None, (5, "Eve"), is_deleted=False),
     )
-    assert told.why() == []
-    assert len(told.lake.rows("log_shop_users")) == 8
-    assert told.names("shop_users") == {1: "Ada the second", 4: "Bea", 5: "Eve"}
+    assert files.rejections() == []
+    assert len(files.lake.rows("log_shop_users")) == 8
+    assert files.names("shop_users") == {1: "Ada the second", 4: "Bea", 5: "Eve"}
 
 
 @pytest.mark.parametrize(
     "method", ["mysql-backfill-fulldump", "mysql-backfill-incremental", "oracle_dump", "backfill"]
 )
 def test_backfill_of_any_method_lands_below_changes(method: str, tmp_path: Path) -> None:
-    told = mysql(tmp_path)
+    files = mysql(tmp_path)
     at = {"log_file": "mysql-bin.000009", "log_position": 4}
-    told.land(
-        told.change("mysql-cdc-binlog", "UPDATE", (1, "new"), **at),
-        told.change(method, None, (1, "old"), log_file="", log_position=0),
+    files.land(
+        files.change("mysql-cdc-binlog", "UPDATE", (1, "new"), **at),
+        files.change(method, None, (1, "old"), log_file="", log_position=0),
     )
-    assert told.names("shop_users") == {1: "new"}
+    assert files.names("shop_users") == {1: "new"}
 
 
-def test_row_ids_give_way_to_the_key_that_later_files_tell(tmp_path: Path) -> None:
-    told = oracle(tmp_path)
+def test_key_in_later_files_replaces_row_ids(tmp_path: Path) -> None:
+    files = oracle(tmp_path)
     method = "oracle-cdc-logminer"
-    told.land(
-        told.change("oracle-backfill", None, (1, "Ada"), row_id="A", scn=5),
-        told.change(method, "INSERT", (2, "Bea"), row_id="B", scn=7),
-        told.change(method, "DELETE", (3, "Cem"), row_id="C", scn=8, is_deleted=True),
+    files.land(
+        files.change("oracle-backfill", None, (1, "Ada"), row_id="A", scn=5),
+        files.change(method, "INSERT", (2, "Bea"), row_id="B", scn=7),
+        files.change(method, "DELETE", (3, "Cem"), row_id="C", scn=8, is_deleted=True),
     )
-    assert told.names("shop_users") == {1: "Ada", 2: "Bea"}
+    assert files.names("shop_users") == {1: "Ada", 2: "Bea"}
     key = {"primary_keys": ["ID"]}
-    told.land(
-        told.change(method, "UPDATE-DELETE", (2, "Bea"), row_id="B", scn=9, **key),
-        told.change(method, "UPDATE-INSERT", (4, "Bea"), row_id="B", scn=9, **key),
+    files.land(
+        files.change(method, "UPDATE-DELETE", (2, "Bea"), row_id="B", scn=9, **key),
+        files.change(method, "UPDATE-INSERT", (4, "Bea"), row_id="B", scn=9, **key),
     )
-    assert told.names("shop_users") == {1: "Ada", 4: "Bea"}
-    told.land(
-        told.change(method, "INSERT", (3, "late"), row_id="C", scn=6, **key),
-        told.change(method, "DELETE", (None, None), row_id="A", scn=10, is_deleted=True, **key),
+    assert files.names("shop_users") == {1: "Ada", 4: "Bea"}
+    files.land(
+        files.change(method, "INSERT", (3, "late"), row_id="C", scn=6, **key),
+        files.change(method, "DELETE", (None, None), row_id="A", scn=10, is_deleted=True, **key),
     )
-    assert told.names("shop_users") == {4: "Bea"}
-    assert told.why() == []
+    assert files.names("shop_users") == {4: "Bea"}
+    assert files.rejections() == []
 
 
-def test_key_stays_where_a_roll_back_tells_nothing_but_a_row_id(tmp_path: Path) -> None:
-    told = oracle(tmp_path)
+def test_rollback_by_row_id_keeps_the_key(tmp_path: Path) -> None:
+    files = oracle(tmp_path)
     method, key = "oracle-cdc-logminer", {"primary_keys": ["ID"]}
-    told.land(
-        told.change(method, "INSERT", (1, "Ada"), row_id="A", scn=5, **key),
-        told.change(method, "INSERT", (2, "Bea"), scn=5, **key),
+    files.land(
+        files.change(method, "INSERT", (1, "Ada"), row_id="A", scn=5, **key),
+        files.change(method, "INSERT", (2, "Bea"), scn=5, **key),
     )
     gone = {"row_id": "A", "scn": 8, "is_deleted": True}
-    told.land(told.change("oracle-supplementation", "DELETE", (None, None), **gone))
-    assert told.names("shop_users") == {2: "Bea"}
-    assert told.why() == []
+    files.land(files.change("oracle-supplementation", "DELETE", (None, None), **gone))
+    assert files.names("shop_users") == {2: "Bea"}
+    assert files.rejections() == []
 
 
 def test_table_without_a_key_keeps_every_change(tmp_path: Path) -> None:
-    told = postgresql(tmp_path)
-    not_told: list[list[str] | None] = [None, []]
-    for keys in not_told:
-        told.land(
-            told.change("postgresql-cdc", "INSERT", (1, "x"), lsn="0/1", primary_keys=keys),
-            told.change("postgresql-cdc", "INSERT", (1, "x"), lsn="0/2", primary_keys=keys),
+    files = postgresql(tmp_path)
+    without_key: list[list[str] | None] = [None, []]
+    for keys in without_key:
+        files.land(
+            files.change("postgresql-cdc", "INSERT", (1, "x"), lsn="0/1", primary_keys=keys),
+            files.change("postgresql-cdc", "INSERT", (1, "x"), lsn="0/2", primary_keys=keys),
         )
-    assert [row["name"] for row in told.lake.rows("shop_users")] == ["x"] * 4
+    assert [row["name"] for row in files.lake.rows("shop_users")] == ["x"] * 4
 
 
 UNPLACED = "neither the read method ({}) nor a position identifies a supported database"
@@ -197,7 +195,7 @@ NO_LSN = "the lsn is missing or does not have the form 00000025:00000728:0003"
 
 
 @pytest.mark.parametrize(
-    ("method", "place", "why"),
+    ("method", "place", "detail"),
     [
         ("cdc", {}, UNPLACED.format("cdc")),
         ("salesforce-cdc", {"lsn": "00000025:00000728:0003"}, UNPLACED.format("salesforce-cdc")),
@@ -206,29 +204,29 @@ NO_LSN = "the lsn is missing or does not have the form 00000025:00000728:0003"
         ("cdc", {"lsn": "37:1832:3"}, NO_LSN),
     ],
 )
-def test_change_that_has_no_place_is_kept_out_and_says_why(
-    method: str, place: dict[str, str], why: str, tmp_path: Path
+def test_change_without_a_position_is_rejected_with_the_reason(
+    method: str, place: dict[str, str], detail: str, tmp_path: Path
 ) -> None:
-    told = sql_server(tmp_path)
-    told.land(told.change(method, "INSERT", (1, "Ada"), **place))
-    assert told.why() == [("order_unknown", why)]
+    files = sql_server(tmp_path)
+    files.land(files.change(method, "INSERT", (1, "Ada"), **place))
+    assert files.rejections() == [("order_unknown", detail)]
 
 
-def test_json_of_different_sources_lands_side_by_side(tmp_path: Path) -> None:
-    def one(uuid: str, method: str, **said: Any) -> dict[str, Any]:
-        told = json_change(uuid=uuid, read_method=method, sort_keys=[1])
-        moments = {"read_timestamp": "2024-05-10 05:36:59.578123456"}
-        return {**told, **moments, "source_metadata": {"change_type": "INSERT", **said}}
+def test_json_file_of_several_sources_lands_in_their_tables(tmp_path: Path) -> None:
+    def event(uuid: str, method: str, **values: Any) -> dict[str, Any]:
+        files = json_change(uuid=uuid, read_method=method, sort_keys=[1])
+        timestamps = {"read_timestamp": "2024-05-10 05:36:59.578123456"}
+        return {**files, **timestamps, "source_metadata": {"change_type": "INSERT", **values}}
 
     key: dict[str, Any] = {"primary_keys": ["id"]}
     events = [
-        one(
+        event(
             "a", "mysql-cdc-binlog", database="m", table="t", log_file="b.1", log_position=4, **key
         ),
-        one("b", "cdc", database="g", table="t", binlog_file="b.1", binlog_position="4", **key),
-        one("c", "oracle-cdc-logminer", database="o", schema="HR", table="t", scn="77", **key),
-        one("d", "postgresql-cdc", schema="p", table="t", lsn="16/CB002DB0", tx_id=5, **key),
-        one(
+        event("b", "cdc", database="g", table="t", binlog_file="b.1", binlog_position="4", **key),
+        event("c", "oracle-cdc-logminer", database="o", schema="HR", table="t", scn="77", **key),
+        event("d", "postgresql-cdc", schema="p", table="t", lsn="16/CB002DB0", tx_id=5, **key),
+        event(
             "e",
             "sqlserver-cdc",
             database="s",

@@ -1,4 +1,4 @@
-"""Merged and history tables are what their logs say; whatever is not is found."""
+"""Verification of merged and history tables finds every difference from their logs."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def landed(tmp_path_factory: pytest.TempPathFactory) -> ChangeLake:
 
 @pytest.fixture
 def lake(landed: ChangeLake, tmp_path: Path) -> ChangeLake:
-    """A copy, to do something to."""
+    """A copy that a test may damage."""
     copytree(landed.folder, tmp_path / "copy")
     return ChangeLake(tmp_path / "copy", SETTINGS)
 
 
 def of(lake: ChangeLake, table: str) -> TableVerified:
-    return next(one for one in verify(lake.pipeline) if one.table == table)
+    return next(result for result in verify(lake.pipeline) if result.table == table)
 
 
 def differences(lake: ChangeLake, table: str) -> RowDifferences:
@@ -69,15 +69,15 @@ def test_random_cases_have_no_difference(tmp_path: Path, metadata: bool) -> None
     land_all(lake, [case(seed) for seed in range(100, 180)])
     merged, history = verify(lake.pipeline)
     assert (merged.kind, history.kind) == (ChangeTableKind.MERGED, ChangeTableKind.HISTORY)
-    for one in (merged, history):
-        assert one.is_well
-        assert one.log_version == opened(lake, LOG).version()
-        assert one.differences == RowDifferences(opened(lake, one.table).count())
-        assert one.differences.rows
+    for result in (merged, history):
+        assert result.is_ok
+        assert result.log_version == opened(lake, LOG).version()
+        assert result.differences == RowDifferences(opened(lake, result.table).count())
+        assert result.differences.rows
 
 
 @pytest.mark.parametrize("table", [MERGED, HISTORY])
-def test_a_missing_row_is_found(lake: ChangeLake, table: str) -> None:
+def test_missing_row_is_found(lake: ChangeLake, table: str) -> None:
     row = one_row(lake, table).to_pylist()[0]
     opened(lake, table).delete(f"_order = '{row['_order']}'")
     found = differences(lake, table)
@@ -87,7 +87,7 @@ def test_a_missing_row_is_found(lake: ChangeLake, table: str) -> None:
 
 
 @pytest.mark.parametrize("table", [MERGED, HISTORY])
-def test_a_row_too_many_is_found(lake: ChangeLake, table: str) -> None:
+def test_extra_row_is_found(lake: ChangeLake, table: str) -> None:
     row = one_row(lake, table)
     at = row.schema.get_field_index("id")
     append(lake, table, row.set_column(at, row.schema.field("id"), pa.array([99], pa.int64())))
@@ -97,14 +97,14 @@ def test_a_row_too_many_is_found(lake: ChangeLake, table: str) -> None:
 
 
 @pytest.mark.parametrize("table", [MERGED, HISTORY])
-def test_a_row_that_is_there_twice_is_found(lake: ChangeLake, table: str) -> None:
+def test_duplicate_row_is_found(lake: ChangeLake, table: str) -> None:
     append(lake, table, one_row(lake, table))
     found = differences(lake, table)
     assert (found.missing, found.too_many, found.different) == (0, 1, 0)
 
 
 @pytest.mark.parametrize("table", [MERGED, HISTORY])
-def test_a_row_that_differs_is_found(lake: ChangeLake, table: str) -> None:
+def test_different_row_is_found(lake: ChangeLake, table: str) -> None:
     row = one_row(lake, table).to_pylist()[0]
     opened(lake, table).update(
         predicate=f"_order = '{row['_order']}'", updates={"name": "NULL", "amount": "-1"}
@@ -119,7 +119,7 @@ def test_a_row_that_differs_is_found(lake: ChangeLake, table: str) -> None:
     }
 
 
-def test_all_are_counted_and_a_few_are_shown(lake: ChangeLake) -> None:
+def test_all_differences_are_counted_and_a_few_shown(lake: ChangeLake) -> None:
     rows = opened(lake, MERGED).to_pyarrow_table()
     gone = pc.count_distinct(rows.filter(pc.less(rows["case_number"], 5))["_order"]).as_py()
     opened(lake, MERGED).delete("case_number < 5")
@@ -140,36 +140,36 @@ def test_all_are_counted_and_a_few_are_shown(lake: ChangeLake) -> None:
     ],
     ids=lambda update: next(iter(update)),
 )
-def test_a_version_that_ends_elsewhere_is_found(lake: ChangeLake, update: dict[str, str]) -> None:
+def test_version_with_a_wrong_end_is_found(lake: ChangeLake, update: dict[str, str]) -> None:
     rows = opened(lake, HISTORY).to_pyarrow_table()
     row = rows.filter(rows["_valid_to"].is_valid()).slice(0, 1).to_pylist()[0]
     opened(lake, HISTORY).update(predicate=f"_order = '{row['_order']}'", updates=update)
     found = differences(lake, HISTORY)
     assert (found.missing, found.too_many, found.different) == (0, 0, 1)
     assert list(found.different_rows[0].columns) == list(update)
-    assert of(lake, MERGED).is_well
+    assert of(lake, MERGED).is_ok
 
 
-def test_a_table_behind_its_log_is_not_wrong(lake: ChangeLake) -> None:
+def test_table_behind_its_log_is_ok(lake: ChangeLake) -> None:
     lake.merges = False
     before = opened(lake, LOG).version()
     land_all(lake, [case(7_000)])
-    for one in verify(lake.pipeline):
-        assert one.is_well
-        assert (one.log_version, one.behind) == (before, opened(lake, LOG).version() - before)
-        assert one.behind > 0
+    for result in verify(lake.pipeline):
+        assert result.is_ok
+        assert (result.log_version, result.behind) == (before, opened(lake, LOG).version() - before)
+        assert result.behind > 0
 
 
-def test_a_table_that_was_never_merged_is_not_wrong(tmp_path: Path) -> None:
+def test_table_that_was_never_merged_is_ok(tmp_path: Path) -> None:
     lake = ChangeLake(tmp_path, merges=False)
     land_all(lake, [case(1)])
-    [one] = verify(lake.pipeline)
-    assert one.is_well
-    assert (one.log_version, one.differences) == (None, None)
-    assert one.behind == opened(lake, LOG).version() + 1
+    [result] = verify(lake.pipeline)
+    assert result.is_ok
+    assert (result.log_version, result.differences) == (None, None)
+    assert result.behind == opened(lake, LOG).version() + 1
 
 
-def test_a_table_without_a_key_is_compared_change_by_change(tmp_path: Path) -> None:
+def test_table_without_a_key_is_compared_by_change(tmp_path: Path) -> None:
     lake = ChangeLake(tmp_path)
     land_all(lake, [case(1)])
     log = opened(lake, LOG).to_pyarrow_table()
@@ -180,9 +180,9 @@ def test_a_table_without_a_key_is_compared_change_by_change(tmp_path: Path) -> N
     write_deltalake(str(lake.lake / LOG), without, mode="overwrite")
     (lake.lake / MERGED).rename(tmp_path / "before")
     lake.merge([(LOG, known_source(lake))])
-    [one] = verify(lake.pipeline)
-    assert one.differences == RowDifferences(len(log))
-    assert one.is_well
+    [result] = verify(lake.pipeline)
+    assert result.differences == RowDifferences(len(log))
+    assert result.is_ok
     order = log["_order"][0].as_py()
     opened(lake, MERGED).update(predicate=f"_order = '{order}'", updates={"amount": "-1"})
     opened(lake, MERGED).delete(f"_order = '{log['_order'][1].as_py()}'")
@@ -190,23 +190,23 @@ def test_a_table_without_a_key_is_compared_change_by_change(tmp_path: Path) -> N
     assert (found.missing, found.too_many, found.different) == (1, 0, 1)
 
 
-def test_a_key_that_is_another_by_now_is_told(lake: ChangeLake) -> None:
+def test_changed_key_is_reported(lake: ChangeLake) -> None:
     keys = {"theatre.seats": ["id"]}
     other = ChangeLake(lake.folder, {**SETTINGS, "envelope": {"datastream": {"keys": keys}}})
-    one = of(other, MERGED)
-    assert (one.key, one.other_key, one.total) == (("case_number", "id"), ("id",), 1)
-    assert not one.is_well
+    result = of(other, MERGED)
+    assert (result.key, result.other_key, result.total) == (("case_number", "id"), ("id",), 1)
+    assert not result.is_ok
 
 
-def test_a_column_that_the_table_lacks_is_told(lake: ChangeLake) -> None:
+def test_missing_column_is_reported(lake: ChangeLake) -> None:
     rows = opened(lake, MERGED).to_pyarrow_table().drop_columns(["amount"])
     schema = pa.schema(opened(lake, MERGED).schema())
     columns = pa.schema([field for field in schema if field.name != "amount"])
     write_deltalake(
         str(lake.lake / MERGED), rows.cast(columns), mode="overwrite", schema_mode="overwrite"
     )
-    one = of(lake, MERGED)
-    assert (one.absent_columns, one.total, one.is_well) == (("amount",), 1, False)
+    result = of(lake, MERGED)
+    assert (result.absent_columns, result.total, result.is_ok) == (("amount",), 1, False)
 
 
 def lose_the_log(lake: ChangeLake) -> None:
@@ -239,20 +239,23 @@ def lose_a_file(lake: ChangeLake) -> None:
     [lose_the_log, lose_the_mark, lose_the_version, lose_a_file],
     ids=lambda lose: lose.__name__,
 )
-def test_what_cannot_be_verified_is_no_difference_and_not_well(
+def test_table_that_cannot_be_verified_is_not_ok(
     lake: ChangeLake, lose: Callable[[ChangeLake], None]
 ) -> None:
     lose(lake)
-    one = of(lake, MERGED)
-    assert one.trouble
-    assert (one.total, one.is_well) == (0, False)
+    result = of(lake, MERGED)
+    assert result.trouble
+    assert (result.total, result.is_ok) == (0, False)
 
 
-def test_only_the_tables_that_are_named_are_verified(lake: ChangeLake) -> None:
-    assert [one.table for one in verify(lake.pipeline, ["theatre.seats"])] == [MERGED, HISTORY]
+def test_only_named_tables_are_verified(lake: ChangeLake) -> None:
+    assert [result.table for result in verify(lake.pipeline, ["theatre.seats"])] == [
+        MERGED,
+        HISTORY,
+    ]
 
 
 def known_source(lake: ChangeLake) -> Any:
-    from headgate.cdc.known_source import known_logs
+    from headgate.cdc.source_tables import known_logs
 
     return replace(known_logs(lake.ledger.snapshot(), lake.pipeline.lake)[LOG])

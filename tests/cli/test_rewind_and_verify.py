@@ -70,7 +70,7 @@ def test_rewind_as_json(headgate: Headgate, lake: ChangeLake) -> None:
     answer = json.loads(headgate("rewind", *words).out)
     assert answer["ok"]
     assert answer["data"]["table"] == "theatre_seats_at_20261101_120000"
-    assert answer["data"]["moment"] == "2026-11-01T12:00:00+00:00"
+    assert answer["data"]["timestamp"] == "2026-11-01T12:00:00+00:00"
     assert answer["data"]["rows"] == len(case(3).rows)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from headgate.cdc.known_source import KnownSource
+from headgate.cdc.source_tables import KnownSource
 from headgate.config import load_pipeline
 from headgate.engine.follow_up import Followed, TableChanged
 from headgate.examples import find_example
@@ -61,7 +61,7 @@ class ShopLake(ChangeLake):
 
     def merge(self, logs: Iterable[tuple[str, KnownSource]]) -> None:
         super().merge(logs)
-        self.entries += [one.entry for one in self.told]
+        self.entries += [result.entry for result in self.results]
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         self.entries = []

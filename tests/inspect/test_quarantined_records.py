@@ -16,7 +16,7 @@ from headgate.inspect import (
     read_status,
 )
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.settle import drop_quarantine, replay_quarantine
+from headgate.quarantine.operations import drop_quarantine, replay_quarantine
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
 from tests.inspect.small_lake import SmallLake
 from tests.readers import by_deltalake

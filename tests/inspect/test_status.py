@@ -10,7 +10,7 @@ from headgate.engine.run_lock import run_lock
 from headgate.errors import LandingError
 from headgate.inspect import read_status
 from headgate.lake.staged import StagedBatch
-from headgate.quarantine.settle import replay_quarantine
+from headgate.quarantine.operations import replay_quarantine
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
 from tests.inspect.small_lake import SmallLake
 from tests.lake.failing_committer import Crash

@@ -6,7 +6,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from headgate.inspect import read_status, read_tables
-from headgate.quarantine.settle import replay_quarantine
+from headgate.quarantine.operations import replay_quarantine
 from tests.inspect.quarantined_lake import make_quarantined_lake
 from tests.inspect.small_lake import SmallLake
 

@@ -1,4 +1,4 @@
-"""Replays of the quarantine of an in-process pipeline, and ends of the process in the middle."""
+"""Replays of the quarantine of an in-process pipeline, with crashes at any step."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from unittest.mock import patch
 
 from headgate.lake.ledger import Ledger
 from headgate.lake.staged import StagedBatchNote
-from headgate.quarantine import ledger as settling_ledger
-from headgate.quarantine.drop import drop_quarantined
+from headgate.quarantine import lander as lander_module
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.lander import SettlingLander
-from headgate.quarantine.outcome import SettlementNote
+from headgate.quarantine.lander import ReplayLander
+from headgate.quarantine.operations import drop_quarantined
+from headgate.quarantine.outcome import OutcomeNote
 from headgate.quarantine.replay import Portion, Replayed, replay_quarantined
 from headgate.registry.registry import SchemaText
 from tests.engine.in_process import HEAD, Pipeline
@@ -25,13 +25,13 @@ LEARNT = HEAD + "{ int32 n = 1; double more = 9; }"
 
 
 class Step(Enum):
-    """Where a replay can end: what is called there, and whether it is done by then."""
+    """Where a replay can crash: the function, and whether it has completed."""
 
-    BEFORE_SETTLEMENT_NOTE = SettlementNote, "write", False
+    BEFORE_OUTCOME_NOTE = OutcomeNote, "write", False
     BEFORE_NOTE = StagedBatchNote, "write", False
     AFTER_NOTE = StagedBatchNote, "write", True
-    BEFORE_MARKING = settling_ledger, "settle", False
-    AFTER_MARKING = settling_ledger, "settle", True
+    BEFORE_MARKING = lander_module, "record_outcome", False
+    AFTER_MARKING = lander_module, "record_outcome", True
     AFTER_LEDGER = Ledger, "complete", True
 
 
@@ -47,9 +47,9 @@ def crash_at(step: Step) -> AbstractContextManager[object]:
     return patch.object(owner, name, crash)
 
 
-def lander(pipeline: Pipeline) -> SettlingLander:
-    """That of a new process: all it knows is what the lake tells."""
-    return SettlingLander(pipeline.plan, pipeline.committer, "games", pipeline.events.append)
+def lander(pipeline: Pipeline) -> ReplayLander:
+    """Return the lander of a new process, which restores its state from the lake."""
+    return ReplayLander(pipeline.plan, pipeline.committer, "games", pipeline.events.append)
 
 
 def replay(
@@ -71,7 +71,7 @@ def learn(pipeline: Pipeline) -> None:
 
 
 def in_quarantine(pipeline: Pipeline) -> dict[int, str]:
-    """What has become of each record, by its offset; each must be there once."""
+    """Return the state of each record by offset; each must occur once."""
     rows = by_deltalake(str(pipeline.lake / pipeline.names.quarantine)).to_pylist()
     states = {row["_offset"]: row["state"] for row in rows}
     assert len(states) == len(rows)
@@ -79,7 +79,7 @@ def in_quarantine(pipeline: Pipeline) -> dict[int, str]:
 
 
 def places(pipeline: Pipeline) -> Counter[tuple[str, int]]:
-    """Where each record is: a silver table, bronze, or the state it has in quarantine."""
+    """Return where each record is: a silver table, bronze, or its state in quarantine."""
     found: Counter[tuple[str, int]] = Counter()
     for table, offsets in pipeline.offsets().items():
         if table != pipeline.names.quarantine:

@@ -7,8 +7,8 @@ import pytest
 
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import LedgerRow, QuarantineEntry
-from headgate.quarantine.drop import drop_quarantined
 from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.operations import drop_quarantined
 from tests.engine.in_process import UNKNOWN, Pipeline, extent, record, records, staged_by
 from tests.lake.failing_committer import Crash
 from tests.quarantine.replaying import (
@@ -52,7 +52,7 @@ def test_dropped_records_are_not_replayed(pipeline: Pipeline) -> None:
     assert in_quarantine(pipeline) == dict.fromkeys((1, 2, 3), "dropped")
 
 
-def test_nothing_is_dropped_that_is_not_confirmed(pipeline: Pipeline) -> None:
+def test_nothing_is_dropped_without_confirmation(pipeline: Pipeline) -> None:
     asked: list[Mapping[str, int]] = []
 
     def confirm(counts: Mapping[str, int]) -> bool:
@@ -64,7 +64,7 @@ def test_nothing_is_dropped_that_is_not_confirmed(pipeline: Pipeline) -> None:
     assert set(in_quarantine(pipeline).values()) == {"open"}
 
 
-def test_what_comes_while_it_is_confirmed_is_not_dropped(pipeline: Pipeline) -> None:
+def test_records_quarantined_during_confirmation_are_not_dropped(pipeline: Pipeline) -> None:
     def confirm(_: object) -> bool:
         pipeline.run().land(extent(1), staged_by(records([b"\xfd"], 4)))
         return True
@@ -73,7 +73,7 @@ def test_what_comes_while_it_is_confirmed_is_not_dropped(pipeline: Pipeline) -> 
     assert in_quarantine(pipeline) == {1: "open", 2: "dropped", 3: "dropped", 4: "open"}
 
 
-def test_nothing_to_drop_is_not_asked_about(tmp_path: Path, pipeline: Pipeline) -> None:
+def test_confirmation_is_skipped_if_nothing_matches(tmp_path: Path, pipeline: Pipeline) -> None:
     def confirm(_: object) -> bool:
         raise AssertionError
 
@@ -88,7 +88,7 @@ def recorded(pipeline: Pipeline) -> list[LedgerRow[QuarantineEntry]]:
     return ledger.snapshot().entries(QuarantineEntry)
 
 
-def test_ledger_tells_how_many_were_dropped_and_which(pipeline: Pipeline) -> None:
+def test_ledger_records_the_number_dropped_and_the_filter(pipeline: Pipeline) -> None:
     drop(pipeline, RUBBISH)
     [row] = recorded(pipeline)
     assert (row.entry.rows, row.entry.taken, row.entry.remaining) == (2, 2, {})
@@ -97,7 +97,7 @@ def test_ledger_tells_how_many_were_dropped_and_which(pipeline: Pipeline) -> Non
 
 
 @pytest.mark.parametrize("step", Step)
-def test_drop_that_is_cut_short_is_completed(pipeline: Pipeline, step: Step) -> None:
+def test_interrupted_drop_is_completed(pipeline: Pipeline, step: Step) -> None:
     learn(pipeline)
     with crash_at(step), pytest.raises(Crash):
         drop(pipeline, RUBBISH)
@@ -108,9 +108,7 @@ def test_drop_that_is_cut_short_is_completed(pipeline: Pipeline, step: Step) -> 
 
 
 @pytest.mark.parametrize("step", [Step.AFTER_NOTE, Step.BEFORE_MARKING])
-def test_record_of_a_replay_that_was_cut_short_is_not_dropped(
-    pipeline: Pipeline, step: Step
-) -> None:
+def test_record_of_an_interrupted_replay_is_not_dropped(pipeline: Pipeline, step: Step) -> None:
     learn(pipeline)
     with crash_at(step), pytest.raises(Crash):
         replay(pipeline)

@@ -62,18 +62,18 @@ ANY = QuarantineFilter(state=None)
         (QuarantineFilter(reason="schema_unknown", route="chess"), [2]),
     ],
 )
-def test_filter_means_what_it_says(
+def test_filter_selects_matching_rows(
     table: DeltaTable, wanted: QuarantineFilter, found: list[int]
 ) -> None:
     assert offsets(table, wanted) == found
 
 
-def test_filter_takes_every_route_of_a_table(table: DeltaTable) -> None:
+def test_filter_by_table_selects_all_its_routes(table: DeltaTable) -> None:
     assert offsets(table, QuarantineFilter(route="silver_chess"), "chess", "Chess!") == [2, 3]
 
 
 @given(st.text())
-def test_no_text_can_end_the_quotes(table: DeltaTable, text: str) -> None:
+def test_text_is_escaped_in_sql(table: DeltaTable, text: str) -> None:
     wanted = QuarantineFilter(reason=text, route=text, state=None)
     assert offsets(table, wanted) == []
 
@@ -85,7 +85,7 @@ def test_no_text_can_end_the_quotes(table: DeltaTable, text: str) -> None:
         ("a.b:c:3:0-40", OffsetRange("a.b:c", 3, 0, 40)),
     ],
 )
-def test_offsets_read_as_they_are_written(text: str, range_: OffsetRange) -> None:
+def test_offset_range_round_trips_through_text(text: str, range_: OffsetRange) -> None:
     assert OffsetRange.parse(text) == range_
     assert str(range_) == text
 
@@ -93,19 +93,19 @@ def test_offsets_read_as_they_are_written(text: str, range_: OffsetRange) -> Non
 @pytest.mark.parametrize(
     "text", ["", "games", "games:0", ":0:1", "games:x:1", "games:0:9-3", "games:0:-1", "g:0:1-"]
 )
-def test_what_names_no_offsets_is_refused_with_a_hint(text: str) -> None:
+def test_invalid_offset_range_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         OffsetRange.parse(text)
     assert caught.value.code == "bad-argument"
 
 
-def test_filter_is_narrow_when_it_leaves_out_open_records() -> None:
+def test_filter_is_narrow_with_any_condition_besides_the_state() -> None:
     assert not QuarantineFilter().is_narrow
     assert not ANY.is_narrow
     assert QuarantineFilter(route="chess").is_narrow
 
 
-def test_ledger_keeps_what_was_asked_for() -> None:
+def test_filter_is_recorded_as_text() -> None:
     wanted = QuarantineFilter(reason="too_large", offsets=OffsetRange("games", 0, 1, 3))
     assert wanted.as_record() == {
         "reason": "too_large",

@@ -1,4 +1,4 @@
-"""Bronze has a record once, whether it had it when the record was quarantined or not."""
+"""Bronze has a record once, whether or not it had it when the record was quarantined."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def flags(pipeline: Pipeline) -> dict[int, bool]:
     return {row["_offset"]: row["in_bronze"] for row in pipeline.rows("quarantine")}
 
 
-def test_quarantine_knows_what_bronze_has(pipeline: Pipeline) -> None:
+def test_quarantine_records_what_bronze_has(pipeline: Pipeline) -> None:
     assert pipeline.offsets()["bronze"] == [0, 1]
     assert flags(pipeline) == {1: True, 2: False, 3: False}
 
@@ -43,7 +43,7 @@ def test_replayed_record_is_in_bronze_once(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("step", Step)
-def test_bronze_has_it_once_after_a_crash(pipeline: Pipeline, step: Step) -> None:
+def test_bronze_has_a_record_once_after_a_crash(pipeline: Pipeline, step: Step) -> None:
     learn(pipeline)
     with crash_at(step), pytest.raises(Crash):
         replay(pipeline)
@@ -51,8 +51,8 @@ def test_bronze_has_it_once_after_a_crash(pipeline: Pipeline, step: Step) -> Non
     assert pipeline.offsets()["bronze"] == [0, 1, 2]
 
 
-def test_record_that_stays_may_have_come_to_bronze(pipeline: Pipeline) -> None:
-    """Go has a table by now, so its payloads are kept, though its schema is no good."""
+def test_record_that_stays_may_land_in_bronze(pipeline: Pipeline) -> None:
+    """Go has a table now, so bronze keeps its payloads although its schema is invalid."""
     pipeline.run().land(extent(1), staged_by(records([record("go", 4)], 4)))
     pipeline.schemas.register("event", SchemaText("PROTOBUF", "nonsense too"))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Changes leave the quarantine: each lands once, and the tables that follow its log follow it."""
+"""Replayed changes land once, and merged and history tables are brought up to date."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.cdc import merge as merge_changes
-from headgate.cdc.source_tables import known_with_replays
+from headgate.cdc.source_tables import known_logs_with_replays
 from headgate.config import Pipeline
 from headgate.engine.events import Event, MergeFailed, TablesMerged
 from headgate.inspect import read_status
 from headgate.lake.ledger import LedgerSnapshot
 from headgate.lake.ledger_entries import TableEntry
-from headgate.quarantine import merge as merge_replayed
-from headgate.quarantine import replay as replay_quarantined
+from headgate.quarantine import replay as replay_module
 from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.operations import drop_quarantine, replay_quarantine
 from headgate.quarantine.replay import Portion
-from headgate.quarantine.settle import drop_quarantine, replay_quarantine
 from tests.inspect.change_lake import OF_ANOTHER_SERIES, ShopLake, change, make_shop_lake
 from tests.lake.failing_committer import Crash
 from tests.quarantine.replaying import Step, crash_at
@@ -56,10 +55,10 @@ def each_once(lake: ShopLake, log: str = "log_shop_orders") -> int:
     return len(uuids)
 
 
-def test_changes_of_a_server_that_took_over_land_once_it_is_declared(lake: ShopLake) -> None:
-    told: list[Event] = []
+def test_changes_of_a_new_server_land_once_its_lineage_is_declared(lake: ShopLake) -> None:
+    events: list[Event] = []
     lake.declare_lineages(*LINEAGES)
-    done = replay_quarantine(lake.pipeline, listener=told.append)
+    done = replay_quarantine(lake.pipeline, listener=events.append)
     assert done.landed == {"log_shop_orders": OF_ANOTHER_SERIES}
     assert done.remaining == {"file_unreadable": 1}
     assert done.merged == ("shop_orders", "history_shop_orders")
@@ -69,11 +68,11 @@ def test_changes_of_a_server_that_took_over_land_once_it_is_declared(lake: ShopL
     current = [row for row in lake.rows("history_shop_orders") if row["_is_current"]]
     assert {row["id"]: row["name"] for row in current} == ROWS
     assert states(lake) == {("replayed", "order_unknown"): 3, ("open", "file_unreadable"): 1}
-    assert [event.tables for event in told if isinstance(event, TablesMerged)] == [2]
+    assert [event.tables for event in events if isinstance(event, TablesMerged)] == [2]
     assert read_status(lake.pipeline).behind == ()
 
 
-def test_a_replayed_change_says_which_file_it_came_in(lake: ShopLake) -> None:
+def test_replayed_change_keeps_its_file(lake: ShopLake) -> None:
     files = {row["_file"] for row in lake.rows("quarantine") if row["reason"] == "order_unknown"}
     lake.declare_lineages(*LINEAGES)
     replay_quarantine(lake.pipeline)
@@ -99,14 +98,14 @@ def test_a_second_replay_finds_nothing(lake: ShopLake) -> None:
     assert now == versions
 
 
-def test_what_is_still_unknown_stays_as_it_was(lake: ShopLake) -> None:
+def test_change_that_is_still_rejected_stays_unchanged(lake: ShopLake) -> None:
     before = {row["id"]: row for row in lake.rows("quarantine")}
     done = replay_quarantine(lake.pipeline)
     assert (done.landed, sum(done.remaining.values())) == ({}, OF_ANOTHER_SERIES + 1)
     assert {row["id"]: row for row in lake.rows("quarantine")} == before
 
 
-def test_a_change_that_has_landed_since_is_not_landed_again(lake: ShopLake) -> None:
+def test_change_that_has_landed_since_does_not_land_twice(lake: ShopLake) -> None:
     again = change("orders", 9, "late", at=22, series="binlog")
     lake.declare_lineages(*LINEAGES)
     lake.land_changes(again)
@@ -118,7 +117,7 @@ def test_a_change_that_has_landed_since_is_not_landed_again(lake: ShopLake) -> N
 
 
 @pytest.mark.parametrize("table", ["log_shop_carts", "shop_carts", "shop.carts"])
-def test_a_replay_makes_the_tables_of_a_source(tmp_path: Path, table: str) -> None:
+def test_replay_creates_the_tables_of_a_source(tmp_path: Path, table: str) -> None:
     lake = ShopLake(tmp_path)
     lake.declare("# contract: evolve", "contract: {tables: freeze} # contract: evolve")
     lake.land_changes(change("carts", 1, "full", at=1), change("orders", 1, "new", at=1))
@@ -126,11 +125,11 @@ def test_a_replay_makes_the_tables_of_a_source(tmp_path: Path, table: str) -> No
     done = replay_quarantine(lake.pipeline, QuarantineFilter(route=table))
     assert done.landed == {"log_shop_carts": 1}
     assert rows_of(lake, "shop_carts") == {1: "full"}
-    assert set(known_with_replays(lake.pipeline)) == {"log_shop_carts"}
+    assert set(known_logs_with_replays(lake.pipeline)) == {"log_shop_carts"}
     assert states(lake) == {("replayed", "contract_tables"): 1, ("open", "contract_tables"): 1}
 
 
-def test_portions_know_of_the_logs_that_earlier_ones_made(
+def test_portion_uses_the_logs_that_earlier_portions_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = ShopLake(tmp_path)
@@ -138,12 +137,12 @@ def test_portions_know_of_the_logs_that_earlier_ones_made(
     lake.land_changes(change("orders", 0, "new", at=1))
     lake.land_changes(*(change("carts", key, "full", at=key) for key in range(1, 4)))
     lake.declare("max_tables: 1 ", "max_tables: 2 ")
-    monkeypatch.setattr(replay_quarantined, "Portion", lambda: Portion(records=1))
+    monkeypatch.setattr(replay_module, "Portion", lambda: Portion(records=1))
     assert replay_quarantine(lake.pipeline).landed == {"log_shop_carts": 3}
     assert rows_of(lake, "shop_carts") == {1: "full", 2: "full", 3: "full"}
 
 
-def test_a_file_that_was_too_large_is_read_again(tmp_path: Path) -> None:
+def test_file_that_was_too_large_is_read_again(tmp_path: Path) -> None:
     lake = ShopLake(tmp_path)
     lake.declare("# max_file_bytes: 1 GB", "max_file_bytes: 1 kB # max_file_bytes: 1 GB")
     lake.land_changes(*(change("orders", key, "new", at=1) for key in range(50)))
@@ -155,7 +154,7 @@ def test_a_file_that_was_too_large_is_read_again(tmp_path: Path) -> None:
     assert set(rows_of(lake)) == set(range(50))
 
 
-def test_a_file_that_was_too_large_and_is_gone_stays(tmp_path: Path) -> None:
+def test_file_that_was_too_large_and_is_missing_stays(tmp_path: Path) -> None:
     lake = ShopLake(tmp_path)
     lake.declare("# max_file_bytes: 1 GB", "max_file_bytes: 1 kB # max_file_bytes: 1 GB")
     lake.land_changes(*(change("orders", key, "new", at=1) for key in range(50)))
@@ -167,7 +166,7 @@ def test_a_file_that_was_too_large_and_is_gone_stays(tmp_path: Path) -> None:
     assert "cannot be read again" in row["detail"]
 
 
-def test_a_file_of_which_some_cannot_land_stays_until_all_of_it_has(tmp_path: Path) -> None:
+def test_file_stays_until_all_of_its_changes_have_landed(tmp_path: Path) -> None:
     lake = ShopLake(tmp_path)
     lake.land_changes(change("orders", 1, "new", at=1))
     lake.declare("# max_file_bytes: 1 GB", "max_file_bytes: 1 kB # max_file_bytes: 1 GB")
@@ -186,7 +185,7 @@ def test_a_file_of_which_some_cannot_land_stays_until_all_of_it_has(tmp_path: Pa
     assert set(rows_of(lake)) == set(range(1, 33))
 
 
-def test_changes_of_a_table_that_is_left_out_by_now_stay(lake: ShopLake) -> None:
+def test_changes_of_an_excluded_table_stay(lake: ShopLake) -> None:
     lake.declare_lineages(*LINEAGES)
     lake.declare("# exclude: []", "exclude: [shop.orders] #")
     done = replay_quarantine(lake.pipeline, QuarantineFilter(route="shop.orders"))
@@ -203,25 +202,25 @@ def test_dropped_changes_lose_their_bytes(lake: ShopLake) -> None:
     assert all(row["_file"] for row in dropped)
 
 
-def test_a_table_that_cannot_be_merged_is_behind_and_follows_later(
+def test_table_whose_merge_fails_is_behind_and_merged_later(
     lake: ShopLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: object) -> None:
         raise OSError("no room")
 
-    told: list[Event] = []
+    events: list[Event] = []
     lake.declare_lineages(*LINEAGES)
     with monkeypatch.context() as patched:
         patched.setattr(merge_changes, "merge_table", refuse)
-        done = replay_quarantine(lake.pipeline, listener=told.append)
+        done = replay_quarantine(lake.pipeline, listener=events.append)
     assert (done.merged, done.behind) == (("history_shop_orders",), ("shop_orders",))
-    assert [event.table for event in told if isinstance(event, MergeFailed)] == ["shop_orders"]
+    assert [event.table for event in events if isinstance(event, MergeFailed)] == ["shop_orders"]
     assert read_status(lake.pipeline).behind == ("shop_orders",)
     assert replay_quarantine(lake.pipeline).merged == ("shop_orders",)
     assert rows_of(lake) == ROWS
 
 
-def test_a_table_that_is_too_large_is_left_to_spark(lake: ShopLake) -> None:
+def test_table_that_is_too_large_is_left_to_spark(lake: ShopLake) -> None:
     lake.declare_lineages(*LINEAGES)
     lake.declare("# merge:\n", "merge: {spark_above: 1 B}\n# merge:\n")
     done = replay_quarantine(lake.pipeline)
@@ -234,21 +233,21 @@ troubles = st.lists(st.sampled_from([*Step, "merging", None]), min_size=1, max_s
 
 @settings(deadline=None, max_examples=8)
 @given(troubles=troubles, at_a_time=st.integers(1, 3))
-def test_every_change_lands_once_wherever_replays_are_cut_short(
+def test_every_change_lands_once_wherever_replays_crash(
     troubles: list[Step | str | None], at_a_time: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         lake = make_shop_lake(Path(folder))
         lake.declare_lineages(*LINEAGES)
-        patched.setattr(replay_quarantined, "Portion", lambda: Portion(records=at_a_time))
+        patched.setattr(replay_module, "Portion", lambda: Portion(records=at_a_time))
         for trouble in troubles:
             with ExitStack() as stack:
                 stack.enter_context(suppress(Crash))
                 if isinstance(trouble, Step):
                     stack.enter_context(crash_at(trouble))
                 elif trouble is not None:
-                    mine = stack.enter_context(pytest.MonkeyPatch.context())
-                    mine.setattr(merge_replayed, "merge_tables", _crash)
+                    patched_merge = stack.enter_context(pytest.MonkeyPatch.context())
+                    patched_merge.setattr(replay_module, "merge_tables", _crash)
                 replay_quarantine(lake.pipeline)
         replay_quarantine(lake.pipeline)
         assert each_once(lake) == 9

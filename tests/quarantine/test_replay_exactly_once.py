@@ -1,4 +1,4 @@
-"""Replays and drops that are cut short anywhere: every record is in one place, once."""
+"""Replays and drops that crash anywhere: every record is in one place, once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Failure = tuple[str, str]
 
 @dataclass(frozen=True)
 class Try:
-    """A replay, or a drop of rubbish, and what happens to it."""
+    """A replay, or a drop of rubbish, and the failure to inject."""
 
     dropping: bool
     wanted: QuarantineFilter

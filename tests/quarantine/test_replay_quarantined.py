@@ -16,7 +16,7 @@ from headgate.errors import LandingError
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import QuarantineEntry, SchemaEntry, TableEntry
 from headgate.quarantine.filter import OffsetRange, QuarantineFilter
-from headgate.quarantine.outcome import SettlementNote
+from headgate.quarantine.outcome import OutcomeNote
 from headgate.quarantine.replay import Portion, replay_quarantined
 from headgate.registry.registry import SchemaText
 from tests.engine.in_process import (
@@ -89,7 +89,7 @@ def test_quarantine_keeps_the_row_of_a_record_that_landed(pipeline: Pipeline) ->
     assert changed == {"state", "settled_at"}
 
 
-def test_replay_in_vain_leaves_no_trace_in_the_quarantine(pipeline: Pipeline) -> None:
+def test_replay_that_lands_nothing_does_not_change_the_quarantine(pipeline: Pipeline) -> None:
     before = DeltaTable(pipeline.lake / "quarantine").version()
     for _ in range(2):
         done = replay(pipeline)
@@ -98,7 +98,7 @@ def test_replay_in_vain_leaves_no_trace_in_the_quarantine(pipeline: Pipeline) ->
     assert DeltaTable(pipeline.lake / "quarantine").version() == before
 
 
-def test_record_that_stays_is_told_its_new_reason_in_its_old_row(pipeline: Pipeline) -> None:
+def test_record_that_stays_gets_its_new_reason_in_its_row(pipeline: Pipeline) -> None:
     old = {row["_offset"]: row for row in pipeline.rows("quarantine")}
     pipeline.schemas.register("event", SchemaText("PROTOBUF", "nonsense too"))
     assert replay(pipeline).remaining == {"schema_refused": 3, "envelope_undecodable": 1}
@@ -109,7 +109,7 @@ def test_record_that_stays_is_told_its_new_reason_in_its_old_row(pipeline: Pipel
     assert in_quarantine(pipeline) == dict.fromkeys((1, 2, 4, 5), "open")
 
 
-def test_replay_takes_only_what_is_wanted(pipeline: Pipeline) -> None:
+def test_replay_takes_only_matching_records(pipeline: Pipeline) -> None:
     learn(pipeline)
     assert replay(pipeline, QuarantineFilter(reason="route_missing")).taken == 0
     assert replay(pipeline, QuarantineFilter(route="silver_go")).landed == {"silver_go": 1}
@@ -129,10 +129,10 @@ def test_replay_with_a_limit_takes_the_oldest(pipeline: Pipeline) -> None:
 def test_many_records_are_taken_in_portions(pipeline: Pipeline) -> None:
     learn(pipeline)
     done = replay(pipeline, portion=Portion(records=1))
-    told = [event for event in pipeline.events if isinstance(event, BatchLanded)][2:]
-    assert len(told) == done.taken == 4
-    assert sum(event.rows for event in told) == 3
-    assert [event.quarantined for event in told if event.quarantined] == [
+    events = [event for event in pipeline.events if isinstance(event, BatchLanded)][2:]
+    assert len(events) == done.taken == 4
+    assert sum(event.rows for event in events) == 3
+    assert [event.quarantined for event in events if event.quarantined] == [
         {"envelope_undecodable": 1}
     ]
     assert places(pipeline) == ALL_LANDED
@@ -141,14 +141,14 @@ def test_many_records_are_taken_in_portions(pipeline: Pipeline) -> None:
 def test_portions_are_bounded_by_bytes_too(pipeline: Pipeline) -> None:
     learn(pipeline)
     replay(pipeline, portion=Portion(bytes=1))
-    told = [event for event in pipeline.events if isinstance(event, BatchLanded)][2:]
-    assert len(told) > 1
+    events = [event for event in pipeline.events if isinstance(event, BatchLanded)][2:]
+    assert len(events) > 1
     assert places(pipeline) == ALL_LANDED
 
 
 @pytest.mark.parametrize("records_at_a_time", [50_000, 2])
 @pytest.mark.parametrize("step", Step)
-def test_replay_that_is_cut_short_is_completed(
+def test_interrupted_replay_is_completed(
     pipeline: Pipeline, step: Step, records_at_a_time: int
 ) -> None:
     learn(pipeline)
@@ -156,7 +156,7 @@ def test_replay_that_is_cut_short_is_completed(
     with crash_at(step), pytest.raises(Crash):
         replay(pipeline, portion=portion)
     done = replay(pipeline, portion=portion)
-    begun = step not in (Step.BEFORE_SETTLEMENT_NOTE, Step.BEFORE_NOTE, Step.AFTER_LEDGER)
+    begun = step not in (Step.BEFORE_OUTCOME_NOTE, Step.BEFORE_NOTE, Step.AFTER_LEDGER)
     assert done.completed == begun
     assert places(pipeline) == ALL_LANDED
     assert replay(pipeline).taken == 1
@@ -164,7 +164,7 @@ def test_replay_that_is_cut_short_is_completed(
 
 @pytest.mark.parametrize("table", ["silver_chess", "silver_go"])
 @pytest.mark.parametrize("after", [False, True])
-def test_replay_that_ends_between_two_tables_is_completed(
+def test_replay_interrupted_between_two_tables_is_completed(
     pipeline: Pipeline, failing: FailingCommitter, table: str, after: bool
 ) -> None:
     learn(pipeline)
@@ -176,7 +176,7 @@ def test_replay_that_ends_between_two_tables_is_completed(
     assert places(pipeline) == ALL_LANDED
 
 
-def test_what_was_cut_short_is_completed_whatever_is_wanted_next(pipeline: Pipeline) -> None:
+def test_interrupted_replay_is_completed_whatever_the_next_filter(pipeline: Pipeline) -> None:
     learn(pipeline)
     with crash_at(Step.AFTER_NOTE), pytest.raises(Crash):
         replay(pipeline, QuarantineFilter(route="go"))
@@ -184,17 +184,17 @@ def test_what_was_cut_short_is_completed_whatever_is_wanted_next(pipeline: Pipel
     assert (done.taken, done.landed, done.completed) == (1, {"silver_go": 1}, True)
 
 
-def test_replay_without_the_note_of_its_records_is_not_guessed_at(pipeline: Pipeline) -> None:
+def test_interrupted_replay_without_its_note_fails(pipeline: Pipeline) -> None:
     learn(pipeline)
     with crash_at(Step.AFTER_NOTE), pytest.raises(Crash):
         replay(pipeline)
-    SettlementNote(str(pipeline.lake), "games.replay").clear()
+    OutcomeNote(str(pipeline.lake), "games.replay").clear()
     with pytest.raises(LandingError) as caught:
         replay(pipeline)
     assert caught.value.code == "lake-unreadable"
 
 
-def test_table_that_refuses_waits_for_the_next_replay(
+def test_table_that_cannot_be_written_waits_for_the_next_replay(
     pipeline: Pipeline, failing: FailingCommitter
 ) -> None:
     learn(pipeline)
@@ -209,7 +209,7 @@ def test_table_that_refuses_waits_for_the_next_replay(
     assert places(pipeline) == ALL_LANDED
 
 
-def test_replay_makes_tables_that_had_no_room_before(tmp_path: Path) -> None:
+def test_replay_creates_tables_that_exceeded_the_limit_before(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, max_tables=1)
     values = [record(route, n) for n, route in enumerate(["chess", "go", "shogi"])]
     pipeline.run().land(extent(0), staged_by(records(values)))
@@ -263,7 +263,7 @@ def test_rows_of_an_older_quarantine_are_replayed(pipeline: Pipeline) -> None:
     assert len(ids) == 4
 
 
-def test_ledger_tells_of_a_replay_apart_from_the_stream(pipeline: Pipeline) -> None:
+def test_ledger_records_replays_apart_from_the_stream(pipeline: Pipeline) -> None:
     learn(pipeline)
     stream = all_rows(pipeline.ledger)
     replay(pipeline, QuarantineFilter(reason="schema_unknown"))
@@ -279,11 +279,11 @@ def test_ledger_tells_of_a_replay_apart_from_the_stream(pipeline: Pipeline) -> N
         remaining={},
         filter={"reason": "schema_unknown", "state": "open"},
     )
-    told = {row.entry.table: row.entry.rows for row in ledger.entries(TableEntry)}
-    assert told == {"silver_chess": 2, "silver_go": 1}
+    events = {row.entry.table: row.entry.rows for row in ledger.entries(TableEntry)}
+    assert events == {"silver_chess": 2, "silver_go": 1}
 
 
-def test_replay_run_again_tells_no_table_as_new(
+def test_repeated_replay_reports_no_table_as_new(
     pipeline: Pipeline, failing: FailingCommitter
 ) -> None:
     learn(pipeline)
@@ -316,7 +316,7 @@ def test_stream_lands_batches_between_two_portions(pipeline: Pipeline) -> None:
     assert places(pipeline) == ALL_LANDED + Counter(more) + Counter(bad)
 
 
-def test_stream_and_replay_land_side_by_side(pipeline: Pipeline) -> None:
+def test_stream_and_replay_land_concurrently(pipeline: Pipeline) -> None:
     stream = pipeline.run()
     values = [record("chess", offset, UNKNOWN) for offset in range(6, 14)]
     stream.land(extent(2), staged_by(records(values, 6)))

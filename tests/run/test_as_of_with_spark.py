@@ -9,14 +9,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from headgate.cdc.as_of import Until, rows_as_of, rows_as_of_with_spark
+from headgate.cdc.as_of import Cutoff, rows_as_of, rows_as_of_with_spark
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.key import TableKey
 from headgate.cdc.rewind import rewind
 from headgate.cdc.verify import TableVerified, verify
 from tests.cdc.changes import case
 from tests.cdc.in_process import ChangeLake
-from tests.cdc.test_as_of import KEY, LOG, moment, oracle_log
+from tests.cdc.test_as_of import KEY, LOG, oracle_log, timestamp
 from tests.cdc.test_merged_is_the_database import land_all
 
 CASES = [case(seed) for seed in range(40)]
@@ -41,16 +41,16 @@ def test_the_fold_of_spark_is_the_fold_of_one_process(
 ) -> None:
     log = ChangeLog.open(lake.pipeline.lake, LOG)
     assert log is not None
-    moments = sorted({change.micros for change in CHANGES})
+    times = sorted({change.micros for change in CHANGES})
     positions = sorted({f"{one.log_file}:{one.log_position}" for one in CHANGES if one.log_file})
     lineages = tuple(CASES[0].lineages)
-    for until in (
-        Until(),
-        *(Until(moment=moment(moments[len(moments) * part // 4])) for part in range(4)),
-        *(Until.typed(positions[len(positions) * part // 4], lineages) for part in range(4)),
+    for cutoff in (
+        Cutoff(),
+        *(Cutoff(timestamp=timestamp(times[len(times) * part // 4])) for part in range(4)),
+        *(Cutoff.parse(positions[len(positions) * part // 4], lineages) for part in range(4)),
     ):
-        found = rows_as_of_with_spark(spark, log, key, until).toArrow()
-        assert sorted_rows(found) == sorted_rows(rows_as_of(log, key, until))
+        found = rows_as_of_with_spark(spark, log, key, cutoff).toArrow()
+        assert sorted_rows(found) == sorted_rows(rows_as_of(log, key, cutoff))
 
 
 def test_deletions_by_row_id_find_their_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -64,20 +64,20 @@ def test_deletions_by_row_id_find_their_rows(spark: SparkSession, tmp_path: Path
         ],
     )
     for at, ids in ((2, [1, 2]), (3, [2]), (4, [2, 3])):
-        for until in (Until(moment=moment(at * 1_000_000)), Until(order=f"1.{at}~")):
-            rows = rows_as_of_with_spark(spark, log, TableKey(("id",)), until).toArrow()
+        for cutoff in (Cutoff(timestamp=timestamp(at * 1_000_000)), Cutoff(order=f"1.{at}~")):
+            rows = rows_as_of_with_spark(spark, log, TableKey(("id",)), cutoff).toArrow()
             assert sorted(rows["id"].to_pylist()) == ids
 
 
 def test_a_rewind_by_spark_makes_the_same_table(spark: SparkSession, lake: ChangeLake) -> None:
-    when = moment(CHANGES[len(CHANGES) // 2].micros).isoformat()
+    when = timestamp(CHANGES[len(CHANGES) // 2].micros).isoformat()
     small = rewind(lake.pipeline, MERGED, when, "small")
     large = rewind(lake.pipeline, MERGED, when, "large", spark=lambda: spark, spark_above=0)
     assert (small.engine, large.engine) == ("delta-rs", "spark")
     assert small.rows == large.rows
     one, other = (DeltaTable(str(lake.lake / name)) for name in ("small", "large"))
     assert sorted_rows(one.to_pyarrow_table()) == sorted_rows(other.to_pyarrow_table())
-    assert TableKey.kept_in(pa.schema(other.schema())) == KEY
+    assert TableKey.from_schema(pa.schema(other.schema())) == KEY
     assert one.metadata().description == other.metadata().description
 
 
@@ -90,7 +90,7 @@ def both_ways(spark: SparkSession, lake: ChangeLake) -> tuple[TableVerified, Tab
 
 def test_verified_by_spark_there_is_no_difference(spark: SparkSession, lake: ChangeLake) -> None:
     small, large = both_ways(spark, lake)
-    assert large.is_well
+    assert large.is_ok
     assert small.differences == large.differences
 
 

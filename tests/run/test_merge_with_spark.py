@@ -14,8 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from headgate.cdc.history import merge_history
-from headgate.cdc.merge_plan import ForSpark, MergePlan
-from headgate.cdc.merge_table import merge_table
+from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, merge_table
 from headgate.cdc.merge_with_spark import merge_with_spark
 from tests.cdc.test_history_and_row_ids import LOG, Table, plain
 
@@ -41,8 +40,8 @@ def test_all_of_a_log_at_once(
     in_process, by_spark = plan_of(here, metadata), plan_of(there, metadata)
     merge_table(in_process)
     merge_history(in_process)
-    merge_with_spark(spark, ForSpark(by_spark, "merged", 0, None))
-    merge_with_spark(spark, ForSpark(by_spark, "history", 0, None, is_history=True))
+    merge_with_spark(spark, NeedsSparkMerge(by_spark, "merged", 0, None))
+    merge_with_spark(spark, NeedsSparkMerge(by_spark, "history", 0, None, is_history=True))
     for name in ("merged", "history"):
         ours, sparks = (sorted(map(repr, rows(lake, name))) for lake in (here, there))
         assert sparks == ours

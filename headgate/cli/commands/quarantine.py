@@ -233,7 +233,7 @@ def replay(
     wanted = _filter(reason, route, since, until, offset, in_file)
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
-    from headgate.quarantine.settle import replay_quarantine
+    from headgate.quarantine.operations import replay_quarantine
 
     listener = (lambda _: None) if as_json else print_event
     with quiet_spark() if declared.commit == "spark" else nullcontext():
@@ -292,7 +292,7 @@ def drop(
         )
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
-    from headgate.quarantine.settle import drop_quarantine
+    from headgate.quarantine.operations import drop_quarantine
 
     refused = False
 

@@ -75,16 +75,16 @@ def rewind(
 
 
 def _print_rewound(made: Rewound) -> None:
-    from headgate.cdc.rewind import moment_text
+    from headgate.cdc.rewind import timestamp_text
 
     what = "row" if made.key else "change"
-    when = moment_text(made.moment) or printable(made.position or "")
+    when = timestamp_text(made.timestamp) or printable(made.position or "")
     print(f"Created {styled(made.table, 'bold')}: {counted(made.rows, what)}")
     print(f"It holds {printable(made.source)} as of {when}")
     print(f"Folded from version {made.log_version} of {made.log}")
     if not made.key:
         print("The source table has no key: the rows are all changes up to then")
     if made.begins:
-        print(f"That is before the log, which begins at {moment_text(made.begins)}")
+        print(f"That is before the log, which begins at {timestamp_text(made.begins)}")
     if made.newest:
-        print(f"The newest change in the log is from {moment_text(made.newest)}")
+        print(f"The newest change in the log is from {timestamp_text(made.newest)}")

@@ -65,7 +65,7 @@ def verify(
 
     with spark_when_needed(declared) as spark:
         verified = list(verify_tables(declared, tables or (), spark=spark))
-    wrong = [one for one in verified if not one.is_well]
+    wrong = [one for one in verified if not one.is_ok]
     if as_json:
         total = sum(one.total for one in verified)
         found = {"differences": total, "tables": [as_record(one) for one in verified]}
@@ -93,7 +93,7 @@ _MAX_COLUMNS = 6
 def print_verified(verified: Sequence[TableVerified]) -> None:
     print_columns(_HEADERS, [_row(one) for one in verified], right=_HEADERS[1:5])
     for one in verified:
-        if not one.is_well:
+        if not one.is_ok:
             _print_wrong(one)
     total = sum(one.total for one in verified)
     unverified = sum(one.trouble is not None for one in verified)
@@ -126,7 +126,7 @@ def problems_of(one: TableVerified) -> str:
 
 def as_record(one: TableVerified) -> dict[str, object]:
     """Return all fields for JSON, with `ok`."""
-    return {**{field.name: getattr(one, field.name) for field in fields(one)}, "ok": one.is_well}
+    return {**{field.name: getattr(one, field.name) for field in fields(one)}, "ok": one.is_ok}
 
 
 def _row(one: TableVerified) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def _state(one: TableVerified) -> str:
         return f"skipped: {one.left_out}"
     if one.log_version is None:
         return "not merged yet"
-    state = "ok" if one.is_well else "wrong"
+    state = "ok" if one.is_ok else "wrong"
     return f"{state}, {counted(one.behind, 'version')} behind its log" if one.behind else state
 
 

@@ -1,4 +1,4 @@
-"""From a pipeline file: a lock, the right committer, and no Spark where none is needed."""
+"""Replay and drop for a pipeline file: lock, committer, and Spark only if needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.engine.events import BatchLanded, Event
 from headgate.engine.run_lock import run_lock
 from headgate.errors import CheckpointError, LandingError
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.settle import drop_quarantine, replay_quarantine
+from headgate.quarantine.operations import drop_quarantine, replay_quarantine
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
 from tests.inspect.small_lake import SmallLake
 from tests.readers import by_deltalake
@@ -23,7 +23,7 @@ from tests.readers import by_deltalake
 _REPLAY = """
 import sys
 from headgate.config import load_pipeline
-from headgate.quarantine.settle import replay_quarantine
+from headgate.quarantine.operations import replay_quarantine
 done = replay_quarantine(load_pipeline(sys.argv[1]))
 print(sum(done.landed.values()), "pyspark" in sys.modules)
 """
@@ -41,29 +41,29 @@ def offsets(lake: SmallLake) -> Counter[int]:
     return found
 
 
-def test_replay_of_a_pipeline_lands_what_has_become_known(lake: SmallLake) -> None:
-    told: list[Event] = []
-    done = replay_quarantine(lake.pipeline, listener=told.append)
+def test_replay_lands_records_whose_schema_is_known_now(lake: SmallLake) -> None:
+    events: list[Event] = []
+    done = replay_quarantine(lake.pipeline, listener=events.append)
     assert (done.taken, sum(done.landed.values())) == (UNKNOWN + RUBBISH, UNKNOWN)
     assert sum(done.remaining.values()) == RUBBISH
     assert offsets(lake) == Counter(range(20 + UNKNOWN))
-    assert [event.rows for event in told if isinstance(event, BatchLanded)] == [UNKNOWN]
+    assert [event.rows for event in events if isinstance(event, BatchLanded)] == [UNKNOWN]
 
 
-def test_replay_starts_no_spark_that_it_does_not_need(lake: SmallLake) -> None:
+def test_replay_does_not_import_spark_without_need(lake: SmallLake) -> None:
     run = subprocess.run(
         [sys.executable, "-c", _REPLAY, str(lake.file)], capture_output=True, text=True, check=True
     )
     assert run.stdout == f"{UNKNOWN} False\n"
 
 
-def test_replay_before_anything_was_quarantined_does_nothing(tmp_path: Path) -> None:
+def test_replay_without_a_quarantine_does_nothing(tmp_path: Path) -> None:
     done = replay_quarantine(SmallLake(tmp_path).pipeline)
     assert (done.taken, done.landed, done.completed) == (0, {}, False)
     assert drop_quarantine(SmallLake(tmp_path).pipeline, QuarantineFilter()) == {}
 
 
-def test_two_replays_at_once_are_refused(lake: SmallLake) -> None:
+def test_concurrent_replays_are_refused(lake: SmallLake) -> None:
     path = Path(lake.pipeline.lake, "_staged", "games.replay")
     with run_lock(str(path), "games"), pytest.raises(CheckpointError) as caught:
         replay_quarantine(lake.pipeline)
@@ -72,12 +72,12 @@ def test_two_replays_at_once_are_refused(lake: SmallLake) -> None:
     assert replay_quarantine(lake.pipeline).taken == UNKNOWN + RUBBISH
 
 
-def test_replay_runs_beside_the_stream(lake: SmallLake) -> None:
+def test_replay_runs_while_the_stream_runs(lake: SmallLake) -> None:
     with run_lock(lake.pipeline.checkpoint, "games"):
         assert replay_quarantine(lake.pipeline).taken == UNKNOWN + RUBBISH
 
 
-def test_nothing_lands_where_the_quarantine_cannot_be_marked(lake: SmallLake) -> None:
+def test_nothing_lands_if_the_quarantine_cannot_be_updated(lake: SmallLake) -> None:
     path = str(Path(lake.pipeline.lake, lake.pipeline.quarantine_table))
     DeltaTable(path).alter.add_feature(
         TableFeatures.RowTracking, allow_protocol_versions_increase=True
@@ -88,7 +88,7 @@ def test_nothing_lands_where_the_quarantine_cannot_be_marked(lake: SmallLake) ->
     assert offsets(lake) == Counter(range(20))
 
 
-def test_python_of_the_guide_runs(lake: SmallLake) -> None:
+def test_python_example_of_the_guide_runs(lake: SmallLake) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "quarantine.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     run = subprocess.run(

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.quarantine.replay import find_again
+from headgate.quarantine.replay import match_records
 from headgate.schema.origin import SOURCE_COLUMNS
 
 texts = st.none() | st.sampled_from(["", "a", "b"])
@@ -26,13 +26,13 @@ rows = st.fixed_dictionaries(
 
 
 @given(st.lists(rows, max_size=8), st.randoms(use_true_random=False))
-def test_each_record_is_found_once_and_is_the_same(
+def test_each_record_matches_one_equal_record(
     made: list[dict[str, object]], random: object
 ) -> None:
     among = pa.Table.from_pylist(made, SOURCE_COLUMNS)
     order = list(range(len(made)))
     random.shuffle(order)  # type: ignore[attr-defined]
     some = among.take(pa.array(order[: len(order) // 2 + 1], pa.int64()))
-    found = find_again(some, among)
+    found = match_records(some, among)
     assert len(set(found)) == len(found) == some.num_rows
     assert among.take(pa.array(found, pa.int64())).to_pylist() == some.to_pylist()

@@ -1,19 +1,22 @@
-"""Settles the quarantine of a pipeline: lands its records again, or drops them."""
+"""Replay or drop records in the quarantine of a pipeline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 
 import pyarrow as pa
 
 from headgate.cdc.plan import ChangePlan
-from headgate.cdc.source_tables import known_with_replays
+from headgate.cdc.source_tables import known_logs_with_replays
+from headgate.cdc.stage import ChangeStaging
 from headgate.config import Pipeline
 from headgate.engine.events import Listener
 from headgate.engine.plan import BatchPlan
+from headgate.engine.quarantine_table import QuarantineState
 from headgate.engine.record_plan import RecordPlan
 from headgate.engine.run_lock import run_lock
 from headgate.engine.session import spark_session
@@ -23,13 +26,54 @@ from headgate.lake.commit import Commit, Committer, TableState
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.snapshot import table_url
 from headgate.lake.spark import SparkCommitter
-from headgate.quarantine.drop import Confirm, drop_quarantined
+from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.lander import SettlingLander
-from headgate.quarantine.ledger import name_of_files
-from headgate.quarantine.merge import merge_replayed
-from headgate.quarantine.replay import Replayed, replay_quarantined
+from headgate.quarantine.lander import ReplayLander, name_of_files
+from headgate.quarantine.outcome import OUTCOME_COLUMNS, ReplayOutcome
+from headgate.quarantine.replay import Replayed, merge_replayed, replay_quarantined
+from headgate.quarantine.snapshot import QuarantineSnapshot
 from headgate.sources.kafka import text
+
+Confirm = Callable[[Mapping[str, int]], bool]
+"""Decides whether to drop records, given their number by reason."""
+
+
+def drop_quarantined(
+    lander: ReplayLander, wanted: QuarantineFilter, confirm: Confirm
+) -> dict[str, int]:
+    """Drop the matching records that are open now; return their number by reason."""
+    wanted = replace(wanted, state=QuarantineState.OPEN)
+    lander.complete()
+    snapshot = lander.snapshot()
+    counts = snapshot.counts(wanted) if snapshot else {}
+    if snapshot is None or not counts or not confirm(counts):
+        return {}
+    rows = _dropped(snapshot, wanted)
+
+    def stage(plan: BatchPlan) -> tuple[list[StagedFile], ReplayOutcome]:
+        outcome = ReplayOutcome(
+            plan.version,
+            QuarantineState.DROPPED,
+            datetime.now(UTC),
+            rows.num_rows,
+            {},
+            wanted.as_record(),
+            rows,
+        )
+        return [], outcome
+
+    lander.land(wanted, snapshot, stage)
+    return counts
+
+
+def _dropped(snapshot: QuarantineSnapshot, wanted: QuarantineFilter) -> pa.Table:
+    """Return the new rows, without the bytes of the records, so that they fit in memory."""
+    names = ", ".join(OUTCOME_COLUMNS.names)
+    condition = snapshot.condition(wanted)
+    rows = snapshot.rows(f"SELECT {names} FROM quarantine WHERE {condition}").read_all()
+    state = pa.repeat(QuarantineState.DROPPED.value, rows.num_rows)
+    at = OUTCOME_COLUMNS.get_field_index("state")
+    return rows.cast(OUTCOME_COLUMNS).set_column(at, OUTCOME_COLUMNS.field("state"), state)
 
 
 def replay_quarantine(
@@ -38,12 +82,12 @@ def replay_quarantine(
     listener: Listener = lambda _: None,
     limit: int | None = None,
 ) -> Replayed:
-    """Land open records of the quarantine, each exactly once; the stream may run meanwhile."""
+    """Land open records of the quarantine, each exactly once; the stream may be running."""
     with _lander(pipeline, listener) as lander:
         done = replay_quarantined(lander, wanted or QuarantineFilter(), limit)
         if pipeline.lands_changes and isinstance(lander.plan, ChangePlan):
-            followed = merge_replayed(pipeline, lander.plan, lander.ledger, listener)
-            done = replace(done, merged=followed.merged, behind=followed.behind)
+            tables = merge_replayed(pipeline, lander.plan, lander.ledger, listener)
+            done = replace(done, merged=tables.merged, behind=tables.behind)
         return done
 
 
@@ -52,21 +96,21 @@ def drop_quarantine(
     wanted: QuarantineFilter,
     confirm: Confirm = lambda _: True,
 ) -> dict[str, int]:
-    """Give up open records of the quarantine; returns how many for which reason."""
+    """Drop open records: delete their bytes, keep their rows. Return their number by reason."""
     with _lander(pipeline, lambda _: None) as lander:
         return drop_quarantined(lander, wanted, confirm)
 
 
 @contextmanager
-def _lander(pipeline: Pipeline, listener: Listener) -> Iterator[SettlingLander]:
+def _lander(pipeline: Pipeline, listener: Listener) -> Iterator[ReplayLander]:
     with _locked(pipeline):
         _require_writable(pipeline)
-        yield SettlingLander(_plan(pipeline), _committer(pipeline), pipeline.name, listener)
+        yield ReplayLander(_plan(pipeline), _committer(pipeline), pipeline.name, listener)
 
 
 def _plan(pipeline: Pipeline) -> BatchPlan:
     if pipeline.lands_changes:
-        plan = replace(ChangePlan.of(pipeline), known=known_with_replays(pipeline))
+        plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline))
         plan.require_known_lineages()
         return plan
     return RecordPlan.of(pipeline)
@@ -90,7 +134,7 @@ def _locked(pipeline: Pipeline) -> Iterator[None]:
 
 
 def _require_writable(pipeline: Pipeline) -> None:
-    """Before anything lands: rows that could not be marked would seem to be open still."""
+    """Check before anything lands: rows that cannot be updated would be replayed twice."""
     if not DeltaRsCommitter(pipeline.lake).can_write(pipeline.quarantine_table):
         raise LandingError(
             "quarantine-unwritable",
@@ -110,7 +154,7 @@ def _committer(pipeline: Pipeline) -> Committer:
 
 
 class _SparkWhenNeeded:
-    """Starts Spark for the first table that needs it: most replays have none."""
+    """Starts Spark for the first table that needs it; most replays need none."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
