@@ -23,7 +23,9 @@ LAYERS = [
     {"lake"},
     {"sources"},
     {"engine"},
-    {"cdc", "gold", "quarantine", "run"},
+    {"cdc"},
+    {"gold", "quarantine"},
+    {"run"},
     {"lab"},
     {"inspect"},
     {"cli", "examples", "pipeline"},
@@ -124,6 +126,18 @@ def test_declarations_need_neither_spark_nor_arrow() -> None:
         for file in (PACKAGE / folder).rglob("*.py"):
             if file != PACKAGE / "sql" / "evaluate.py":
                 assert not {module.split(".")[0] for module in _imports(file)} & HEAVY, file
+
+
+def test_only_the_lake_touches_tables() -> None:
+    """The simulators write the tables that a source reads: those are not in the lake."""
+    for file in FILES:
+        if file.relative_to(PACKAGE).parts[0] not in ("lake", "lab"):
+            assert "deltalake" not in {module.split(".")[0] for module in _imports(file)}, file
+    for folder in ("cdc", "gold", "quarantine", "engine"):
+        # The exported project and the lock are files beside the lake.
+        for file in (PACKAGE / folder).glob("*.py"):
+            if file.name not in ("export.py", "run_lock.py"):
+                assert "pathlib" not in _imports(file), file
 
 
 def test_only_lab_imports_the_packages_of_its_extra() -> None:

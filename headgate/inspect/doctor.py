@@ -12,7 +12,6 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-from deltalake import DeltaTable
 from pyarrow.fs import FileSystem, FileType
 
 from headgate.config import Duration, Kafka, Pipeline, Secret, load_pipeline
@@ -29,6 +28,7 @@ from headgate.lab.process import is_free, recorded_process
 from headgate.lab.registry import registry_answers
 from headgate.lab.services import Services, find, find_database, read_services
 from headgate.lake.ledger import Ledger
+from headgate.lake.tables import open_table
 from headgate.registry.open import opened_registry
 from headgate.sources.checkpoint import Checkpoint, CheckpointState, resume
 from headgate.sources.kafka import topics_found
@@ -339,13 +339,13 @@ def _broker(source: Kafka) -> Check:
 
 
 def _table(path: str) -> Check:
-    if not DeltaTable.is_deltatable(path):
+    table = open_table(path)
+    if table is None:
         return fail(
             "source table",
             f"no Delta table at {path}",
             "check `source.delta.path`; headgate simulate games --to delta creates one",
         )
-    table = DeltaTable(path)
     if "value" not in [field.name for field in table.schema().fields]:
         return fail("source table", f"{path} has no column `value`", "check `source.delta.path`")
     return ok("source table", f"{path} at version {table.version()}")

@@ -8,10 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
-
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from headgate.config import Delta, Files, Kafka, Pipeline
 from headgate.config.gold import ROUTE, GoldUnion
@@ -20,6 +16,8 @@ from headgate.config.pipeline import FILES_TABLE
 from headgate.gold.declared import landed as landed_tables
 from headgate.inspect.ledger import open_ledger
 from headgate.inspect.tables import TableSummary, read_tables
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import TableError
 from headgate.notebook import ResultView
 
 MOST_TABLES = 12
@@ -277,6 +275,7 @@ def _node_of(table: TableSummary, kind: NodeKind, template: str | None) -> Graph
 def _row_count(lake: str, table: str) -> int | None:
     """Return the rows according to the table's Delta log; None if there is no such table."""
     try:
-        return DeltaTable(str(Path(lake, table))).count()
-    except (DeltaError, OSError):
+        snapshot = Snapshot.open(lake, table)
+    except (TableError, OSError):
         return None
+    return None if snapshot is None else snapshot.count()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +24,8 @@ from headgate.inspect.plan_schemas import (
 )
 from headgate.inspect.schema import open_table
 from headgate.inspect.schema_diff import REGISTRY_TIMEOUT, can_rewrite, change_record
-from headgate.lake.tables import size_of
+from headgate.lake.snapshot import table_url
+from headgate.lake.tables import is_table
 from headgate.notebook import ResultView
 from headgate.registry.open import opened_registry
 from headgate.registry.registry import SubjectVersion
@@ -200,17 +200,17 @@ class _SchemaPlanner:
     def table(self, table: str, candidates: Sequence[Candidate]) -> TablePlan | None:
         """Return None for a table that does not exist and that no schema could create."""
         known = self.known.get(table) or KnownTable.unknown(table)
-        exists = Path(self.pipeline.lake, table, "_delta_log").is_dir()
+        exists = is_table(table_url(self.pipeline.lake, table))
         plan = TablePlan(table, known.route, exists, tuple(one.version for one in candidates))
         schemas = self._usable(known if exists else KnownTable.unknown(table), candidates)
         if not schemas:
             return plan if exists else None
         rules = self.pipeline.contract.for_table(table)
         opened = open_table(self.pipeline, table) if exists else None
-        columns = None if opened is None else pa.schema(opened.schema())
+        columns = None if opened is None else opened.schema
         planned, rewritten = plan_columns(known, columns, schemas, rules), 0
         if opened is not None and planned.widens:
-            rewritten = size_of(opened)
+            rewritten = opened.bytes
             if not can_rewrite(self.pipeline, table, rewritten):
                 planned, rewritten = plan_columns(known, columns, schemas, rules, False), 0
         return replace(

@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, TypeVar
-
-import pyarrow as pa
 
 from headgate.config import Pipeline
 from headgate.config.gold import ROUTE
@@ -26,7 +23,8 @@ from headgate.inspect.schema import open_table
 from headgate.inspect.tables import TableKind, kind_of
 from headgate.lake.ledger import LedgerSnapshot, app_id
 from headgate.lake.ledger_entries import Kind
-from headgate.lake.tables import size_of
+from headgate.lake.snapshot import table_url
+from headgate.lake.tables import is_table
 from headgate.sql.incremental import Incremental
 
 _MAX_WORKERS = 8
@@ -209,7 +207,7 @@ class _GoldPlanner:
         if _exists(self.pipeline, table):
             opened = open_table(self.pipeline, table)
             marks = (declared.app_for(one.table) for one in sources)
-            known = any(opened.transaction_version(mark) is not None for mark in marks)
+            known = any(opened.mark(mark) is not None for mark in marks)
             step = GoldStep.FOLLOW if known else GoldStep.REBUILD
         read = 0 if step is GoldStep.FOLLOW else sum(self._size(one) for one in sources)
         return DerivedTablePlan(table, step, len(sources), read)
@@ -218,15 +216,15 @@ class _GoldPlanner:
         """Return the size of a source; that of a derived table is looked up."""
         if source.table in self._known or not _exists(self.pipeline, source.table):
             return source.bytes
-        return size_of(open_table(self.pipeline, source.table))
+        return open_table(self.pipeline, source.table).bytes
 
     def _source(self, table: str) -> _Source:
         coming = self.after[table].columns if table in self.after else ()
         if not _exists(self.pipeline, table):
             return _Source(table, coming)
         opened = open_table(self.pipeline, table)
-        columns = pa.schema(opened.schema()).names
-        return _Source(table, tuple(dict.fromkeys([*columns, *coming])), size_of(opened))
+        columns = opened.schema.names
+        return _Source(table, tuple(dict.fromkeys([*columns, *coming])), opened.bytes)
 
 
 def _unknown(columns: Iterable[str], sources: Iterable[_Source]) -> Iterator[UnknownColumn]:
@@ -254,4 +252,4 @@ def _asked_for(columns: Iterable[str]) -> list[str]:
 
 
 def _exists(pipeline: Pipeline, table: str) -> bool:
-    return Path(pipeline.lake, table, "_delta_log").is_dir()
+    return is_table(table_url(pipeline.lake, table))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 
 from headgate.config import Pipeline
 from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import LandingError, UsageError
 from headgate.inspect.tables import names_of_route, shown_route
 from headgate.lake.query import query_table
+from headgate.lake.snapshot import table_url
+from headgate.lake.tables import TableError
 from headgate.quarantine.filter import OffsetRange, QuarantineFilter
 from headgate.quarantine.snapshot import QuarantineSnapshot, unreadable
 
@@ -152,7 +152,7 @@ def find_quarantined(
             "record-unknown",
             f"record {position} is not in quarantine",
             hint="headgate quarantine list lists records",
-            where=str(Path(pipeline.lake, pipeline.quarantine_table)),
+            where=table_url(pipeline.lake, pipeline.quarantine_table),
         )
     return found[0]
 
@@ -180,7 +180,7 @@ def _open(pipeline: Pipeline) -> QuarantineSnapshot | None:
 def _condition(snapshot: QuarantineSnapshot, wanted: QuarantineFilter) -> str:
     try:
         return snapshot.condition(wanted)
-    except (DeltaError, OSError, pa.ArrowException) as error:
+    except (TableError, OSError, pa.ArrowException) as error:
         raise unreadable(snapshot.table.url, error) from error
 
 
@@ -189,7 +189,7 @@ def _query(snapshot: QuarantineSnapshot | None, sql: str) -> list[dict[str, Any]
         return []
     try:
         return query_table(snapshot.table.delta, snapshot.sql(sql))
-    except (DeltaError, OSError, pa.ArrowException) as error:
+    except (TableError, OSError, pa.ArrowException) as error:
         raise unreadable(snapshot.table.url, error) from error
 
 

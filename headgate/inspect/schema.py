@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
-
-import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headgate.cdc.history import VALIDITY
 from headgate.cdc.source_tables import source_text
@@ -19,6 +14,8 @@ from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger,
 from headgate.inspect.tables import TableKind, kind_of, merged_tables, source_naming
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.names import TableNames, pattern_name
+from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.tables import TableError
 from headgate.notebook import ResultView
 from headgate.schema.fit import type_name
 from headgate.schema.origin import ORIGIN_COLUMNS
@@ -70,7 +67,7 @@ def read_table_schema(pipeline: Pipeline, name: str) -> TableSchema:
         table=table,
         kind=kind_of(pipeline, table),
         route=totals.route if totals.routes == 1 else None,
-        version=opened.version(),
+        version=opened.version,
         columns=_columns(opened, ORIGIN_COLUMNS),
         history=tuple(recorded_changes(ledger, table)),
     )
@@ -83,7 +80,7 @@ def _of_gold(pipeline: Pipeline, table: str) -> TableSchema:
         table=table,
         kind=TableKind.GOLD,
         route=None,
-        version=opened.version(),
+        version=opened.version,
         columns=_columns(opened, ()),
         history=(),
     )
@@ -107,17 +104,17 @@ def _of_changes(
         table=table,
         kind=kind_of(pipeline, table),
         route=None if source is None else source_text(source.source),
-        version=opened.version(),
+        version=opened.version,
         columns=_columns(opened, _METADATA_OF_CHANGES if source is not None else ()),
         history=tuple(recorded_changes(ledger, log or table)),
         follows=log,
     )
 
 
-def _columns(table: DeltaTable, origin: Collection[str]) -> tuple[TableColumn, ...]:
+def _columns(table: Snapshot, origin: Collection[str]) -> tuple[TableColumn, ...]:
     return tuple(
         TableColumn(field.name, type_name(field.type), field.name in origin)
-        for field in pa.schema(table.schema())
+        for field in table.schema
     )
 
 
@@ -134,15 +131,18 @@ def nearest_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str 
     return nearest(name, known) or nearest(TableNames.of(pipeline).silver_for(name), known)
 
 
-def open_table(pipeline: Pipeline, table: str) -> DeltaTable:
-    path = Path(pipeline.lake, table)
+def open_table(pipeline: Pipeline, table: str) -> Snapshot:
+    """Open a table that the ledger has."""
     try:
-        return DeltaTable(str(path))
-    except TableNotFoundError:
-        message = f"the ledger knows table `{table}`, but it is not in the lake"
-    except (DeltaError, OSError) as error:
+        snapshot = Snapshot.open(pipeline.lake, table)
+    except (TableError, OSError) as error:
         message = f"table `{table}` cannot be read: {str(error).splitlines()[0]}"
-    raise LandingError("lake-unreadable", message, "restore the table's folder", where=str(path))
+    else:
+        if snapshot is not None:
+            return snapshot
+        message = f"the ledger knows table `{table}`, but it is not in the lake"
+    where = table_url(pipeline.lake, table)
+    raise LandingError("lake-unreadable", message, "restore the table's folder", where=where)
 
 
 def _unknown(pipeline: Pipeline, name: str, meant: str | None) -> LandingError:

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from headgate.config import Contract, Duration, Pipeline, Rules, Wrapper
 from headgate.errors import LandingError, RegistryError, UsageError, nearest
@@ -29,7 +27,8 @@ from headgate.inspect.ledger import open_ledger
 from headgate.inspect.schema import find_table, nearest_table, open_table
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger_entries import Kind
-from headgate.lake.tables import size_of
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import TableError
 from headgate.reasons import Reason
 from headgate.registry.folder import SCHEMA_TYPES, read_schema_file
 from headgate.registry.open import opened_registry
@@ -138,19 +137,22 @@ def _in_file(name: str, message: MessageChoice) -> NamedSchema:
 
 def _of_table(pipeline: Pipeline, table: str, version: int | None) -> NamedSchema:
     opened = open_table(pipeline, table)
-    newest = opened.version()
+    newest = opened.version
     if version is not None and version != newest:
         try:
-            opened = DeltaTable(str(Path(pipeline.lake, table)), version=version)
-        except (DeltaError, OSError):
+            older = Snapshot.open(pipeline.lake, table, version)
+        except (TableError, OSError):
+            older = None
+        if older is None:
             raise LandingError(
                 "table-unknown",
                 f"table `{table}` has no version {version}",
                 hint=f"its newest version is {newest}; old versions may have been cleaned up",
                 where=pipeline.lake,
-            ) from None
-    columns = _own(pa.schema(opened.schema()))
-    return NamedSchema(table, Named.TABLE, columns, version=opened.version())
+            )
+        opened = older
+    columns = _own(opened.schema)
+    return NamedSchema(table, Named.TABLE, columns, version=opened.version)
 
 
 def _of_subject(
@@ -281,7 +283,7 @@ def _rules(pipeline: Pipeline | None, *schemas: NamedSchema) -> Rules:
 def _may_widen(pipeline: Pipeline | None, first: NamedSchema) -> bool:
     if pipeline is None or first.what is not Named.TABLE:
         return True
-    size = size_of(open_table(pipeline, first.name))
+    size = open_table(pipeline, first.name).bytes
     return can_rewrite(pipeline, first.name, size)
 
 

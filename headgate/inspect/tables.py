@@ -8,11 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
-
-import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from headgate.cdc.source_tables import KnownSource, SourceNaming, source_of, source_text
 from headgate.config import Pipeline
@@ -21,6 +16,8 @@ from headgate.config.pipeline import FILES_TABLE
 from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger, recorded_changes
 from headgate.lake.ledger_entries import Kind, MergeEntry
 from headgate.lake.names import ChangeTables, TableNames
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import TableError
 from headgate.quarantine.snapshot import NamesOfRoute
 
 _MAX_WORKERS = 8
@@ -229,18 +226,17 @@ def _place(table: TableSummary) -> tuple[bool, bool, str, int, str]:
 
 def _content(lake: str, table: str, count_rows: bool) -> _Content:
     try:
-        opened = DeltaTable(str(Path(lake, table)))
-        columns = len(opened.schema().fields)
+        snapshot = Snapshot.open(lake, table)
+        if snapshot is None:
+            return _Content()
+        columns = len(snapshot.schema)
         if not count_rows:
             return _Content(columns)
-        # As a stream, because pyarrow's own conversion imports pandas.
-        added = pa.RecordBatchReader.from_stream(opened.get_add_actions()).read_all()
-    except (DeltaError, OSError):
+        return _Content(
+            columns,
+            rows=snapshot.row_count(),
+            files=len(snapshot.sizes),
+            bytes=snapshot.bytes,
+        )
+    except (TableError, OSError):
         return _Content()
-    sizes = {name: added[name].to_pylist() for name in ("num_records", "size_bytes")}
-    return _Content(
-        columns,
-        rows=sum(map(int, sizes["num_records"])),
-        files=len(added),
-        bytes=sum(map(int, sizes["size_bytes"])),
-    )
