@@ -114,3 +114,11 @@ def test_python_guide_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     assert "gold_chess_rows" in printed
     assert "CreateTable" in printed
     assert "3 of them new" in printed
+
+
+def test_architecture_names_every_folder_and_module_at_the_root() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    package = ROOT / "headgate"
+    folders = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    modules = {path.name for path in package.glob("*.py") if not path.name.startswith("__")}
+    assert [name for name in sorted(folders | modules) if f"`{name}`" not in page] == []
