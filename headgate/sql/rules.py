@@ -212,7 +212,7 @@ def _concat(node: exp.Expr) -> list[exp.Expr]:
 def _substring(node: exp.Expr) -> list[exp.Expr]:
     start, length = node.args.get("start"), node.args.get("length")
     if whole_number(start) is None or (length is not None and whole_number(length) is None):
-        raise UnusableRule("`substring` takes whole numbers")
+        raise UnusableRule("`substring` takes integers")
     return [node.this]
 
 

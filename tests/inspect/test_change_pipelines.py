@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from deltalake import write_deltalake
 
-from headgate.config import Pipeline, load_pipeline
+from headgate.config import Pipeline, Secret, load_pipeline
 from headgate.examples import find_example
 from headgate.inspect import doctor as check_services
 from headgate.inspect import read_status, read_tables
@@ -79,8 +79,9 @@ def test_doctor_looks_for_the_folder_and_asks_no_registry(
 
 
 def test_doctor_asks_for_secrets_of_spark(pipeline: Pipeline) -> None:
-    declared = {**dict(pipeline), "spark": {"spark.hadoop.fs.s3a.secret.key": "env:NOT_THERE"}}
-    checks = {each.name: each.state for each in check_source(Pipeline(**declared))}
+    settings = {"spark.hadoop.fs.s3a.secret.key": Secret("env", "NOT_THERE")}
+    changed = pipeline.model_copy(update={"spark": settings})
+    checks = {each.name: each.state for each in check_source(changed)}
     assert checks["secret env:NOT_THERE"] == "fail"
 
 

@@ -69,8 +69,8 @@ def test_a_missing_secret_is_named_and_a_silent_broker_too(
         }
     )
     source = Kafka(servers="127.0.0.1:1", topics=["games"], security=security)
-    declared = dict(empty_lake.pipeline) | {"source": source}
-    checks = {each.name: each for each in check_source(Pipeline(**declared))}
+    pipeline = empty_lake.pipeline.model_copy(update={"source": source})
+    checks = {each.name: each for each in check_source(pipeline)}
     assert checks["secret env:THERE"].state == "ok"
     assert checks["secret env:NOT_THERE"].state == "fail"
     assert checks["broker"].state == "fail"
