@@ -6,7 +6,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-MINUTES ?= 10
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
 
 help: ## Show this list
@@ -37,8 +36,8 @@ test: $(READY) ## Run all tests, with a real broker, registry, database, Spark a
 search: ## Run the property tests with new random examples
 	@$(MAKE) --no-print-directory test ARGS="-m hypothesis --hypothesis-profile=search $(ARGS)"
 
-soak: ## Run the long tests, MINUTES=10 each
-	@HEADGATE_SOAK_MINUTES=$(MINUTES) $(MAKE) --no-print-directory test ARGS="-m soak --timeout=0 $(ARGS)"
+soak: ## Run the long tests
+	@$(MAKE) --no-print-directory test ARGS="-m soak --timeout=0 $(ARGS)"
 
 check: $(READY) ## Check formatting, lint and types
 	@$(BIN)/ruff format --check .

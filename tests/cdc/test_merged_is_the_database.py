@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,15 +51,29 @@ def land_all(lake: ChangeLake, cases: list[Case]) -> None:
         lake.land(write_changes(changes, lake.folder / "landing" / str(number)))
 
 
-@settings(max_examples=40, deadline=None)
-@given(
+any_cases = given(
     seeds=st.lists(
         st.integers(0, 10**9), min_size=CASES_AT_ONCE, max_size=CASES_AT_ONCE, unique=True
     ),
     metadata=st.booleans(),
     in_memory=st.booleans(),
 )
+
+
+@settings(max_examples=8, deadline=None)
+@any_cases
+def test_two_thousand_cases(seeds: list[int], metadata: bool, in_memory: bool) -> None:
+    assert_merged(seeds, metadata, in_memory)
+
+
+@pytest.mark.soak
+@settings(max_examples=40, deadline=None)
+@any_cases
 def test_ten_thousand_cases(seeds: list[int], metadata: bool, in_memory: bool) -> None:
+    assert_merged(seeds, metadata, in_memory)
+
+
+def assert_merged(seeds: list[int], metadata: bool, in_memory: bool) -> None:
     cases = [case(seed) for seed in seeds]
     with TemporaryDirectory() as folder:
         lake = ChangeLake(Path(folder), {"merge": {"metadata": metadata}}, in_memory=in_memory)
