@@ -60,11 +60,10 @@ class Runner:
         self.note = StagedBatchNote(self.pipeline.lake, self.pipeline.name)
 
     def run(self) -> Ended:
-        with self.stop.on_signals():
-            try:
-                tables = self._run()
-            except Exception as error:
-                raise explain_failure(error) from error
+        try:
+            tables = self._run()
+        except Exception as error:
+            raise explain_failure(error) from error
         ended = Ended(
             batches=len(self._landed),
             rows=sum(batch.rows for batch in self._landed),
@@ -83,12 +82,18 @@ class Runner:
         recovery = self.source.recover(progress, staged)
         spark = pipeline_session(self.pipeline)
         lander = self._lander(spark, progress)
-        self._emit(Started(self.pipeline.name, self.pipeline.lake, recovery.next_batch))
-        changed = lander.land_pending()
-        if staged is not None and recovery.lands_staged:
-            lander.land_staged(staged)
-        self._follow(lander, changed)
-        lander.first_version = recovery.first_version
+        # Spark installs a signal handler of its own when it starts.
+        with self.stop.on_signals():
+            self._emit(Started(self.pipeline.name, self.pipeline.lake, recovery.next_batch))
+            changed = lander.land_pending()
+            if staged is not None and recovery.lands_staged:
+                lander.land_staged(staged)
+            self._follow(lander, changed)
+            lander.first_version = recovery.first_version
+            self._land_batches(spark, lander, recovery)
+        return lander.known_tables
+
+    def _land_batches(self, spark: SparkSession, lander: BatchLander, recovery: Recovery) -> None:
         with closing(self.source.batches(spark, self.ledger)) as batches:
             for batch in batches:
                 match batch:
@@ -99,7 +104,6 @@ class Runner:
                         self._emit(Idle())
                     case UnfinishedFiles(paths):
                         self._emit(FilesWait(paths))
-        return lander.known_tables
 
     def _lander(self, spark: SparkSession, progress: Progress | None) -> BatchLander:
         return BatchLander(
