@@ -63,7 +63,7 @@ class Snapshot:
         """Sizes of all files by path. Listing them costs as much as opening the table."""
         if self.list_files is not None:
             return self.list_files()
-        added = self._added()
+        added = self._added
         names = map(unquote, added["path"].to_pylist())
         return dict(zip(names, map(int, added["size_bytes"].to_pylist()), strict=True))
 
@@ -144,16 +144,20 @@ class Snapshot:
 
     def statistics(self) -> pa.Table:
         """Return a row per file: `path`, and `min.<column>` and `max.<column>` where known."""
-        added = self._added(flatten=True)
+        added = self._actions(flatten=True)
         paths = [f"{self.url}/{unquote(path)}" for path in added["path"].to_pylist()]
         at = added.schema.get_field_index("path")
         return added.set_column(at, "path", pa.array(paths, pa.string()))
 
     def row_count(self) -> int:
         """Return the number of rows, from the table's log."""
-        return sum(map(int, self._added()["num_records"].to_pylist()))
+        return sum(map(int, self._added["num_records"].to_pylist()))
 
-    def _added(self, flatten: bool = False) -> pa.Table:
+    @cached_property
+    def _added(self) -> pa.Table:
+        return self._actions(flatten=False)
+
+    def _actions(self, flatten: bool) -> pa.Table:
         actions = self._delta_at_version().get_add_actions(flatten=flatten)
         # As a stream, because pyarrow's own conversion imports pandas.
         return pa.RecordBatchReader.from_stream(actions).read_all()

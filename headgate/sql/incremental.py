@@ -63,11 +63,6 @@ def _from(how: Incremental, view: str) -> str:
     return f"FROM {quoted(view)} AS {quoted(how.source)}{how.laterals}{where}"
 
 
-def _semi_join(other: str, same: Sequence[str]) -> str:
-    """Only rows with a match in the other; all rows if there are no keys."""
-    return f"\nLEFT SEMI JOIN {other} ON {' AND '.join(same)}" if same else ""
-
-
 def _group_by(expressions: Iterable[str]) -> str:
     written = ", ".join(expressions)
     return f"\nGROUP BY {written}" if written else ""
