@@ -24,6 +24,11 @@ def quoted(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+def quoted_name(name: str) -> str:
+    """Return an identifier; quotes in the name are doubled."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _values(column: pa.ChunkedArray) -> list[Any]:
     if not pa.types.is_timestamp(column.type):
         return list(column.to_pylist())

@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
+from headgate.lake.query import quoted_name
 from headgate.lake.tables import TableCache, is_plain_parquet, open_table, table_cache
 from headgate.schema.conform import conform_rows
 
 _PORTION_ROWS = 1 << 16
+_IN_ORDER = {"datafusion.execution.target_partitions": "1"}
+"""Read one file after the other, so that the same version always has the same order of rows."""
 
 ListFiles = Callable[[], Mapping[str, int]]
 
@@ -128,15 +131,20 @@ class Snapshot:
     def selected(self, columns: Sequence[str] | None) -> pa.Schema:
         return self.schema if columns is None else pa.schema(map(self.schema.field, columns))
 
-    def read(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
-        """Read rows with delta-rs, which works for tables that are not plain too."""
-        return self.delta.to_pyarrow_table(
-            columns=None if columns is None else list(columns), filters=filters
-        )
+    def read(self, columns: Sequence[str] | None = None, where: str = "true") -> pa.Table:
+        """Read rows with delta-rs, which works for tables that are not plain too.
 
-    def query(self, sql: str, name: str, settings: Mapping[str, str]) -> pa.RecordBatchReader:
-        """Run SQL over the table, which is registered under a name."""
-        builder = QueryBuilder(dict(settings)).register(name, self.delta)
+        Not as a dataset of pyarrow, which reads files by calling back into Python: the process
+        aborts if it exits before pyarrow's threads have let go of the last file.
+        """
+        wanted = self.selected(columns)
+        names = ", ".join(map(quoted_name, wanted.names)) or "NULL"
+        rows = self.query(f"SELECT {names} FROM stored WHERE {where}", _IN_ORDER).read_all()
+        return rows.select(range(len(wanted))).cast(wanted)
+
+    def query(self, sql: str, settings: Mapping[str, str] | None = None) -> pa.RecordBatchReader:
+        """Run SQL over the table, which the query calls `stored`."""
+        builder = QueryBuilder(dict(settings or {})).register("stored", self._delta_at_version())
         return pa.RecordBatchReader.from_stream(builder.execute(sql))
 
     def count(self) -> int:

@@ -49,7 +49,7 @@ class QuarantineSnapshot:
     def rows(self, query: str) -> pa.RecordBatchReader:
         """Run a query and stream its rows."""
         try:
-            return self.table.query(self.sql(query), "stored", _ONE_FILE_AT_A_TIME)
+            return self.table.query(self.sql(query), _ONE_FILE_AT_A_TIME)
         except (TableError, OSError) as error:
             raise unreadable(self.table.url, error) from error
 

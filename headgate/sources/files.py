@@ -160,8 +160,8 @@ def files_read(lake: str, batch: int | None = None) -> dict[str, tuple[int, int]
     table = Snapshot.open(lake, FILES_TABLE)
     if table is None:
         return {}
-    filters = None if batch is None else [("batch", "=", batch)]
-    rows = table.read(["path", "size", "modified", "batch"], filters)
+    where = "true" if batch is None else f"batch = {batch}"
+    rows = table.read(["path", "size", "modified", "batch"], where)
     columns = (rows.sort_by("batch")[name].to_pylist() for name in ("path", "size", "modified"))
     return {path: (size, modified) for path, size, modified in zip(*columns, strict=True)}
 

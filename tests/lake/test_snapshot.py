@@ -1,0 +1,79 @@
+"""Reading a table at one version."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from textwrap import dedent
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from headgate.lake.snapshot import Snapshot
+
+ROWS = pa.table(
+    {
+        'a "name" of `SQL`': pa.array(["x", None], pa.string()),
+        "bytes": pa.array([b"\0", b""], pa.binary()),
+        "at": pa.array([datetime(2026, 1, 1, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+        "day": pa.array([date(1, 1, 1), date(9999, 12, 31)], pa.date32()),
+        "price": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+        "nested": pa.array(
+            [{"list": ["a", "b"], "map": [("k", b"v")]}, None],
+            pa.struct(
+                [("list", pa.list_(pa.string())), ("map", pa.map_(pa.string(), pa.binary()))]
+            ),
+        ),
+        "part": pa.array(["one", "two"], pa.string()),
+    }
+)
+
+
+def _opened(lake: Path) -> Snapshot:
+    snapshot = Snapshot.open(str(lake), "t")
+    assert snapshot is not None
+    return snapshot
+
+
+def test_read_returns_the_columns_and_types_of_the_table(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", ROWS, partition_by=["part"])
+    table = _opened(tmp_path)
+    assert table.read().schema == table.schema
+    assert table.read().sort_by("part").to_pylist() == ROWS.sort_by("part").to_pylist()
+    assert table.read(["price", "at"], "part = 'one'").to_pylist() == [
+        {"price": Decimal("1.50"), "at": datetime(2026, 1, 1, tzinfo=UTC)}
+    ]
+    assert table.read([]).num_columns == 0
+
+
+def test_read_returns_the_rows_of_its_version(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", ROWS)
+    table = _opened(tmp_path)
+    write_deltalake(tmp_path / "t", ROWS, mode="append")
+    table.delta.update_incremental()
+    assert table.read().num_rows == 2
+    assert _opened(tmp_path).read().num_rows == 4
+
+
+def test_rows_of_one_version_are_always_in_the_same_order(tmp_path: Path) -> None:
+    for start in range(0, 40, 10):
+        numbers = pa.table({"n": list(range(start, start + 10))})
+        write_deltalake(tmp_path / "t", numbers, mode="append")
+    first = _opened(tmp_path).read()
+    assert all(_opened(tmp_path).read().equals(first) for _ in range(5))
+    assert sorted(first["n"].to_pylist()) == list(range(40))
+
+
+def test_a_process_may_exit_right_after_reading(tmp_path: Path) -> None:
+    for _ in range(6):
+        write_deltalake(tmp_path / "t", ROWS, mode="append")
+    script = f"""
+        from headgate.lake.snapshot import Snapshot
+        assert Snapshot.open({str(tmp_path)!r}, "t").read().num_rows == 12
+    """
+    for _ in range(10):
+        subprocess.run([sys.executable, "-c", dedent(script)], check=True, timeout=60)
+    assert DeltaTable(tmp_path / "t").version() == 5
