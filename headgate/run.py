@@ -16,7 +16,8 @@ from headgate.engine.record_plan import RecordPlan
 from headgate.engine.run_lock import run_lock
 from headgate.engine.runner import Runner, RunOptions
 from headgate.gold.follow import GoldFollowUp
-from headgate.lake.ledger import Ledger, LedgerSnapshot, Pending, replay_name
+from headgate.lake.commit import Committer
+from headgate.lake.ledger import Ledger, LedgerSnapshot, Pending, app_id, replay_name
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.files import FileSource
 from headgate.sources.stop_signal import StopSignal
@@ -41,7 +42,6 @@ def run_pipeline(
 def _records(
     pipeline: Pipeline, options: RunOptions, listener: Listener, stop: StopSignal
 ) -> Runner:
-    stream = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
     source = StreamSource(
         pipeline,
         stop,
@@ -50,8 +50,10 @@ def _records(
         trigger_milliseconds=options.trigger_milliseconds or pipeline.trigger.milliseconds,
     )
 
-    def follow_ups(spark: SparkSession, listener: Listener) -> Sequence[FollowUp]:
-        return [GoldFollowUp(spark, pipeline, stream, listener)]
+    def follow_ups(
+        spark: SparkSession, committer: Committer, listener: Listener
+    ) -> Sequence[FollowUp]:
+        return [GoldFollowUp(spark, committer, pipeline, listener)]
 
     plan = RecordPlan.of(pipeline)
     return Runner(pipeline, source, plan, _history(pipeline), follow_ups, listener, stop)
@@ -60,7 +62,6 @@ def _records(
 def _changes(
     pipeline: Pipeline, options: RunOptions, listener: Listener, stop: StopSignal
 ) -> Runner:
-    stream = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
     replays = Ledger(pipeline.lake, pipeline.ledger, replay_name(pipeline.name))
     source = FileSource(
         pipeline,
@@ -71,10 +72,13 @@ def _changes(
     plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline))
     plan.require_known_lineages()
 
-    def follow_ups(spark: SparkSession, listener: Listener) -> Sequence[FollowUp]:
+    def follow_ups(
+        spark: SparkSession, committer: Committer, listener: Listener
+    ) -> Sequence[FollowUp]:
+        app = f"{app_id(pipeline.name)}:merge"
         return [
-            MergeFollowUp.of(spark, pipeline, plan, f"{stream.app}:merge", listener),
-            GoldFollowUp(spark, pipeline, stream, listener),
+            MergeFollowUp.of(spark, committer, pipeline, plan, app, listener),
+            GoldFollowUp(spark, committer, pipeline, listener),
         ]
 
     def pending_replays() -> tuple[Pending, ...]:

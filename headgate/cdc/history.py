@@ -6,6 +6,8 @@ inserted between two versions, and only the one before it is updated.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,9 +25,8 @@ from headgate.cdc.merge_table import (
     same_key,
 )
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
-from headgate.lake.commit import Mark
+from headgate.lake.commit import Committer, Merge, MergeClauses, MergeCounts, commit_rows
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.write import MergeClauses, merge_rows, replace_rows
 
 VALIDITY = pa.schema(
     [
@@ -45,7 +46,7 @@ def history_columns(log: pa.Schema, key: TableKey) -> pa.Schema:
     return key.annotate(pa.schema([*own, *metadata, *VALIDITY]))
 
 
-def merge_history(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
+def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSparkMerge | None:
     """Bring a history table up to date with its log.
 
     Return None if there is nothing new, or if the source table has no key.
@@ -70,32 +71,24 @@ def merge_history(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
     if table is None or key != kept or _resolves_row_deletion(changes, log, key):
         if log.bytes > MAX_FOLD_BYTES:
             return NeedsSparkMerge(plan, plan.history, log.version, None, is_history=True)
-        return _create(plan, log, log.rows(), key, created=table is None)
+        return _create(plan, committer, log, key, created=table is None)
     known = timeline(log, key, changes)
     new = known.filter(pc.is_in(known[ORDER], value_set=changes[ORDER].unique()))
-    table = evolve_columns(plan, plan.history, table, schema, marked)
+    evolve_columns(plan, committer, plan.history, table, schema, marked)
     before = known.filter(pc.and_(known["_precedes_new"], pc.invert(known[IS_DELETED])))
     touched = before.filter(pc.invert(pc.is_in(before[ORDER], value_set=changes[ORDER].unique())))
     source = pa.concat_tables(
         [_flagged(versions(new, changes, schema), True), _flagged(_ends(touched, schema), False)]
     )
     clauses = MergeClauses(
-        on=f"{same_key(key, chr(34))} AND row.{ORDER} = change.{ORDER}",
+        on=f"{same_key(key)} AND row.{ORDER} = change.{ORDER}",
         set={"_valid_to": "change._valid_to", "_is_current": "change._is_current"},
         insert="change._is_new",
         flag="_is_new",
     )
-    result = merge_rows(table, source, clauses, Mark(plan.app, log.version))
-    return TableMerged(
-        plan.history,
-        plan.log,
-        log.version,
-        result.version,
-        "delta-rs",
-        changes=len(changes),
-        inserted=result.inserted,
-        updated=result.updated,
-    )
+    merge = Merge(plan.history, source, clauses, (plan.mark(log.version),))
+    counts = committer.merge(merge)
+    return TableMerged.of(plan, plan.history, log.version, committer, len(changes), counts)
 
 
 def _resolves_row_deletion(changes: pa.Table, log: ChangeLog, key: TableKey) -> bool:
@@ -108,22 +101,16 @@ def _resolves_row_deletion(changes: pa.Table, log: ChangeLog, key: TableKey) -> 
 
 
 def _create(
-    plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, created: bool
+    plan: MergePlan, committer: Committer, log: ChangeLog, key: TableKey, created: bool
 ) -> TableMerged:
     """Write all versions, from the whole log."""
     assert plan.history is not None
+    changes = log.rows()
     rows = all_versions(changes, key, history_columns(log.schema, key), log.rows_by_id(key))
-    version = replace_rows(plan.lake, plan.history, rows, Mark(plan.app, log.version))
-    return TableMerged(
-        plan.history,
-        plan.log,
-        log.version,
-        version,
-        "delta-rs",
-        changes=len(changes),
-        inserted=len(rows),
-        created=created,
-    )
+    version = commit_rows(committer, plan.history, rows, plan.mark(log.version), mode="replace")
+    counts = MergeCounts(version, inserted=len(rows))
+    merged = TableMerged.of(plan, plan.history, log.version, committer, len(changes), counts)
+    return replace(merged, created=created)
 
 
 def all_versions(

@@ -15,7 +15,10 @@ from headgate.cdc.source_tables import KnownSource
 from headgate.config import Merge, Pipeline
 from headgate.engine.events import Listener, MergeFailed, TablesMerged, WithoutKey
 from headgate.engine.follow_up import Followed, TableChanged
+from headgate.lake.commit import Committer
+from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.names import pattern_name
+from headgate.lake.tables import table_cache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +34,7 @@ class MergeFollowUp:
     """Merges change logs into merged and history tables, at the interval of the pipeline."""
 
     spark: SparkSession
+    committer: Committer
     app: str
     plan: ChangePlan
     merge: Merge
@@ -41,10 +45,16 @@ class MergeFollowUp:
 
     @classmethod
     def of(
-        cls, spark: SparkSession, pipeline: Pipeline, plan: ChangePlan, app: str, listener: Listener
+        cls,
+        spark: SparkSession,
+        committer: Committer,
+        pipeline: Pipeline,
+        plan: ChangePlan,
+        app: str,
+        listener: Listener,
     ) -> MergeFollowUp:
         """Start with all logs: an earlier run may not have merged its last changes."""
-        return cls(spark, app, plan, pipeline.merge, listener, dict(plan.known))
+        return cls(spark, committer, app, plan, pipeline.merge, listener, dict(plan.known))
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         self.plan = self.plan.with_committed([file for table in changed for file in table.files])
@@ -67,9 +77,7 @@ class MergeFollowUp:
         )
 
     def _merged(self, plans: Sequence[MergePlan]) -> Iterator[TableMerged]:
-        context = self.spark.sparkContext
-        tasks = min(len(plans), context.defaultParallelism * _TASKS_PER_CORE)
-        for result in context.parallelize(plans, tasks).mapPartitions(merge_tables).collect():
+        for result in self._results(plans):
             if isinstance(result, NeedsSparkMerge):
                 result = self._merge_with_spark(result)
             if isinstance(result, MergeFailed):
@@ -79,9 +87,22 @@ class MergeFollowUp:
                 self.listener(WithoutKey(result.table))
             yield result
 
+    def _results(self, plans: Sequence[MergePlan]) -> Iterator[MergeResult]:
+        """Merge in tasks; on the driver if Spark is to commit to any table of a plan."""
+        in_tasks: list[MergePlan] = []
+        on_driver: list[MergePlan] = []
+        for plan in plans:
+            engines = set(map(self.committer.engine, plan.tables))
+            (in_tasks if engines == {"delta-rs"} else on_driver).append(plan)
+        if in_tasks:
+            context = self.spark.sparkContext
+            tasks = min(len(in_tasks), context.defaultParallelism * _TASKS_PER_CORE)
+            yield from context.parallelize(in_tasks, tasks).mapPartitions(merge_in_task).collect()
+        yield from merge_tables(on_driver, self.committer)
+
     def _merge_with_spark(self, request: NeedsSparkMerge) -> TableMerged | MergeFailed:
         try:
-            return merge_with_spark(self.spark, request)
+            return merge_with_spark(self.spark, request, self.committer)
         except Exception as error:  # one failing table must not stop the others
             return MergeFailed(request.table, f"{type(error).__name__}: {error}")
 
@@ -129,14 +150,20 @@ def merge_plan(
     )
 
 
-def merge_tables(plans: Iterable[MergePlan]) -> Iterator[MergeResult]:
-    """Merge source tables one after the other, inside a task."""
+def merge_in_task(plans: Iterable[MergePlan]) -> Iterator[MergeResult]:
+    """Merge source tables inside a task; open tables stay open for the next task."""
+    for plan in plans:
+        yield from merge_tables([plan], DeltaRsCommitter(plan.lake, table_cache(plan.lake)))
+
+
+def merge_tables(plans: Iterable[MergePlan], committer: Committer) -> Iterator[MergeResult]:
+    """Merge source tables one after the other."""
     for plan in plans:
         for table, merge in ((plan.merged, merge_table), (plan.history, merge_history)):
             if table is None:
                 continue
             try:
-                result = merge(plan)
+                result = merge(plan, committer)
             except Exception as error:  # one failing table must not stop the others
                 yield MergeFailed(table, f"{type(error).__name__}: {error}")
                 continue

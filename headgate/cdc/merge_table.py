@@ -1,4 +1,4 @@
-"""Bring one merged table up to date with its log: in a task of a Spark job, with delta-rs.
+"""Bring one merged table up to date with its log: in a task of a Spark job, or on the driver.
 
 Merging is idempotent, because a row is replaced only by a change of a greater order and the order
 is total. So an interrupted merge is simply run again.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,21 +27,20 @@ from headgate.cdc.key import (
     newest_key,
 )
 from headgate.cdc.tombstones import Tombstones
-from headgate.lake.commit import Commit, Mark
-from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.commit import (
+    Commit,
+    CommitMode,
+    Committer,
+    Engine,
+    Mark,
+    Merge,
+    MergeClauses,
+    MergeCounts,
+    commit_rows,
+)
 from headgate.lake.ledger_entries import MergeEntry
 from headgate.lake.parquet import stage_merge
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.write import (
-    MergeClauses,
-    MergeCounts,
-    commit_files,
-    merge_rows,
-    new_file,
-    replace_rows,
-)
-
-Engine = Literal["delta-rs", "spark"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,15 @@ class MergePlan:
     spark_above: int = 2 << 30
     in_memory_up_to: int = 16 << 20
     """Largest table in bytes that is merged in memory."""
+
+    @property
+    def tables(self) -> list[str]:
+        """Return all tables that a merge writes to."""
+        return [one for one in (self.merged, self.history, self.tombstones) if one is not None]
+
+    def mark(self, log_version: int) -> Mark:
+        """Return the mark of a table that has all changes up to a version of the log."""
+        return Mark(self.app, log_version)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -86,6 +94,28 @@ class TableMerged:
     deleted: int = 0
     created: bool = False
     append_only: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        plan: MergePlan,
+        table: str,
+        log_version: int,
+        committer: Committer,
+        changes: int,
+        counts: MergeCounts,
+    ) -> Self:
+        return cls(
+            table,
+            plan.log,
+            log_version,
+            counts.version,
+            committer.engine(table),
+            changes,
+            counts.inserted,
+            counts.updated,
+            counts.deleted,
+        )
 
     @property
     def entry(self) -> MergeEntry:
@@ -128,7 +158,7 @@ class Folded:
     deleted: tuple[pa.Table, ...]
 
 
-def merge_table(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
+def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSparkMerge | None:
     """Bring a merged table up to date with its log; return None if there is nothing new."""
     assert plan.merged is not None
     log = ChangeLog.newest(plan.lake, plan.log)
@@ -145,26 +175,30 @@ def merge_table(plan: MergePlan) -> TableMerged | NeedsSparkMerge | None:
     kept = TableKey.from_schema(table.schema) if table else None
     key = current_key(kept, newest_key(changes, plan.key))
     if table is None:
-        return _create(plan, log, changes, key, rebuild=False)
+        return _create(plan, committer, log, changes, key, rebuild=False)
     if _is_outdated(plan, table, changes, key) or (new is log and not kept):
-        return _rebuild(plan, log)
+        return _rebuild(plan, committer, log)
     key = kept or TableKey()
     schema = merged_columns(log.schema, key, plan.metadata)
-    table = evolve_columns(plan, plan.merged, table, schema, marked)
+    table = evolve_columns(plan, committer, plan.merged, table, schema, marked)
     if not key:
-        return _append(plan, log, table, changes, schema)
-    tombstones = Tombstones(plan.lake, plan.tombstones, key)
+        return _append(plan, committer, log, changes, schema)
+    tombstones = Tombstones(committer, plan.tombstones, key)
     if tombstones.has_row_deletions_for(changes):
         # These changes name the key of a row that was deleted by row ID earlier.
-        return _rebuild(plan, log)
+        return _rebuild(plan, committer, log)
     folded = fold_changes(changes, key, log, tombstones, keep_live=not plan.metadata)
     tombstones.add(*folded.deleted, since=_horizon(plan, changes))
     if table.bytes > plan.spark_above:
         path = stage_merge(plan.lake, plan.merged, merge_source(folded.changes, schema))
         return NeedsSparkMerge(plan, plan.merged, log.version, path)
-    if table.bytes <= plan.in_memory_up_to and plan.metadata:
-        return _merge_in_memory(plan, log, table, folded.changes, key)
-    return _merge(plan, log, table, folded.changes, schema, key)
+    if table.bytes <= plan.in_memory_up_to and plan.metadata and table.is_plain:
+        counts = _merge_in_memory(plan, committer, log, table, folded.changes, key)
+    else:
+        clauses = merge_clauses(key, plan.metadata)
+        source = merge_source(folded.changes, schema)
+        counts = committer.merge(Merge(plan.merged, source, clauses, (plan.mark(log.version),)))
+    return _merged(plan, committer, log, len(folded.changes), counts)
 
 
 def fold_changes(
@@ -180,23 +214,31 @@ def fold_changes(
     return Folded(tombstones.drop_superseded(last), (kept, by_row))
 
 
-def _rebuild(plan: MergePlan, log: ChangeLog) -> TableMerged | NeedsSparkMerge:
+def _rebuild(
+    plan: MergePlan, committer: Committer, log: ChangeLog
+) -> TableMerged | NeedsSparkMerge:
     """Rebuild the table from the whole log, by the key that the newest change names."""
     assert plan.merged is not None
     if log.bytes > MAX_FOLD_BYTES:
         return NeedsSparkMerge(plan, plan.merged, log.version, None)
     changes = log.rows(columns_to_merge(log.schema))
-    return _create(plan, log, changes, newest_key(changes, plan.key) or TableKey(), rebuild=True)
+    key = newest_key(changes, plan.key) or TableKey()
+    return _create(plan, committer, log, changes, key, rebuild=True)
 
 
 def _create(
-    plan: MergePlan, log: ChangeLog, changes: pa.Table, key: TableKey, rebuild: bool
+    plan: MergePlan,
+    committer: Committer,
+    log: ChangeLog,
+    changes: pa.Table,
+    key: TableKey,
+    rebuild: bool,
 ) -> TableMerged:
     """Write all rows of a table, for the first time or to rebuild it."""
     assert plan.merged is not None
     schema = merged_columns(log.schema, key, plan.metadata)
     if key:
-        tombstones = Tombstones(plan.lake, plan.tombstones, key)
+        tombstones = Tombstones(committer, plan.tombstones, key)
         if rebuild:
             tombstones.reset(changes)
         folded = fold_changes(changes, key, log, tombstones, keep_live=not plan.metadata)
@@ -205,90 +247,60 @@ def _create(
     else:
         rows = changes
     rows = rows.select(schema.names).cast(schema)
-    version = replace_rows(plan.lake, plan.merged, rows, _mark(plan, log))
-    return TableMerged(
-        plan.merged,
-        plan.log,
-        log.version,
-        version,
-        "delta-rs",
-        changes=len(changes),
-        inserted=len(rows),
-        created=not rebuild,
-        append_only=not key,
-    )
+    version = commit_rows(committer, plan.merged, rows, plan.mark(log.version), mode="replace")
+    counts = MergeCounts(version, inserted=len(rows))
+    merged = _merged(plan, committer, log, len(changes), counts)
+    return replace(merged, created=not rebuild, append_only=not key)
 
 
 def _append(
-    plan: MergePlan, log: ChangeLog, table: Snapshot, changes: pa.Table, schema: pa.Schema
+    plan: MergePlan, committer: Committer, log: ChangeLog, changes: pa.Table, schema: pa.Schema
 ) -> TableMerged:
     """Append every change to a table without a key."""
     assert plan.merged is not None
     rows = changes.select(schema.names).cast(schema)
-    file = new_file(plan.lake, plan.merged, rows)
-    version = commit_files(plan.lake, plan.merged, table, [file], marks=[_mark(plan, log)])
-    return TableMerged(
-        plan.merged,
-        plan.log,
-        log.version,
-        version,
-        "delta-rs",
-        changes=len(changes),
-        inserted=len(changes),
-        append_only=True,
-    )
+    version = commit_rows(committer, plan.merged, rows, plan.mark(log.version))
+    counts = MergeCounts(version, inserted=len(changes))
+    return replace(_merged(plan, committer, log, len(changes), counts), append_only=True)
 
 
 def _merge_in_memory(
-    plan: MergePlan, log: ChangeLog, table: Snapshot, folded: pa.Table, key: TableKey
-) -> TableMerged:
-    """Merge in memory: in a small table nearly every file would be rewritten anyway."""
-    assert plan.merged is not None
-    result = apply_changes(table.rows(), merge_source(folded, table.schema), key)
-    version = commit_files(
-        plan.lake,
-        plan.merged,
-        table,
-        [new_file(plan.lake, plan.merged, result.rows)],
-        marks=[_mark(plan, log)],
-        replace=True,
-    )
-    counts = MergeCounts(version, result.inserted, result.updated, result.deleted)
-    return _merged(plan, log, folded, counts)
-
-
-def _merge(
     plan: MergePlan,
+    committer: Committer,
     log: ChangeLog,
     table: Snapshot,
     folded: pa.Table,
-    schema: pa.Schema,
     key: TableKey,
+) -> MergeCounts:
+    """Merge in memory: in a small table nearly every file would be rewritten anyway."""
+    assert plan.merged is not None
+    result = apply_changes(table.rows(), merge_source(folded, table.schema), key)
+    mark = plan.mark(log.version)
+    version = commit_rows(
+        committer, plan.merged, result.rows, mark, mode="replace", based_on=table.version
+    )
+    return MergeCounts(version, result.inserted, result.updated, result.deleted)
+
+
+def _merged(
+    plan: MergePlan, committer: Committer, log: ChangeLog, changes: int, counts: MergeCounts
 ) -> TableMerged:
-    newer = newer_than_row(plan.metadata)
-    clauses = MergeClauses(
-        on=same_key(key, '"'),
+    assert plan.merged is not None
+    return TableMerged.of(plan, plan.merged, log.version, committer, changes, counts)
+
+
+def merge_clauses(key: TableKey, metadata: bool) -> MergeClauses:
+    """Return the clauses of a merge of folded changes.
+
+    Without an order column, tombstones have already filtered the changes.
+    """
+    newer = f" AND change.{ORDER} > row.{ORDER}" if metadata else ""
+    return MergeClauses(
+        on=same_key(key),
         delete=f"change.{IS_DELETED}{newer}",
         update=f"NOT change.{IS_DELETED}{newer}",
         insert=f"NOT change.{IS_DELETED}",
         flag=IS_DELETED,
-    )
-    source = merge_source(folded, schema)
-    return _merged(plan, log, folded, merge_rows(table, source, clauses, _mark(plan, log)))
-
-
-def _merged(plan: MergePlan, log: ChangeLog, folded: pa.Table, counts: MergeCounts) -> TableMerged:
-    assert plan.merged is not None
-    return TableMerged(
-        plan.merged,
-        plan.log,
-        log.version,
-        counts.version,
-        "delta-rs",
-        changes=len(folded),
-        inserted=counts.inserted,
-        updated=counts.updated,
-        deleted=counts.deleted,
     )
 
 
@@ -302,20 +314,18 @@ def merge_source(folded: pa.Table, schema: pa.Schema) -> pa.Table:
     return folded.select(columns.names).cast(columns)
 
 
-def same_key(key: TableKey, quote: str) -> str:
-    """Return the join condition; the engines differ in how they quote names."""
-    return " AND ".join(
-        f"row.{quote}{name}{quote} = change.{quote}{name}{quote}" for name in key.columns
-    )
-
-
-def newer_than_row(metadata: bool) -> str:
-    """Return the order condition; without an order column, tombstones have filtered already."""
-    return f" AND change.{ORDER} > row.{ORDER}" if metadata else ""
+def same_key(key: TableKey) -> str:
+    """Return the join condition."""
+    return " AND ".join(f"row.`{name}` = change.`{name}`" for name in key.columns)
 
 
 def evolve_columns(
-    plan: MergePlan, name: str, table: Snapshot, schema: pa.Schema, marked: int | None
+    plan: MergePlan,
+    committer: Committer,
+    name: str,
+    table: Snapshot,
+    schema: pa.Schema,
+    marked: int | None,
 ) -> Snapshot:
     """Add or widen columns of the table to match the log."""
     current = table.schema
@@ -329,9 +339,9 @@ def evolve_columns(
         field.name in current.names and not current.field(field.name).type.equals(field.type)
         for field in wanted
     )
-    mark = Mark(plan.app, -1 if marked is None else marked)
-    committer = DeltaRsCommitter(plan.lake)
-    committer.commit(Commit(name, wanted, (), mark, rewrite=widened))
+    mark = plan.mark(-1 if marked is None else marked)
+    mode: CommitMode = "rewrite" if widened else "append"
+    committer.commit(Commit(name, wanted, (), (mark,), mode))
     evolved = Snapshot.newest(plan.lake, name)
     assert evolved is not None
     return evolved
@@ -355,7 +365,3 @@ def _is_outdated(plan: MergePlan, table: Snapshot, changes: pa.Table, key: Table
         return True
     newest = pc.max(table.read([ORDER])[ORDER]).as_py()
     return newest is None or bool(pc.max(changes[ORDER]).as_py() > newest)
-
-
-def _mark(plan: MergePlan, log: ChangeLog) -> Mark:
-    return Mark(plan.app, log.version)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,121 +20,92 @@ from headgate.cdc.merge_table import (
     MergePlan,
     NeedsSparkMerge,
     TableMerged,
-    newer_than_row,
-    same_key,
+    merge_clauses,
 )
 from headgate.cdc.tombstones import Tombstones
-from headgate.lake.commit import Mark
-from headgate.lake.parquet import delete_file
-from headgate.lake.snapshot import Snapshot, table_url
-from headgate.lake.write import ensure_mark
+from headgate.lake.commit import Commit, Committer, Merge, MergeCounts
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.spark import SparkCommitter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MARK = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 
-
-def merge_with_spark(spark: SparkSession, request: NeedsSparkMerge) -> TableMerged:
-    """Run a Spark job for one table."""
-    path = table_url(request.plan.lake, request.table)
-    app, version = _MARK
-    spark.conf.set(app, request.plan.app)
-    spark.conf.set(version, request.log_version)
-    try:
-        if request.is_history:
-            merged = _rebuild_history(spark, request, path)
-        elif request.folded is None:
-            merged = _rebuild(spark, request, path)
-        else:
-            merged = _merge(spark, request, path)
-    finally:
-        spark.conf.unset(app)
-        spark.conf.unset(version)
-    mark = Mark(request.plan.app, request.log_version)
-    return replace(merged, version=ensure_mark(request.plan.lake, request.table, mark))
-
-
-def _merge(spark: SparkSession, request: NeedsSparkMerge, path: str) -> TableMerged:
-    assert request.folded is not None
-    table = Snapshot.open(request.plan.lake, request.table)
-    assert table is not None
-    key = TableKey.from_schema(table.schema)
-    source = spark.read.parquet(request.folded)
-    source.createOrReplaceTempView("headgate_changes")
-    names = [name for name in source.columns if name != IS_DELETED]
-    sets = ", ".join(f"`{name}` = change.`{name}`" for name in names)
-    columns, values = (
-        ", ".join(f"{prefix}`{name}`" for name in names) for prefix in ("", "change.")
-    )
-    newer = newer_than_row(request.plan.metadata)
-    place = path.replace("`", "``")
-    result = spark.sql(
-        f"""
-        MERGE INTO delta.`{place}` AS row USING headgate_changes AS change
-        ON {same_key(key, "`")}
-        WHEN MATCHED AND change.{IS_DELETED}{newer} THEN DELETE
-        WHEN MATCHED AND NOT change.{IS_DELETED}{newer} THEN UPDATE SET {sets}
-        WHEN NOT MATCHED AND NOT change.{IS_DELETED} THEN INSERT ({columns}) VALUES ({values})
-        """
-    ).head()
-    spark.catalog.dropTempView("headgate_changes")
-    delete_file(request.folded)
-    return TableMerged(
-        request.table,
-        request.plan.log,
-        request.log_version,
-        table.version,
-        "spark",
-        changes=int(result["num_affected_rows"]) if result else 0,
-        inserted=int(result["num_inserted_rows"]) if result else 0,
-        updated=int(result["num_updated_rows"]) if result else 0,
-        deleted=int(result["num_deleted_rows"]) if result else 0,
-    )
-
-
-def _rebuild(spark: SparkSession, request: NeedsSparkMerge, path: str) -> TableMerged:
-    """Rebuild all rows from the whole log in one commit; write tombstones first."""
-    plan = request.plan
+def merge_with_spark(
+    spark: SparkSession, request: NeedsSparkMerge, committer: Committer
+) -> TableMerged:
+    """Run a Spark job for one table; tombstones are committed as those of other tables."""
+    plan, by_spark = request.plan, SparkCommitter(lambda: spark, request.plan.lake)
+    mark = plan.mark(request.log_version)
+    if request.folded is not None:
+        table = Snapshot.open(plan.lake, request.table)
+        assert table is not None
+        clauses = merge_clauses(TableKey.from_schema(table.schema), plan.metadata)
+        counts = by_spark.merge(Merge(request.table, request.folded, clauses, (mark,)))
+        changes = counts.inserted + counts.updated + counts.deleted
+        return TableMerged.of(plan, request.table, mark.version, by_spark, changes, counts)
     log = ChangeLog.open(plan.lake, plan.log)
     assert log is not None
     key = key_of_log(log, None if plan.key is None else tuple(plan.key), Cutoff())
-    changes = spark.read.format("delta").option("versionAsOf", log.version).load(log.url)
+    rebuild = _history if request.is_history else _merged
+    with rebuild(spark, plan, log, key, committer) as rows:
+        commit = Commit(request.table, rows.schema, (), (plan.mark(log.version),), "replace")
+        counts = MergeCounts(by_spark.commit(commit, in_columns(rows.rows, rows.schema)))
+    merged = TableMerged.of(plan, request.table, log.version, by_spark, 0, counts)
+    return replace(merged, append_only=not key)
+
+
+@dataclass(frozen=True)
+class _Rebuilt:
+    rows: DataFrame
+    schema: pa.Schema
+
+
+@contextmanager
+def _merged(
+    spark: SparkSession, plan: MergePlan, log: ChangeLog, key: TableKey, committer: Committer
+) -> Iterator[_Rebuilt]:
+    """Return all rows of a merged table, from the whole log; write tombstones first."""
     schema = merged_columns(log.schema, key, plan.metadata)
-    if key:
-        last = fold_with_spark(changes, log, key, partial(latest, key=key)).persist()
-        _write_tombstones(plan, key, last, log)
-        changes = last.where(f"NOT {IS_DELETED}")
-    writer = in_columns(changes, schema).write.format("delta").mode("overwrite")
-    writer.option("overwriteSchema", "true").save(path)
-    if key:
+    changes = _changes(spark, log)
+    if not key:
+        yield _Rebuilt(changes, schema)
+        return
+    last = fold_with_spark(changes, log, key, partial(latest, key=key)).persist()
+    try:
+        _write_tombstones(plan, key, last, log, committer)
+        yield _Rebuilt(last.where(f"NOT {IS_DELETED}"), schema)
+    finally:
         last.unpersist()
-    return TableMerged(request.table, plan.log, log.version, -1, "spark", append_only=not key)
 
 
-def _rebuild_history(spark: SparkSession, request: NeedsSparkMerge, path: str) -> TableMerged:
-    """Rebuild all versions from the whole log in one commit."""
+@contextmanager
+def _history(
+    spark: SparkSession, plan: MergePlan, log: ChangeLog, key: TableKey, committer: Committer
+) -> Iterator[_Rebuilt]:
+    """Return all versions of rows, from the whole log."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    log = ChangeLog.open(request.plan.lake, request.plan.log)
-    assert log is not None
-    key = key_of_log(log, None if request.plan.key is None else tuple(request.plan.key), Cutoff())
-    changes = spark.read.format("delta").option("versionAsOf", log.version).load(log.url)
     schema = history_columns(log.schema, key)
     fold = partial(all_versions, key=key, schema=schema, known_rows=_no_lookup_expected)
-    created = fold_with_spark(changes, log, key, fold, from_arrow_schema(schema))
-    writer = in_columns(created, schema).write.format("delta").mode("overwrite")
-    writer.option("overwriteSchema", "true").save(path)
-    return TableMerged(request.table, request.plan.log, log.version, -1, "spark")
+    yield _Rebuilt(
+        fold_with_spark(_changes(spark, log), log, key, fold, from_arrow_schema(schema)), schema
+    )
+
+
+def _changes(spark: SparkSession, log: ChangeLog) -> DataFrame:
+    return spark.read.format("delta").option("versionAsOf", log.version).load(log.url)
 
 
 def _no_lookup_expected(_: Collection[str]) -> pa.Table:
     raise AssertionError("deletions by row ID have their keys already")
 
 
-def _write_tombstones(plan: MergePlan, key: TableKey, last: DataFrame, log: ChangeLog) -> None:
+def _write_tombstones(
+    plan: MergePlan, key: TableKey, last: DataFrame, log: ChangeLog, committer: Committer
+) -> None:
     """Replace the tombstones with those of the whole log."""
-    tombstones = Tombstones(plan.lake, plan.tombstones, key)
+    tombstones = Tombstones(committer, plan.tombstones, key)
     wanted = [name for name in tombstones.columns if name in log.schema.names]
     deleted = last.where(IS_DELETED) if plan.metadata else last
     rows = deleted.select(*(f"`{name}`" for name in wanted)).toArrow()

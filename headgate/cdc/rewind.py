@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.cdc.as_of import (
@@ -20,15 +19,17 @@ from headgate.cdc.as_of import (
     rows_as_of_with_spark,
 )
 from headgate.cdc.change_log import ChangeLog
-from headgate.cdc.key import TableKey, merged_columns
-from headgate.cdc.merge_table import MAX_FOLD_BYTES, Engine
+from headgate.cdc.key import merged_columns
+from headgate.cdc.merge_table import MAX_FOLD_BYTES
 from headgate.cdc.source_tables import SourceTableNames, find_source, known_sources
 from headgate.config import Pipeline
 from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, UsageError, shown
+from headgate.lake.choose_committer import choose_committer
+from headgate.lake.commit import Commit, Engine, commit_rows
 from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.spark import SparkCommitter
 from headgate.lake.tables import TableError
-from headgate.lake.write import create_table, describe_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,18 +84,24 @@ def rewind(
     description = (
         f"{source.name} as of {when}: headgate rewind of version {log.version} of {source.log}"
     )
-    engine: Engine = "delta-rs"
+    session = spark or (lambda: pipeline_session(pipeline))
+    committer = choose_committer(pipeline.commit, session, pipeline.lake)
     try:
         if log.bytes > spark_above:
-            engine = "spark"
-            session = spark() if spark else pipeline_session(pipeline)
-            rows = _write_with_spark(session, log, key, cutoff, columns, name, description)
+            committer = by_spark = SparkCommitter(session, pipeline.lake)
+            found = rows_as_of_with_spark(session(), log, key, cutoff)
+            commit = Commit(name, columns, (), mode="create", description=description)
+            by_spark.commit(commit, in_columns(found, columns))
         else:
-            rows = _write(log, key, cutoff, columns, name, description)
+            rows = rows_as_of(log, key, cutoff).select(columns.names).cast(columns)
+            commit_rows(committer, name, rows, mode="create", description=description)
     except TableError as error:
         if "already exists" in str(error):
             raise _already_exists(pipeline, name) from None
         raise
+    created = Snapshot.open(pipeline.lake, name)
+    assert created is not None
+    row_count = created.count()
     return Rewound(
         name,
         source.name,
@@ -103,9 +110,9 @@ def rewind(
         cutoff.timestamp,
         position,
         key.columns,
-        rows,
-        engine,
-        begins=None if rows else _first_after(cutoff.timestamp, log),
+        row_count,
+        committer.engine(name),
+        begins=None if row_count else _first_after(cutoff.timestamp, log),
         newest=_newest_before(cutoff.timestamp, source.known.newest),
     )
 
@@ -142,28 +149,6 @@ def _already_exists(pipeline: Pipeline, name: str) -> UsageError:
         hint="choose another name: --into NAME",
         where=table_url(pipeline.lake, name),
     )
-
-
-def _write(
-    log: ChangeLog, key: TableKey, cutoff: Cutoff, columns: pa.Schema, table: str, description: str
-) -> int:
-    rows = rows_as_of(log, key, cutoff).select(columns.names).cast(columns)
-    create_table(log.lake, table, rows, description)
-    return len(rows)
-
-
-def _write_with_spark(
-    spark: SparkSession,
-    log: ChangeLog,
-    key: TableKey,
-    cutoff: Cutoff,
-    columns: pa.Schema,
-    table: str,
-    description: str,
-) -> int:
-    rows = in_columns(rows_as_of_with_spark(spark, log, key, cutoff), columns)
-    rows.write.format("delta").mode("error").save(table_url(log.lake, table))
-    return describe_table(log.lake, table, description)
 
 
 def _first_after(timestamp: datetime | None, log: ChangeLog) -> datetime | None:

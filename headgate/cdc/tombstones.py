@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from headgate.cdc.fold import latest
 from headgate.cdc.key import ROW_ID, TableKey
+from headgate.lake.commit import Committer, commit_rows
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.write import commit_files, new_file, replace_rows
 
 _MAX_FILES = 32
 _FACTS = ("_order", "_source_timestamp")
@@ -25,11 +25,11 @@ _FACTS = ("_order", "_source_timestamp")
 class Tombstones:
     """The tombstones of one merged table."""
 
-    def __init__(self, lake: str, name: str, key: TableKey) -> None:
-        self._lake = lake
+    def __init__(self, committer: Committer, name: str, key: TableKey) -> None:
+        self._committer = committer
         self._name = name
         self._key = key
-        self._table = Snapshot.newest(lake, name)
+        self._table = Snapshot.newest(committer.lake, name)
 
     @property
     def columns(self) -> list[str]:
@@ -119,10 +119,9 @@ class Tombstones:
         return self._table.rows(self.columns)
 
     def _append(self, rows: pa.Table) -> None:
-        file = new_file(self._lake, self._name, rows)
-        commit_files(self._lake, self._name, self._table, [file])
+        commit_rows(self._committer, self._name, rows)
 
     def _write(self, rows: pa.Table) -> None:
         """Replace all tombstones."""
-        replace_rows(self._lake, self._name, rows)
-        self._table = Snapshot.newest(self._lake, self._name)
+        commit_rows(self._committer, self._name, rows, mode="replace")
+        self._table = Snapshot.newest(self._committer.lake, self._name)

@@ -14,10 +14,11 @@ from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.compare import MAX_EXAMPLES, RowDifferences, compare_rows
 from headgate.cdc.history import all_versions, history_columns
 from headgate.cdc.key import ORDER, TableKey, merged_columns
-from headgate.cdc.merge_table import MAX_FOLD_BYTES, Engine
+from headgate.cdc.merge_table import MAX_FOLD_BYTES
 from headgate.cdc.source_tables import SourceTableNames, find_source, known_sources
 from headgate.config import Pipeline
 from headgate.engine.session import pipeline_session
+from headgate.lake.commit import Engine
 from headgate.lake.ledger import app_id
 from headgate.lake.names import ChangeTableKind
 from headgate.lake.snapshot import Snapshot

@@ -258,10 +258,10 @@ def _commit(
             table,
             fitted.schema,
             tuple(ready),
-            mark,
+            (mark,),
+            "rewrite" if fitted.widened else "append",
             shape.partition_by,
-            description,
-            fitted.widened,
+            description=description,
         )
     )
     kept = {file.path for file in ready}

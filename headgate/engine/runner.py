@@ -19,6 +19,7 @@ from headgate.engine.plan import BatchPlan
 from headgate.engine.session import pipeline_session
 from headgate.engine.task_results import decode_results
 from headgate.lake.choose_committer import choose_committer
+from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger, Pending, Progress
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.schema.changes import SchemaHistory
@@ -49,15 +50,19 @@ class Runner:
     source: Source
     plan: BatchPlan
     history: SchemaHistory
-    follow_ups: Callable[[SparkSession, Listener], Sequence[FollowUp]]
+    follow_ups: Callable[[SparkSession, Committer, Listener], Sequence[FollowUp]]
     listener: Listener
     stop: StopSignal
     pending_elsewhere: Callable[[], Sequence[Pending]] = tuple
     _landed: list[BatchLanded] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.pipeline.lake, self.pipeline.ledger, self.pipeline.name)
-        self.note = StagedBatchNote(self.pipeline.lake, self.pipeline.name)
+        pipeline = self.pipeline
+        self.committer = choose_committer(
+            pipeline.commit, lambda: pipeline_session(pipeline), pipeline.lake
+        )
+        self.ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name, self.committer)
+        self.note = StagedBatchNote(pipeline.lake, pipeline.name)
 
     def run(self) -> Ended:
         try:
@@ -109,7 +114,7 @@ class Runner:
         return BatchLander(
             ledger=self.ledger,
             note=self.note,
-            committer=choose_committer(self.pipeline.commit, spark, self.pipeline.lake),
+            committer=self.committer,
             plan=self.plan,
             listener=self._emit,
             first_version=progress.first_version if progress else 0,
@@ -117,7 +122,7 @@ class Runner:
             pending=progress.pending if progress else (),
             known_tables=set(self.plan.tables_in_lake()),
             history=self.history,
-            follow_ups=self.follow_ups(spark, self._emit),
+            follow_ups=self.follow_ups(spark, self.committer, self._emit),
             pending_elsewhere=self.pending_elsewhere,
         )
 

@@ -1,20 +1,22 @@
-"""Commits of derived rows, which run inside Spark tasks, one commit per table."""
+"""Commits of derived rows: tasks write the files, and the driver commits them, once per table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headgate.lake.commit import Mark
-from headgate.lake.snapshot import Snapshot
+from headgate.lake.commit import Commit, Committer, Mark
+from headgate.lake.parquet import stage_rows
 from headgate.lake.staged import StagedFile
-from headgate.lake.write import commit_files, new_file
 
 TABLE = "_table"
 """Column with the index of the table that a row is for; integers sort faster than names."""
-COMMITTED_DDL = "table string, rows bigint, version bigint, error string"
+WRITTEN_DDL = f"{TABLE} int, file string, error string"
+MAX_COMMITS = 16
+"""Commits that run at the same time."""
 _MAX_FILE_BYTES = 128 << 20
 
 
@@ -22,6 +24,9 @@ _MAX_FILE_BYTES = 128 << 20
 class Derivation:
     """How to commit the rows of one derived table."""
 
+    table: str
+    version_before: int | None
+    """Version of the table that the rows were merged with, if it exists."""
     marks: tuple[Mark, ...]
     """Versions of the sources that the table includes after the commit."""
     appends: bool
@@ -38,46 +43,86 @@ class Committed:
     error: str | None = None
 
 
-Commit = Callable[[tuple[pa.Scalar, ...], Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+WriteRows = Callable[[tuple[pa.Scalar, ...], Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for `applyInArrow`, called with the rows of one table."""
 
 
-def commit_each(lake: str, tables: Sequence[tuple[str, Derivation]]) -> Commit:
-    """Return a function that commits rows grouped by `TABLE` and returns errors as results."""
+def write_each(
+    lake: str, tables: Sequence[str], partition: Callable[[int], Mapping[str, str]] | None = None
+) -> WriteRows:
+    """Return a function that writes rows grouped by `TABLE` to files of their tables.
 
-    def commit(
+    An error is part of the result: it must not fail the other tables.
+    """
+
+    def write(
         key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        name, derivation = tables[key[0].as_py()]
-        committed = commit_rows(lake, name, drop_table_column(batches), derivation)
-        yield pa.RecordBatch.from_pylist([vars(committed)], schema=_COMMITTED_SCHEMA)
+        index = key[0].as_py()
+        try:
+            for rows in split_into_files(_without_table(batches)):
+                file = stage_rows(
+                    lake, tables[index], rows, partition=partition(index) if partition else None
+                )
+                yield _written(index, file.to_json(), None)
+        except Exception as error:
+            yield _written(index, None, f"{type(error).__name__}: {error}")
 
-    return commit
-
-
-def drop_table_column(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    for batch in batches:
-        yield pa.Table.from_batches([batch.drop_columns([TABLE])])
-
-
-_COMMITTED_SCHEMA = pa.schema(
-    [("table", pa.string()), ("rows", pa.int64()), ("version", pa.int64()), ("error", pa.string())]
-)
+    return write
 
 
-def commit_rows(
-    lake: str, table: str, pieces: Iterable[pa.Table], derivation: Derivation
+def _written(index: int, file: str | None, error: str | None) -> pa.RecordBatch:
+    columns = [[index], [file], [error]]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(one, field.type) for one, field in zip(columns, _WRITTEN, strict=True)],
+        schema=_WRITTEN,
+    )
+
+
+_WRITTEN = pa.schema([(TABLE, pa.int32()), ("file", pa.string()), ("error", pa.string())])
+
+
+def commit_all(
+    committer: Committer,
+    derivations: Sequence[Derivation],
+    written: Sequence[tuple[int, str | None, str | None]],
+) -> Iterator[Committed]:
+    """Commit what tasks have written, given as rows of `WRITTEN_DDL`."""
+    files: dict[int, list[StagedFile]] = {}
+    failed: dict[int, str] = {}
+    for index, file, error in written:
+        if file is not None:
+            files.setdefault(index, []).append(StagedFile.from_json(file))
+        if error is not None:
+            failed[index] = error
+
+    def commit(index: int) -> Committed:
+        derivation = derivations[index]
+        if index in failed:
+            return Committed(derivation.table, 0, None, failed[index])
+        return commit_files(committer, derivation, files[index])
+
+    with ThreadPoolExecutor(MAX_COMMITS) as pool:
+        yield from pool.map(commit, sorted(files.keys() | failed.keys()))
+
+
+def commit_files(
+    committer: Committer, derivation: Derivation, files: Sequence[StagedFile]
 ) -> Committed:
-    """Write rows to files and commit them; an error is part of the result."""
-    rows = 0
+    """Replace the rows of the table with those of the files, or append them."""
+    rows = sum(file.rows for file in files)
+    commit = Commit(
+        derivation.table,
+        files[0].schema,
+        tuple(files),
+        derivation.marks,
+        "append" if derivation.appends else "replace",
+        based_on=None if derivation.appends else derivation.version_before,
+    )
     try:
-        files = []
-        for content in split_into_files(pieces):
-            rows += len(content)
-            files.append(new_file(lake, table, content))
-        return Committed(table, rows, _commit(lake, table, files, derivation))
+        return Committed(derivation.table, rows, committer.commit(commit))
     except Exception as error:  # must not fail the other tables
-        return Committed(table, rows, None, f"{type(error).__name__}: {error}")
+        return Committed(derivation.table, rows, None, f"{type(error).__name__}: {error}")
 
 
 def split_into_files(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -106,25 +151,6 @@ def _has_null_type(kind: pa.DataType) -> bool:
     return any(_has_null_type(kind.field(at).type) for at in range(kind.num_fields))
 
 
-def _commit(lake: str, name: str, files: Sequence[StagedFile], derivation: Derivation) -> int:
-    """Replace the rows of the table with those of the files, or append them."""
-    table = Snapshot.newest(lake, name)
-    if table is not None and derivation.appends and _has_marks(table, derivation):
-        return table.version
-    return commit_files(
-        lake,
-        name,
-        table,
-        files,
-        schema=files[0].schema,
-        marks=derivation.marks,
-        replace=not derivation.appends,
-    )
-
-
-def _has_marks(table: Snapshot, derivation: Derivation) -> bool:
-    """Whether an earlier attempt of this task has already committed."""
-    return all(
-        (marked := table.mark(mark.app)) is not None and marked >= mark.version
-        for mark in derivation.marks
-    )
+def _without_table(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    for batch in batches:
+        yield pa.Table.from_batches([batch.drop_columns([TABLE])])

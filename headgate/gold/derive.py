@@ -20,6 +20,7 @@ from headgate.gold.declared import DeclaredQuery, DeclaredUnion, Landed, declare
 from headgate.gold.query import QueryDeriver
 from headgate.gold.source_table import DerivedTable, OutdatedTable, SourceRows, SourceTables
 from headgate.gold.union import UnionDeriver
+from headgate.lake.commit import Committer
 from headgate.lake.ledger_entries import GoldEntry
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.tables import TableCache
@@ -35,6 +36,7 @@ class GoldDeriver:
     """Updates and rebuilds the derived tables of a pipeline."""
 
     spark: SparkSession
+    committer: Committer
     pipeline: Pipeline
     app: str
     listener: Listener
@@ -91,7 +93,7 @@ class GoldDeriver:
         routes = {table: one.route for table, one in self.known.items()}
         deriver = QueryDeriver(
             self.spark,
-            self.pipeline.lake,
+            self.committer,
             query,
             routes,
             lambda one: self._with_all_rows(query, one),
@@ -147,7 +149,7 @@ class GoldDeriver:
             return
         all_landed = list(self.known.values())
         deriver = UnionDeriver(
-            self.spark, self.pipeline.lake, union, self._queries, self._sources, all_landed
+            self.spark, self.committer, union, self._queries, self._sources, all_landed
         )
         derived = self._derived(union.name)
         yield from deriver.derive(

@@ -15,7 +15,9 @@ from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, did_you_mean, shown
 from headgate.gold.declared import Landed, landed
 from headgate.gold.derive import GoldDeriver
-from headgate.lake.ledger import Ledger, LedgerSnapshot, replay_name
+from headgate.lake.choose_committer import choose_committer
+from headgate.lake.commit import Committer
+from headgate.lake.ledger import Ledger, LedgerSnapshot, app_id, replay_name
 from headgate.lake.ledger_entries import GoldEntry, Kind
 
 if TYPE_CHECKING:
@@ -26,11 +28,14 @@ class GoldFollowUp:
     """Updates derived tables after the landed ones; does nothing without declarations."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, ledger: Ledger, listener: Listener
+        self,
+        spark: SparkSession,
+        committer: Committer,
+        pipeline: Pipeline,
+        listener: Listener,
     ) -> None:
         self._pipeline = pipeline
-        self._ledger = ledger
-        self._deriver = GoldDeriver(spark, pipeline, ledger.app, listener)
+        self._deriver = GoldDeriver(spark, committer, pipeline, app_id(pipeline.name), listener)
         self._caught_up = False
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
@@ -57,9 +62,6 @@ class GoldFollowUp:
         self._load_landed()
         entries = self._deriver.refresh(tables)
         entries += self._deriver.derive(list(self._deriver.known.values()))
-        version = self._ledger.landed()
-        if entries and version is not None:
-            self._ledger.add(version, entries)
         return entries
 
     def _load_landed(self) -> None:
@@ -94,15 +96,21 @@ def refresh(
 ) -> list[Refreshed]:
     """Rebuild derived tables, each in one commit: readers see the old rows until then."""
     with run_lock(pipeline.checkpoint, pipeline.name):
-        ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
-        derived = GoldFollowUp(pipeline_session(pipeline), pipeline, ledger, listener)
+        spark = pipeline_session(pipeline)
+        committer = choose_committer(pipeline.commit, lambda: spark, pipeline.lake)
+        derived = GoldFollowUp(spark, committer, pipeline, listener)
         tables = derived.tables(patterns)
         if not tables:
             raise _unknown(patterns, derived.tables())
         began(tables)
+        entries = derived.refresh(tables)
+        ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name, committer)
+        version = ledger.landed()
+        if entries and version is not None:
+            ledger.add(version, entries)
         return [
             Refreshed(entry.table, entry.rows, entry.table_version, entry.error)
-            for entry in derived.refresh(tables)
+            for entry in entries
         ]
 
 

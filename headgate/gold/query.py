@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headgate.gold.commit import (
-    COMMITTED_DDL,
     TABLE,
+    WRITTEN_DDL,
     Committed,
     Derivation,
-    commit_each,
-    commit_rows,
+    commit_all,
+    commit_files,
+    drop_untyped_columns,
+    write_each,
 )
 from headgate.gold.declared import DeclaredQuery
 from headgate.gold.source_table import OutdatedTable, SourceRows, group_by_types
 from headgate.gold.spark_rows import Views, derived_rows, rows_of_sources, union_of
-from headgate.lake.commit import Mark
+from headgate.lake.commit import Committer, Mark
+from headgate.lake.parquet import stage_rows
 from headgate.sql.incremental import Incremental
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ class QueryDeriver:
     """Updates the tables of one declared query."""
 
     spark: SparkSession
-    lake: str
+    committer: Committer
     query: DeclaredQuery
     routes: Mapping[str, str]
     """Routes by landed table."""
@@ -68,7 +71,7 @@ class QueryDeriver:
         return rows_of_sources(self.spark, schema, sources, table_of, routes)
 
     def _colocate(self, rows: DataFrame, tables: Sequence[OutdatedTable]) -> DataFrame:
-        """Put all rows of a table into one task, which also commits them."""
+        """Put all rows of a table into one task, which writes its files."""
         tasks = min(len(tables), self.spark.sparkContext.defaultParallelism)
         return rows.repartition(tasks, TABLE)
 
@@ -117,16 +120,15 @@ class QueryDeriver:
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        files = [
-            (file, index)
+        existing = [
+            (snapshot, index)
             for index, table in enumerate(tables)
             if not table.is_whole and (snapshot := table.derived.snapshot) is not None
-            for file in snapshot.files
         ]
         merged = self._colocate(new, tables)
-        if files:
+        if existing:
             columns = to_arrow_schema(new.drop(TABLE).schema, timezone="UTC")
-            both = new.unionByName(derived_rows(self.spark, columns, files))
+            both = new.unionByName(derived_rows(self.spark, columns, existing))
             text = states.merge_sql(views.add(self._colocate(both, tables)))
             # A sum of decimal sums has a higher precision than a sum of values.
             merged = self.spark.sql(text).select(
@@ -137,22 +139,27 @@ class QueryDeriver:
     def _commit(
         self, result: DataFrame, tables: Sequence[OutdatedTable], views: Views
     ) -> Iterator[Committed]:
-        derivations = [(table.name, self._derivation(table)) for table in tables]
-        job = result.groupBy(TABLE).applyInArrow(commit_each(self.lake, derivations), COMMITTED_DDL)
-        results = [Committed(**row.asDict()) for row in job.collect()]
-        yield from results
-        done = {one.table for one in results}
-        missing = [one for one in derivations if one[0] not in done]
-        if missing:
-            # The query returned no rows for these tables; their marks are committed all the same.
-            rows = self._empty_result(result, views)
-            for table, derivation in missing:
-                yield commit_rows(self.lake, table, [rows], derivation)
+        lake = self.committer.lake
+        write = write_each(lake, [table.name for table in tables])
+        written = result.groupBy(TABLE).applyInArrow(write, WRITTEN_DDL).collect()
+        derivations = list(map(self._derivation, tables))
+        done = list(commit_all(self.committer, derivations, written))
+        yield from done
+        missing = {one.table: one for one in derivations} | dict.fromkeys(one.table for one in done)
+        # The query returned no rows for these tables; their marks are committed all the same.
+        without_rows = [one for one in missing.values() if one is not None]
+        if without_rows:
+            rows = drop_untyped_columns(self._empty_result(result, views))
+            for one in without_rows:
+                yield commit_files(self.committer, one, [stage_rows(lake, one.table, rows)])
 
     def _derivation(self, table: OutdatedTable) -> Derivation:
         marks = [Mark(self.query.app_for(one.source), one.version) for one in table.sources]
         return Derivation(
-            tuple(marks), appends=self.query.update_mode == "append" and not table.is_whole
+            table.name,
+            table.derived.snapshot.version if table.derived.snapshot else None,
+            tuple(marks),
+            appends=self.query.update_mode == "append" and not table.is_whole,
         )
 
     def _empty_result(self, result: DataFrame, views: Views) -> pa.Table:

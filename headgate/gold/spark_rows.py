@@ -16,7 +16,7 @@ import pyarrow as pa
 from headgate.gold.commit import TABLE
 from headgate.gold.source_table import SourceRows
 from headgate.lake.parquet import open_parquet
-from headgate.lake.snapshot import table_url
+from headgate.lake.snapshot import Snapshot, table_url
 from headgate.schema.conform import conform_rows
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ def rows_of_sources(
         constant_fields = _CONSTANT_FIELDS
     files = [(path, common[one.source]) for one in sources if one.is_plain for path in one.files]
     frames = [
-        _rows_by_delta(spark, schema, one, common[one.source])
+        _rows_by_delta(
+            spark, schema, table_url(one.lake, one.source), one.version, common[one.source]
+        )
         for one in sources
         if not one.is_plain
     ]
@@ -68,11 +70,16 @@ def rows_of_sources(
 
 
 def derived_rows(
-    spark: SparkSession, schema: pa.Schema, files: Iterable[tuple[str, int]]
+    spark: SparkSession, schema: pa.Schema, tables: Sequence[tuple[Snapshot, int]]
 ) -> DataFrame:
-    """Return the rows of derived tables, given their files with the index of the table."""
-    common = [(path, {TABLE: table}) for path, table in files]
-    return _rows_of_files(spark, schema, common, _CONSTANT_FIELDS[:1])
+    """Return the rows of derived tables, given with their indexes."""
+    plain = [(path, {TABLE: at}) for one, at in tables if one.is_plain for path in one.files]
+    frames = [
+        _rows_by_delta(spark, schema, one.url, one.version, {TABLE: at})
+        for one, at in tables
+        if not one.is_plain
+    ]
+    return union_of([_rows_of_files(spark, schema, plain, _CONSTANT_FIELDS[:1]), *frames])
 
 
 def union_of(frames: Iterable[DataFrame]) -> DataFrame:
@@ -125,14 +132,13 @@ def _read_files(columns: pa.Schema, files: Iterable[pa.RecordBatch]) -> Iterator
 
 
 def _rows_by_delta(
-    spark: SparkSession, schema: pa.Schema, one: SourceRows, common: Mapping[str, Any]
+    spark: SparkSession, schema: pa.Schema, url: str, version: int, common: Mapping[str, Any]
 ) -> DataFrame:
     """Read a table with deletion vectors or column mapping through Spark's Delta reader."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_type
 
-    url = table_url(one.lake, one.source)
-    rows = spark.read.format("delta").option("versionAsOf", one.version).load(url)
+    rows = spark.read.format("delta").option("versionAsOf", version).load(url)
     columns = [
         F.col(f"`{field.name}`")
         if field.name in rows.columns

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import pyarrow as pa
 
-from headgate.gold.commit import TABLE, Commit, Committed, drop_table_column, split_into_files
+from headgate.gold.commit import MAX_COMMITS, TABLE, WRITTEN_DDL, Committed, write_each
 from headgate.gold.declared import DeclaredQuery, DeclaredUnion, Landed
 from headgate.gold.source_table import (
     DerivedTable,
@@ -24,10 +23,8 @@ from headgate.gold.source_table import (
     rows_at_mark,
 )
 from headgate.gold.spark_rows import Views, rows_of_sources, union_of
-from headgate.lake.commit import Mark
-from headgate.lake.parquet import write_parquet
+from headgate.lake.commit import Commit, Committer, Mark
 from headgate.lake.staged import StagedFile
-from headgate.lake.write import commit_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,15 +32,13 @@ if TYPE_CHECKING:
 SOURCE = "_source"
 """Column with the table that a row came from; unions are partitioned by it."""
 
-_MAX_WORKERS = 16
-
 
 @dataclass(frozen=True)
 class UnionDeriver:
     """Updates one union with one Spark job and one commit, for any number of sources."""
 
     spark: SparkSession
-    lake: str
+    committer: Committer
     union: DeclaredUnion
     queries: Sequence[DeclaredQuery]
     sources: SourceTables
@@ -59,7 +54,7 @@ class UnionDeriver:
         def outdated(table: str) -> SourceRows | None:
             return self.sources.rows_since(table, derived, self.union.app_for(table), rebuild)
 
-        with ThreadPoolExecutor(_MAX_WORKERS) as pool:
+        with ThreadPoolExecutor(MAX_COMMITS) as pool:
             touched = [one for one in pool.map(outdated, routes) if one is not None]
         if not touched:
             return
@@ -71,10 +66,7 @@ class UnionDeriver:
                 return
             if changed:
                 raise TypeError(f"cannot append {', '.join(changed)}: the type has changed")
-            job = rows.groupBy(TABLE).applyInArrow(
-                _write_each(self.lake, self.union.name, list(routes)), "file string"
-            )
-            files = [StagedFile.from_json(row.file) for row in job.collect()]
+            files = list(self._write(rows, list(routes)))
         version = self._commit(derived, touched, files, rebuild)
         yield Committed(self.union.name, sum(file.rows for file in files), version)
 
@@ -121,6 +113,15 @@ class UnionDeriver:
         ]
         return rows.select(TABLE, *columns), tuple(changed)
 
+    def _write(self, rows: DataFrame, sources: Sequence[str]) -> Iterator[StagedFile]:
+        """Write the rows of each source to files of its partition."""
+        tables = [self.union.name] * len(sources)
+        write = write_each(self.committer.lake, tables, lambda index: {SOURCE: sources[index]})
+        for _, file, error in rows.groupBy(TABLE).applyInArrow(write, WRITTEN_DDL).collect():
+            if error is not None:
+                raise RuntimeError(error)
+            yield StagedFile.from_json(file)
+
     def _commit(
         self,
         derived: DerivedTable,
@@ -128,36 +129,25 @@ class UnionDeriver:
         files: Sequence[StagedFile],
         rebuild: bool,
     ) -> int | None:
+        before = derived.snapshot
+        if before is None and not files:
+            return None
         columns = pa.unify_schemas([file.schema for file in files]) if files else pa.schema([])
         schema = pa.schema([*columns, pa.field(SOURCE, pa.string())])
-        if derived.snapshot is None and not files:
-            return None
+        if before is not None and not files:
+            schema = before.schema
         replaced = [one.source for one in touched if one.was_rewritten]
         if rebuild or self.union.declared.mode == "append":
             replaced = []
-        return commit_files(
-            self.lake,
-            self.union.name,
-            derived.snapshot,
-            files,
-            schema=schema if files or not rebuild else None,
-            marks=[Mark(self.union.app_for(one.source), one.version) for one in touched],
-            replace=rebuild,
-            partition_by=[SOURCE],
-            replace_partitions=replaced,
+        return self.committer.commit(
+            Commit(
+                self.union.name,
+                schema,
+                tuple(files),
+                tuple(Mark(self.union.app_for(one.source), one.version) for one in touched),
+                "replace" if rebuild else "append",
+                (SOURCE,),
+                tuple(replaced),
+                based_on=before.version if before and (rebuild or replaced) else None,
+            )
         )
-
-
-def _write_each(lake: str, table: str, sources: Sequence[str]) -> Commit:
-    """Return a function that writes the rows of each source, grouped by its index."""
-
-    def write(
-        key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
-        source = sources[key[0].as_py()]
-        for rows in split_into_files(drop_table_column(batches)):
-            name = f"part-{uuid4()}.parquet"
-            file = write_parquet(lake, table, name, rows, partition={SOURCE: source})
-            yield pa.RecordBatch.from_pydict({"file": [file.to_json()]})
-
-    return write

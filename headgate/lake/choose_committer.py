@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from headgate.lake.commit import Commit, Committer, TableState
+from headgate.lake.commit import Commit, Committer, Engine, Merge, MergeCounts, TableState
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.spark import SparkCommitter
 
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def choose_committer(
-    wanted: Literal["auto", "delta-rs", "spark"], spark: SparkSession, lake: str
+    wanted: Literal["auto", "delta-rs", "spark"], spark: Callable[[], SparkSession], lake: str
 ) -> Committer:
-    """Return the committer that a pipeline file names."""
+    """Return the committer that a pipeline file names; Spark is started when it is needed."""
     if wanted == "delta-rs":
         return DeltaRsCommitter(lake)
     if wanted == "spark":
@@ -29,8 +30,12 @@ class AutoCommitter:
     """Commits with delta-rs, and with Spark to tables with features that delta-rs cannot write."""
 
     def __init__(self, delta_rs: DeltaRsCommitter, spark: Committer) -> None:
+        self.lake = delta_rs.lake
         self._delta_rs = delta_rs
         self._spark = spark
+
+    def engine(self, table: str) -> Engine:
+        return self._for(table).engine(table)
 
     def state(self, table: str, app: str) -> TableState | None:
         return self._for(table).state(table, app)
@@ -43,6 +48,9 @@ class AutoCommitter:
 
     def commit(self, commit: Commit) -> int:
         return self._for(commit.table).commit(commit)
+
+    def merge(self, merge: Merge) -> MergeCounts:
+        return self._for(merge.table).merge(merge)
 
     def _for(self, table: str) -> Committer:
         return self._delta_rs if self._delta_rs.can_write(table) else self._spark

@@ -1,13 +1,17 @@
-"""The commit port: adds staged files to tables."""
+"""The commit port: everything that is ever written to a table of the lake."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 import pyarrow as pa
 
+from headgate.lake.parquet import stage_rows
 from headgate.lake.staged import StagedFile
+
+Engine = Literal["delta-rs", "spark"]
 
 
 @dataclass(frozen=True)
@@ -28,22 +32,78 @@ class TableState:
     """The newest version that the app has marked."""
 
 
+CommitMode = Literal["append", "rewrite", "replace", "create"]
+"""Keep the rows of the table, rewrite them in other types, replace them; or expect no table."""
+
+
 @dataclass(frozen=True)
 class Commit:
-    """Files to add to a table in one transaction, and the table's columns after it."""
+    """Files to add to a table in one transaction."""
 
     table: str
     schema: pa.Schema
+    """All columns of the table after the commit."""
     files: tuple[StagedFile, ...]
-    mark: Mark
+    marks: tuple[Mark, ...] = ()
+    mode: CommitMode = "append"
     partition_by: tuple[str, ...] = ()
+    replaced_partitions: tuple[str, ...] = ()
+    """Values of the partition column whose rows are replaced, while those of others are kept."""
+    based_on: int | None = None
+    """Version of the table that the rows were read from; the commit fails if there is a newer."""
     description: str | None = None
-    rewrite: bool = False
-    """Whether types of columns change, so that the same commit rewrites all rows."""
+    """Of a table that the commit creates, like the properties."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MergeClauses:
+    """Clauses of a merge, as SQL over `row` and `change`, with names in backticks."""
+
+    on: str
+    delete: str | None = None
+    """Condition to delete a matched row."""
+    update: str | None = None
+    """Condition to update a matched row."""
+    set: Mapping[str, str] | None = None
+    """Values of an update by column; all columns of the change by default."""
+    insert: str | None = None
+    """Condition to insert a change that matches no row."""
+    flag: str | None = None
+    """Column of the changes that is not written to the table."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Changes to merge into a table in one transaction."""
+
+    table: str
+    changes: pa.Table | str
+    """Rows, or the URL of a Parquet file with them."""
+    clauses: MergeClauses
+    marks: tuple[Mark, ...] = ()
+    """Written even if no row changes."""
+
+
+@dataclass(frozen=True)
+class MergeCounts:
+    """Number of rows that a merge has changed, and the table's version after it."""
+
+    version: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
 
 
 class Committer(Protocol):
-    """Commits files to the tables of a lake; implemented by delta-rs and by Spark."""
+    """Writes to the tables of a lake; implemented by delta-rs and by Spark."""
+
+    @property
+    def lake(self) -> str: ...
+
+    def engine(self, table: str) -> Engine:
+        """Return which engine writes a table."""
+        ...
 
     def state(self, table: str, app: str) -> TableState | None:
         """Return the newest version of a table; None if it does not exist."""
@@ -60,3 +120,23 @@ class Committer(Protocol):
     def commit(self, commit: Commit) -> int:
         """Commit atomically, without checking marks, and return the table's new version."""
         ...
+
+    def merge(self, merge: Merge) -> MergeCounts:
+        """Merge atomically, without checking marks."""
+        ...
+
+
+def commit_rows(
+    committer: Committer,
+    table: str,
+    rows: pa.Table,
+    *marks: Mark,
+    mode: CommitMode = "append",
+    based_on: int | None = None,
+    description: str | None = None,
+) -> int:
+    """Write rows to a file, commit it, and return the table's new version."""
+    file = stage_rows(committer.lake, table, rows)
+    return committer.commit(
+        Commit(table, rows.schema, (file,), marks, mode, based_on=based_on, description=description)
+    )

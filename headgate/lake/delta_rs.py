@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Schema,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import (
     AddAction,
@@ -19,10 +26,11 @@ from deltalake.transaction import (
     create_table_with_add_actions,
 )
 
-from headgate.lake.commit import Commit, Mark, TableState
+from headgate.lake.commit import Commit, Engine, Mark, Merge, MergeCounts, TableState
 from headgate.lake.parquet import write_parquet
+from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedFile
-from headgate.lake.tables import TableCache, is_plain_parquet, size_of
+from headgate.lake.tables import CommitConflict, TableCache, is_plain_parquet, size_of
 from headgate.schema.conform import conform_chunked
 
 
@@ -68,16 +76,22 @@ _CLEAN_UP_EVERY = 100
 
 
 class DeltaRsCommitter:
-    """The default committer: adds staged files to the log without reading or rewriting them."""
+    """The default committer: adds staged files to the log without reading or rewriting them.
 
-    def __init__(self, lake: str) -> None:
-        self._lake = Path(lake)
+    It works in a task of a Spark job as well as on the driver.
+    """
+
+    def __init__(self, lake: str, tables: TableCache | None = None) -> None:
+        self.lake = lake
         self._writable: dict[str, bool] = {}
-        self._tables = TableCache(lake)
+        self._tables = tables or TableCache(lake)
         self._just_read: dict[str, tuple[DeltaTable | None, pa.Schema]] = {}
         """Tables that `state` has read, for the commit that follows."""
         self._marks: dict[str, tuple[DeltaTable, int, Mark]] = {}
         """The newest commits of this process: table, version and mark."""
+
+    def engine(self, table: str) -> Engine:
+        return "delta-rs"
 
     def state(self, table: str, app: str) -> TableState | None:
         opened = self._tables.newest(table)
@@ -88,7 +102,7 @@ class DeltaRsCommitter:
         return TableState(opened.version(), schema, self._marked(table, opened, app))
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
-        return pa.schema(DeltaTable(str(self._lake / table), version=version).schema())
+        return pa.schema(DeltaTable(table_url(self.lake, table), version=version).schema())
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
         opened = self._tables.newest(table)
@@ -96,50 +110,96 @@ class DeltaRsCommitter:
 
     def commit(self, commit: Commit) -> int:
         actions = [add_action(file) for file in commit.files]
-        properties = CommitProperties(
-            app_transactions=[Transaction(commit.mark.app, commit.mark.version)],
-            # A retry would miss rows that other writers add during a rewrite.
-            max_commit_retries=0 if commit.rewrite else None,
-        )
         read = self._just_read.pop(commit.table, None)
         table, schema = self._read(commit.table) if read is None else read
-        if table is None:
-            create_table_with_add_actions(
-                str(self._lake / commit.table),
-                Schema.from_arrow(commit.schema),
-                actions,
-                partition_by=list(commit.partition_by),
-                description=commit.description,
-                configuration=_CONFIGURATION,
-                commit_properties=properties,
-            )
-            return 0
-        if commit.rewrite:
-            rewritten = rewrite_files(
-                str(self._lake), commit.table, pa.table(table.get_add_actions()), commit.schema
-            )
+        if table is None or commit.mode == "create":
+            return self._create(commit, actions)
+        if commit.based_on is not None:
+            _require_version(table, commit.table, commit.based_on)
+        if commit.mode == "rewrite":
+            added = pa.table(table.get_add_actions())
+            rewritten = rewrite_files(self.lake, commit.table, added, commit.schema)
             actions = [*(add_action(file) for file in rewritten), *actions]
-        elif schema is not commit.schema and _types(schema) != _types(commit.schema):
+        elif commit.mode == "append" and _has_new_columns(commit.schema, schema):
             write_deltalake(table, commit.schema.empty_table(), mode="append", schema_mode="merge")
+        partitions = list(commit.replaced_partitions)
+        keeps_rows = commit.mode == "append"
         table.create_write_transaction(
             [*actions],
-            "overwrite" if commit.rewrite else "append",
-            Schema.from_arrow(commit.schema) if commit.rewrite else table.schema(),
+            "append" if keeps_rows and not partitions else "overwrite",
+            table.schema() if keeps_rows else Schema.from_arrow(commit.schema),
             partition_by=list(commit.partition_by),
-            commit_properties=properties,
-            post_commithook_properties=post_commit_hooks(table),
+            partition_filters=[(commit.partition_by[0], "in", partitions)] if partitions else None,
+            commit_properties=_properties(
+                commit.marks,
+                # A retry would miss rows that other writers have added or changed.
+                max_retries=0 if commit.mode == "rewrite" or commit.based_on is not None else None,
+            ),
+            post_commithook_properties=_post_commit_hooks(table),
         )
         return self._committed(table, commit)
+
+    def merge(self, merge: Merge) -> MergeCounts:
+        table = self._tables.newest(merge.table)
+        assert table is not None
+        clauses = merge.clauses
+        changes = merge.changes
+        job = table.merge(
+            pq.ParquetFile(changes).read() if isinstance(changes, str) else changes,
+            clauses.on,
+            source_alias="change",
+            target_alias="row",
+            # With the source in memory, delta-rs skips files that cannot have its keys.
+            streamed_exec=False,
+            writer_properties=WriterProperties(compression="ZSTD"),
+            commit_properties=_properties(merge.marks),
+        )
+        without = [clauses.flag] if clauses.flag else None
+        if clauses.delete is not None:
+            job = job.when_matched_delete(clauses.delete)
+        if clauses.set is not None:
+            job = job.when_matched_update(dict(clauses.set), clauses.update)
+        elif clauses.update is not None:
+            job = job.when_matched_update_all(clauses.update, except_cols=without)
+        if clauses.insert is not None:
+            job = job.when_not_matched_insert_all(clauses.insert, except_cols=without)
+        metrics = job.execute()
+        table.update_incremental()
+        if any(table.transaction_version(mark.app) != mark.version for mark in merge.marks):
+            # A merge that changes no row does not commit.
+            marks = _properties(merge.marks)
+            table.create_write_transaction([], "append", table.schema(), commit_properties=marks)
+            table.update_incremental()
+        return MergeCounts(
+            int(table.version()),
+            inserted=metrics["num_target_rows_inserted"],
+            updated=metrics["num_target_rows_updated"],
+            deleted=metrics["num_target_rows_deleted"],
+        )
+
+    def _create(self, commit: Commit, actions: list[AddAction]) -> int:
+        create_table_with_add_actions(
+            table_url(self.lake, commit.table),
+            Schema.from_arrow(commit.schema),
+            actions,
+            mode="error",
+            partition_by=list(commit.partition_by),
+            description=commit.description,
+            configuration={**_CONFIGURATION, **commit.properties},
+            commit_properties=_properties(commit.marks),
+        )
+        return 0
 
     def _committed(self, table: DeltaTable, commit: Commit) -> int:
         """Return the version of the last commit: the next one, unless there are other writers."""
         version = table.version() + 1
-        log = self._lake / commit.table / "_delta_log"
+        log = Path(self.lake, commit.table, "_delta_log")
         is_newest = not (log / f"{version + 1:020d}.json").exists()
-        if not is_newest and not _has_mark(log / f"{version:020d}.json", commit.mark):
+        if not is_newest and not _has_marks(log / f"{version:020d}.json", commit.marks):
             table.update_incremental()
             version = table.version()
-        self._marks[commit.table] = table, version, commit.mark
+        if len(commit.marks) == 1:
+            self._marks[commit.table] = table, version, commit.marks[0]
         return version
 
     def _marked(self, table: str, opened: DeltaTable, app: str) -> int | None:
@@ -164,7 +224,17 @@ class DeltaRsCommitter:
         return opened, pa.schema(opened.schema()) if opened else pa.schema([])
 
 
-def post_commit_hooks(table: DeltaTable) -> PostCommitHookProperties:
+def _require_version(table: DeltaTable, name: str, version: int) -> None:
+    if table.version() != version:
+        raise CommitConflict(f"table {name} has a newer version than {version}")
+
+
+def _properties(marks: Sequence[Mark], max_retries: int | None = None) -> CommitProperties:
+    transactions = [Transaction(mark.app, mark.version) for mark in marks]
+    return CommitProperties(app_transactions=transactions or None, max_commit_retries=max_retries)
+
+
+def _post_commit_hooks(table: DeltaTable) -> PostCommitHookProperties:
     """Return what delta-rs does after the next commit to a table."""
     return PostCommitHookProperties(
         cleanup_expired_logs=(table.version() + 1) % _CLEAN_UP_EVERY == 0
@@ -183,12 +253,16 @@ def add_action(file: StagedFile) -> AddAction:
     )
 
 
-def _has_mark(entry: Path, mark: Mark) -> bool:
-    """Whether a commit in the log has a mark."""
+def _has_marks(entry: Path, marks: Sequence[Mark]) -> bool:
+    """Whether a commit in the log has all marks."""
     actions = (json.loads(line) for line in entry.read_text().splitlines())
-    marks = [action["txn"] for action in actions if "txn" in action]
-    return any((one["appId"], one["version"]) == (mark.app, mark.version) for one in marks)
+    found = [action["txn"] for action in actions if "txn" in action]
+    return {*marks} <= {Mark(one["appId"], one["version"]) for one in found}
 
 
-def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
-    return {field.name: field.type for field in schema}
+def _has_new_columns(wanted: pa.Schema, current: pa.Schema) -> bool:
+    """Whether a table lacks columns, or nested fields of them."""
+    if wanted is current:
+        return False
+    types = {field.name: field.type for field in current}
+    return any(types.get(field.name) != field.type for field in wanted)

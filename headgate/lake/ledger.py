@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable
 
 from headgate.errors import LandingError
+from headgate.lake.commit import Commit, Committer, Mark
+from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger_entries import (
     LEDGER,
     BatchEntry,
@@ -29,16 +31,16 @@ from headgate.lake.ledger_entries import (
     decode_entry,
     encode_entry,
 )
+from headgate.lake.parquet import stage_rows
 from headgate.lake.query import query_table, quoted
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import ExpectationResult, StagedFile
 from headgate.lake.tables import TableError, open_table
 from headgate.schema.changes import DropColumn, SchemaHistory
 
-_TABLE_PROPERTIES = {"delta.dataSkippingStatsColumns": "pipeline,kind,version,at,table"}
+_SKIPPED_BY = ("pipeline", "kind", "version", "at", "table")
+_TABLE_PROPERTIES = {"delta.dataSkippingStatsColumns": ",".join(_SKIPPED_BY)}
 """Statistics only where reads filter: the ledger has a file per batch, and its log stays short."""
-
-_UNDESCRIBED = pa.schema([column.remove_metadata() for column in LEDGER])
 
 _NOT_OF_A_BATCH = (Kind.START, Kind.MERGED, Kind.GOLD)
 """Rows that are also written between batches, and do not list the files that are pending."""
@@ -302,10 +304,13 @@ class LedgerSnapshot:
 class Ledger:
     """Writes the ledger of one pipeline, and reads what its next batch depends on."""
 
-    def __init__(self, lake: str, name: str, pipeline: str) -> None:
+    def __init__(
+        self, lake: str, name: str, pipeline: str, committer: Committer | None = None
+    ) -> None:
         self._lake = lake
         self._name = name
         self._pipeline = pipeline
+        self._committer = committer or DeltaRsCommitter(lake)
         self.app = app_id(pipeline)
 
     def snapshot(self) -> LedgerSnapshot:
@@ -339,32 +344,20 @@ class Ledger:
 
     def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
         """Write the last commit of a batch, which makes it complete."""
-        mark = CommitProperties(app_transactions=[Transaction(self.app, version)])
-        self._append(entries, version, batch, mark)
+        self._append(entries, version, batch, Mark(self.app, version))
 
     def add(self, version: int, entries: Sequence[Entry]) -> None:
         """Record what happened after a batch was complete."""
         self._append(entries, version, version)
 
-    def _append(
-        self,
-        entries: Sequence[Entry],
-        version: int,
-        batch: int,
-        mark: CommitProperties | None = None,
-    ) -> None:
+    def _append(self, entries: Sequence[Entry], version: int, batch: int, *marks: Mark) -> None:
         now = datetime.now(UTC)
         same = {"pipeline": self._pipeline, "version": version, "batch": batch, "at": now}
         records = [{**same, "kind": entry.kind.value, **encode_entry(entry)} for entry in entries]
-        path = table_url(self._lake, self._name)
-        table = open_table(path)
-        # The descriptions of columns are in the table once, and not in each of its files.
-        write_deltalake(
-            path if table is None else table,
-            pa.Table.from_pylist(records, LEDGER if table is None else _UNDESCRIBED),
-            mode="append",
-            configuration=_TABLE_PROPERTIES if table is None else None,
-            commit_properties=mark,
+        rows = pa.Table.from_pylist(records, LEDGER)
+        file = stage_rows(self._lake, self._name, rows, statistics_of=_SKIPPED_BY)
+        self._committer.commit(
+            Commit(self._name, LEDGER, (file,), marks, properties=_TABLE_PROPERTIES)
         )
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import islice
@@ -31,8 +31,10 @@ _EXACT = re.compile(f'"{_MARK}([0-9.-]+){_MARK}"')
 _LAST_CHARACTER = "\U0010ffff"
 
 
-def file_statistics(table: pa.Table) -> str:
-    """Return the statistics of rows in the form of the Delta log."""
+def file_statistics(table: pa.Table, columns: Sequence[str] | None = None) -> str:
+    """Return the statistics of rows, or only of some columns, in the form of the Delta log."""
+    if columns is not None:
+        table = table.select(columns)
     minima: dict[str, Any] = {}
     maxima: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -101,6 +103,7 @@ def write_parquet(
     schema_ids: tuple[int, ...] = (),
     partition: Mapping[str, str] | None = None,
     reasons: Mapping[str, int] | None = None,
+    statistics_of: Sequence[str] | None = None,
 ) -> StagedFile:
     """Write rows to a file in a table's folder."""
     for column, value in (partition or {}).items():
@@ -124,13 +127,26 @@ def write_parquet(
         path=name,
         size=os.path.getsize(path),
         rows=rows.num_rows,
-        statistics=file_statistics(rows),
+        statistics=file_statistics(rows, statistics_of),
         schema_bytes=rows.schema.remove_metadata().serialize().to_pybytes(),
         route=route,
         schema_ids=schema_ids,
         partition=partition,
         reasons=reasons,
     )
+
+
+def stage_rows(
+    lake: str,
+    table: str,
+    rows: pa.Table,
+    *,
+    partition: Mapping[str, str] | None = None,
+    statistics_of: Sequence[str] | None = None,
+) -> StagedFile:
+    """Write rows to a file for the next commit to a table."""
+    name = f"part-{uuid.uuid4()}.parquet"
+    return write_parquet(lake, table, name, rows, partition=partition, statistics_of=statistics_of)
 
 
 def open_parquet(path: str) -> pq.ParquetFile:

@@ -6,32 +6,46 @@ features that delta-rs lacks, and for users who want Delta's own writer for ever
 
 from __future__ import annotations
 
-from functools import reduce
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, reduce
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headgate.lake.commit import Commit, TableState
+from headgate.lake.commit import Commit, Engine, Mark, Merge, MergeCounts, TableState
+from headgate.lake.parquet import delete_file, delete_staged, stage_merge
+from headgate.lake.snapshot import table_url
+from headgate.lake.tables import CommitConflict, TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
+_APP = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
+
+
 class SparkCommitter:
     """Commits with the reference implementation of Delta."""
 
-    def __init__(self, spark: SparkSession, lake: str) -> None:
-        self._spark = spark
-        self._lake = Path(lake)
+    def __init__(self, spark: Callable[[], SparkSession], lake: str) -> None:
+        self.lake = lake
+        self._start = spark
+        self._one_at_a_time = Lock()
+        """The mark of a merge is a setting of the session, and not of one statement."""
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        return self._start()
+
+    def engine(self, table: str) -> Engine:
+        return "spark"
 
     def state(self, table: str, app: str) -> TableState | None:
-        jvm = self._spark._jvm
-        assert jvm is not None
-        path = str(self._lake / table)
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, path)
-        snapshot = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+        snapshot = self._snapshot(table)
         if snapshot.version() < 0:
             return None
         schema = self.schema_at(table, int(snapshot.version()))
@@ -40,43 +54,174 @@ class SparkCommitter:
         return TableState(int(snapshot.version()), schema, marked)
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
-        return _arrow_schema(self._spark, str(self._lake / table), version)
+        return _arrow_schema(self._spark, table_url(self.lake, table), version)
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
-        path = str(self._lake / table).replace("`", "``")
-        detail = self._spark.sql(f"DESCRIBE DETAIL delta.`{path}`").head()
+        detail = self._spark.sql(f"DESCRIBE DETAIL {self._name(table)}").head()
         return detail is not None and int(detail["sizeInBytes"]) <= up_to
 
-    def commit(self, commit: Commit) -> int:
-        path = str(self._lake / commit.table)
-        rows = self._rows(commit)
-        writer = (
-            rows.write.format("delta")
-            .mode("overwrite" if commit.rewrite else "append")
-            .option("overwriteSchema" if commit.rewrite else "mergeSchema", "true")
-            .option("txnAppId", commit.mark.app)
-            .option("txnVersion", commit.mark.version)
-        )
-        if not (self._lake / commit.table / "_delta_log").exists():
-            writer = writer.partitionBy(*commit.partition_by)
-        writer.save(path)
-        for file in commit.files:
-            (self._lake / commit.table / file.path).unlink(missing_ok=True)
-        state = self.state(commit.table, commit.mark.app)
-        assert state is not None
-        return state.version
+    def commit(self, commit: Commit, rows: DataFrame | None = None) -> int:
+        """Commit the staged files, or other rows."""
+        if rows is None:
+            rows = self._staged_rows(commit)
+        with self._one_at_a_time:
+            version = self._version(commit.table)
+            if commit.based_on is not None and commit.based_on != version:
+                raise CommitConflict(f"table {commit.table} has version {version} already")
+            if version >= 0 and commit.mode == "create":
+                raise TableError(f"table {commit.table} already exists")
+            with _conflicts_translated():
+                if len(commit.marks) > 1:
+                    self._commit_with_marks(commit, rows)
+                elif version >= 0:
+                    self._append_or_overwrite(commit, rows)
+                else:
+                    self._create(commit, rows)
+            for file in commit.files:
+                delete_staged(self.lake, file)
+            return self._version(commit.table)
 
-    def _rows(self, commit: Commit) -> DataFrame:
+    def merge(self, merge: Merge) -> MergeCounts:
+        changes = merge.changes
+        staged = (
+            changes if isinstance(changes, str) else stage_merge(self.lake, merge.table, changes)
+        )
+        with self._one_at_a_time, self._marked(merge.marks), _conflicts_translated():
+            source = self._spark.read.parquet(staged)
+            source.createOrReplaceTempView("headgate_changes")
+            try:
+                counts = self._spark.sql(self._merge_sql(merge, source.columns)).head()
+            finally:
+                self._spark.catalog.dropTempView("headgate_changes")
+        delete_file(staged)
+        assert counts is not None
+        for mark in merge.marks:
+            state = self.state(merge.table, mark.app)
+            if state is not None and state.marked != mark.version:
+                # A merge that changes no row does not commit.
+                self.commit(Commit(merge.table, state.schema, (), (mark,)))
+        return MergeCounts(
+            self._version(merge.table),
+            inserted=int(counts["num_inserted_rows"]),
+            updated=int(counts["num_updated_rows"]),
+            deleted=int(counts["num_deleted_rows"]),
+        )
+
+    def _create(self, commit: Commit, rows: DataFrame) -> None:
+        from pyspark.sql import functions as F
+
+        writer = rows.writeTo(self._name(commit.table)).using("delta")
+        for name, value in commit.properties.items():
+            writer = writer.tableProperty(name, value)
+        if commit.description is not None:
+            writer = writer.tableProperty("comment", commit.description)
+        if commit.partition_by:
+            writer = writer.partitionedBy(*map(F.col, commit.partition_by))
+        with self._marked(commit.marks):
+            writer.create()
+
+    def _append_or_overwrite(self, commit: Commit, rows: DataFrame) -> None:
+        writer = rows.write.format("delta").mode(_save_mode(commit))
+        with self._marked(commit.marks):
+            writer.options(**_options(commit)).save(table_url(self.lake, commit.table))
+
+    def _commit_with_marks(self, commit: Commit, rows: DataFrame) -> None:
+        """Commit with several marks; Delta's public interface has an option for one."""
+        jvm = self._jvm
+        delta, none = jvm.org.apache.spark.sql.delta, jvm.scala.Option.empty()
+        scala = jvm.org.apache.spark.api.python.PythonUtils
+        session = self._spark._jsparkSession
+        mode = getattr(jvm.org.apache.spark.sql.SaveMode, _save_mode(commit).capitalize())
+        log = delta.DeltaLog.forTable(session, table_url(self.lake, commit.table))
+        options = delta.DeltaOptions(
+            scala.toScalaMap(_options(commit)), session.sessionState().conf()
+        )
+        transaction = log.startTransaction(none, none)
+        write = delta.commands.WriteIntoDelta(
+            log,
+            mode,
+            options,
+            scala.toSeq(list(commit.partition_by)),
+            scala.toScalaMap(dict(commit.properties)),
+            rows._jdf,
+            none,
+            none,
+            False,
+        )
+        written = write.write(transaction, session, none, False)
+        actions = jvm.java.util.ArrayList(
+            jvm.scala.jdk.javaapi.CollectionConverters.asJava(written)
+        )
+        for mark in commit.marks:
+            actions.add(delta.actions.SetTransaction(mark.app, mark.version, none))
+        operation = getattr(delta, "DeltaOperations$Write")(mode, *[none] * 8)
+        transaction.commit(scala.toSeq(actions), operation)
+
+    @contextmanager
+    def _marked(self, marks: Sequence[Mark]) -> Iterator[None]:
+        """Have Spark's next commit write a mark."""
+        for mark in marks:
+            self._spark.conf.set(_APP, mark.app)
+            self._spark.conf.set(_VERSION, mark.version)
+        try:
+            yield
+        finally:
+            self._spark.conf.unset(_APP)
+            self._spark.conf.unset(_VERSION)
+
+    def _merge_sql(self, merge: Merge, columns: Sequence[str]) -> str:
+        clauses = merge.clauses
+        names = [f"`{name}`" for name in columns if name != clauses.flag]
+        to_set = clauses.set or {name: f"change.{name}" for name in names}
+        parts = [
+            f"MERGE INTO {self._name(merge.table)} AS row USING headgate_changes AS change "
+            f"ON {clauses.on}"
+        ]
+        if clauses.delete is not None:
+            parts.append(f"WHEN MATCHED AND {clauses.delete} THEN DELETE")
+        if clauses.update is not None or clauses.set is not None:
+            values = ", ".join(f"{name} = {value}" for name, value in to_set.items())
+            parts.append(f"WHEN MATCHED AND {clauses.update or 'true'} THEN UPDATE SET {values}")
+        if clauses.insert is not None:
+            parts.append(
+                f"WHEN NOT MATCHED AND {clauses.insert} THEN INSERT ({', '.join(names)}) "
+                f"VALUES ({', '.join(f'change.{name}' for name in names)})"
+            )
+        return " ".join(parts)
+
+    def _name(self, table: str) -> str:
+        """Return the table as an identifier of SQL."""
+        path = table_url(self.lake, table).replace("`", "``")
+        return f"delta.`{path}`"
+
+    def _version(self, table: str) -> int:
+        """Return the newest version; -1 if the table does not exist."""
+        return int(self._snapshot(table).version())
+
+    def _snapshot(self, table: str) -> Any:
+        jvm = self._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
+            self._spark._jsparkSession, table_url(self.lake, table)
+        )
+        return log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+
+    @property
+    def _jvm(self) -> Any:
+        jvm = self._spark._jvm
+        assert jvm is not None
+        return jvm
+
+    def _staged_rows(self, commit: Commit) -> DataFrame:
         """Return the staged rows in all columns of the table, so that the commit adds new ones."""
         from pyspark.sql import functions as F
 
         wanted = _spark_schema(commit.schema)
         parts = [self._spark.createDataFrame([], wanted)]
-        if commit.rewrite:
-            before = self._spark.read.format("delta").load(str(self._lake / commit.table))
-            parts.append(before)
+        folder = table_url(self.lake, commit.table)
+        if commit.mode == "rewrite":
+            parts.append(self._spark.read.format("delta").load(folder))
         for file in commit.files:
-            frame = self._spark.read.parquet(str(self._lake / commit.table / file.path))
+            frame = self._spark.read.parquet(f"{folder}/{file.path}")
             for column, value in (file.partition or {}).items():
                 frame = frame.withColumn(column, F.lit(value))
             parts.append(frame)
@@ -88,6 +233,38 @@ class SparkCommitter:
                 for field in wanted
             )
         )
+
+
+@contextmanager
+def _conflicts_translated() -> Iterator[None]:
+    """Raise what delta-rs raises if a commit loses against a concurrent one."""
+    try:
+        yield
+    except Exception as error:
+        if "DELTA_CONCURRENT_" in str(error):
+            raise CommitConflict(str(error).splitlines()[0]) from error
+        raise
+
+
+def _save_mode(commit: Commit) -> str:
+    keeps_rows = commit.mode == "append" and not commit.replaced_partitions
+    return "append" if keeps_rows else "overwrite"
+
+
+def _options(commit: Commit) -> dict[str, str]:
+    if commit.mode in ("rewrite", "replace"):
+        return {"overwriteSchema": "true"}
+    if not commit.replaced_partitions:
+        return {"mergeSchema": "true"}
+    (column,) = commit.partition_by
+    values = ", ".join(map(_literal, commit.replaced_partitions))
+    return {"mergeSchema": "true", "replaceWhere": f"`{column}` IN ({values})"}
+
+
+def _literal(value: str) -> str:
+    """Return a string literal of Spark's SQL."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _spark_schema(schema: pa.Schema) -> StructType:

@@ -22,7 +22,7 @@ from headgate.lake.ledger_entries import Entry, QuarantineEntry, TableEntry
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.outcome import OutcomeNote, ReplayOutcome, assign_ids, record_outcome
+from headgate.quarantine.outcome import OutcomeNote, ReplayOutcome, record_outcome
 from headgate.quarantine.snapshot import QuarantineSnapshot
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.batch import Extent
@@ -40,11 +40,12 @@ class ReplayLedger(Ledger):
     the other.
     """
 
-    def __init__(self, plan: BatchPlan, pipeline: str, note: OutcomeNote) -> None:
-        super().__init__(plan.lake, plan.ledger, replay_name(pipeline))
+    def __init__(
+        self, plan: BatchPlan, committer: Committer, pipeline: str, note: OutcomeNote
+    ) -> None:
+        super().__init__(plan.lake, plan.ledger, replay_name(pipeline), committer)
         self._stream_name = pipeline
         self._stream = Ledger(plan.lake, plan.ledger, pipeline)
-        self._lake = plan.lake
         self._quarantine = plan.quarantine
         self._note = note
         self.outcome: ReplayOutcome | None = None
@@ -69,7 +70,7 @@ class ReplayLedger(Ledger):
     def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
         outcome = self._note.read(version)
         if outcome is not None:
-            marked = record_outcome(self._lake, self._quarantine, outcome)
+            marked = record_outcome(self._committer, self._quarantine, outcome)
             entries = [*entries, self._entry(outcome, marked)]
         super().complete(version, batch, entries)
         self._note.clear()
@@ -98,6 +99,7 @@ class ReplayLander:
         self, plan: BatchPlan, committer: Committer, pipeline: str, listener: Listener
     ) -> None:
         plan = replace(plan, from_quarantine=True)
+        self.committer = committer
         self.listener = listener
         self.taken = 0
         self.landed: Counter[str] = Counter()
@@ -105,7 +107,7 @@ class ReplayLander:
         self.remaining: Counter[str] = Counter()
         self._note = StagedBatchNote(plan.lake, name_of_files(pipeline))
         self._outcomes = OutcomeNote(plan.lake, name_of_files(pipeline))
-        self.ledger = ReplayLedger(plan, pipeline, self._outcomes)
+        self.ledger = ReplayLedger(plan, committer, pipeline, self._outcomes)
         progress = self.ledger.progress()
         self._lander = BatchLander(
             ledger=self.ledger,
@@ -146,11 +148,9 @@ class ReplayLander:
         return True
 
     def snapshot(self) -> QuarantineSnapshot | None:
-        """Return the quarantine, every row with an ID; None if there is no quarantine table."""
-        if self._open_quarantine() is None:
-            return None
-        assign_ids(self.plan.lake, self.plan.quarantine)
-        return self._open_quarantine()
+        """Return the quarantine; None if there is no quarantine table."""
+        plan = self.plan
+        return QuarantineSnapshot.open(plan.lake, plan.quarantine, plan.names_of_route)
 
     def land(
         self, wanted: QuarantineFilter, snapshot: QuarantineSnapshot, stage: StageReplay
@@ -178,10 +178,6 @@ class ReplayLander:
         for pending in self._lander.pending:
             rows[pending.file.table] += pending.file.rows
         return rows
-
-    def _open_quarantine(self) -> QuarantineSnapshot | None:
-        plan = self.plan
-        return QuarantineSnapshot.open(plan.lake, plan.quarantine, plan.names_of_route)
 
     def _count(self) -> None:
         outcome = self.ledger.outcome

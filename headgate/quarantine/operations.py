@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
 
 import pyarrow as pa
 
@@ -19,20 +18,16 @@ from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantine_table import QuarantineState
 from headgate.engine.record_plan import RecordPlan
 from headgate.engine.run_lock import run_lock
-from headgate.engine.session import spark_session
-from headgate.errors import CheckpointError, LandingError
-from headgate.lake.choose_committer import AutoCommitter
-from headgate.lake.commit import Commit, Committer, TableState
-from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.engine.session import pipeline_session
+from headgate.errors import CheckpointError
+from headgate.lake.choose_committer import choose_committer
 from headgate.lake.snapshot import table_url
-from headgate.lake.spark import SparkCommitter
 from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.lander import ReplayLander, name_of_files
 from headgate.quarantine.outcome import OUTCOME_COLUMNS, ReplayOutcome
 from headgate.quarantine.replay import Replayed, merge_replayed, replay_quarantined
 from headgate.quarantine.snapshot import QuarantineSnapshot
-from headgate.sources.kafka import text
 
 Confirm = Callable[[Mapping[str, int]], bool]
 """Decides whether to drop records, given their number by reason."""
@@ -86,7 +81,9 @@ def replay_quarantine(
     with _lander(pipeline, listener) as lander:
         done = replay_quarantined(lander, wanted or QuarantineFilter(), limit)
         if pipeline.lands_changes and isinstance(lander.plan, ChangePlan):
-            tables = merge_replayed(pipeline, lander.plan, lander.ledger, listener)
+            tables = merge_replayed(
+                pipeline, lander.plan, lander.committer, lander.ledger, listener
+            )
             done = replace(done, merged=tables.merged, behind=tables.behind)
         return done
 
@@ -104,8 +101,10 @@ def drop_quarantine(
 @contextmanager
 def _lander(pipeline: Pipeline, listener: Listener) -> Iterator[ReplayLander]:
     with _locked(pipeline):
-        _require_writable(pipeline)
-        yield ReplayLander(_plan(pipeline), _committer(pipeline), pipeline.name, listener)
+        committer = choose_committer(
+            pipeline.commit, lambda: pipeline_session(pipeline), pipeline.lake
+        )
+        yield ReplayLander(_plan(pipeline), committer, pipeline.name, listener)
 
 
 def _plan(pipeline: Pipeline) -> BatchPlan:
@@ -131,47 +130,3 @@ def _locked(pipeline: Pipeline) -> Iterator[None]:
                 where=error.where,
             ) from None
         yield
-
-
-def _require_writable(pipeline: Pipeline) -> None:
-    """Check before anything lands: rows that cannot be updated would be replayed twice."""
-    if not DeltaRsCommitter(pipeline.lake).can_write(pipeline.quarantine_table):
-        raise LandingError(
-            "quarantine-unwritable",
-            "the quarantine table has features that Headgate cannot write",
-            hint="drop the table's features that delta-rs does not support",
-            where=table_url(pipeline.lake, pipeline.quarantine_table),
-        )
-
-
-def _committer(pipeline: Pipeline) -> Committer:
-    if pipeline.commit == "delta-rs":
-        return DeltaRsCommitter(pipeline.lake)
-    spark = _SparkWhenNeeded(pipeline)
-    if pipeline.commit == "spark":
-        return spark
-    return AutoCommitter(DeltaRsCommitter(pipeline.lake), spark)
-
-
-class _SparkWhenNeeded:
-    """Starts Spark for the first table that needs it; most replays need none."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-
-    @cached_property
-    def _spark(self) -> SparkCommitter:
-        settings = {key: text(value) for key, value in self._pipeline.spark.items()}
-        return SparkCommitter(spark_session(self._pipeline.name, settings), self._pipeline.lake)
-
-    def state(self, table: str, app: str) -> TableState | None:
-        return self._spark.state(table, app)
-
-    def schema_at(self, table: str, version: int) -> pa.Schema:
-        return self._spark.schema_at(table, version)
-
-    def can_rewrite(self, table: str, up_to: int) -> bool:
-        return self._spark.can_rewrite(table, up_to)
-
-    def commit(self, commit: Commit) -> int:
-        return self._spark.commit(commit)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
 from headgate.errors import LandingError
+from headgate.lake.commit import Committer, Merge, MergeClauses
 from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.staged import NoteFile
 from headgate.lake.tables import CommitConflict, TableError
-from headgate.lake.write import MergeClauses, fill_columns, merge_rows
 
 OUTCOME_COLUMNS = pa.schema(
     [
@@ -88,17 +88,16 @@ class OutcomeNote:
 _MAX_TRIES = 20
 _UPDATED = ("state", "reason", "detail", "route", "schema_id", "in_bronze")
 _ERASED = ("value", "_key", "_headers")
-_Result = TypeVar("_Result")
 
 
-def record_outcome(lake: str, quarantine: str, outcome: ReplayOutcome) -> int:
+def record_outcome(committer: Committer, quarantine: str, outcome: ReplayOutcome) -> int:
     """Update the rows of the quarantine in one commit; return the table's version.
 
     Idempotent: only rows that are still open are updated.
     """
     rows = outcome.rows
     if not rows.num_rows:
-        return _retry(lake, quarantine, lambda table: table.version)
+        return _version(committer, quarantine)
     updates = {name: f"change.{name}" for name in _UPDATED}
     updates["settled_at"] = "change.settled_at"
     if outcome.state is QuarantineState.DROPPED:
@@ -116,30 +115,24 @@ def record_outcome(lake: str, quarantine: str, outcome: ReplayOutcome) -> int:
         set=updates,
     )
 
-    def merge(table: Snapshot) -> int:
-        return merge_rows(table, source, clauses, compress=True).version
-
-    return _retry(lake, quarantine, merge)
+    merge = Merge(quarantine, source, clauses)
+    return _retry(committer, quarantine, lambda: committer.merge(merge).version)
 
 
-def assign_ids(lake: str, quarantine: str) -> None:
-    """Fill in the IDs and states of rows that were written before these columns existed."""
+def _version(committer: Committer, quarantine: str) -> int:
+    def newest() -> int:
+        table = Snapshot.open(committer.lake, quarantine)
+        assert table is not None
+        return table.version
 
-    def fill(table: Snapshot) -> None:
-        fill_columns(
-            table, QUARANTINE, {"id": "replace(uuid(), '-', '')", "state": "'open'"}, "id IS NULL"
-        )
-
-    _retry(lake, quarantine, fill)
+    return _retry(committer, quarantine, newest)
 
 
-def _retry(lake: str, quarantine: str, change: Callable[[Snapshot], _Result]) -> _Result:
+def _retry(committer: Committer, quarantine: str, change: Callable[[], int]) -> int:
     """Retry on commit conflicts."""
     for attempt in range(1, _MAX_TRIES + 1):
         try:
-            table = Snapshot.open(lake, quarantine)
-            assert table is not None
-            return change(table)
+            return change()
         except (TableError, OSError) as error:
             if attempt < _MAX_TRIES and isinstance(error, CommitConflict):
                 continue
@@ -147,6 +140,6 @@ def _retry(lake: str, quarantine: str, change: Callable[[Snapshot], _Result]) ->
                 "quarantine-unwritable",
                 f"records could not be marked in the quarantine: {str(error).splitlines()[0]}",
                 hint="fix the table; the next `headgate quarantine replay` completes this one",
-                where=table_url(lake, quarantine),
+                where=table_url(committer.lake, quarantine),
             ) from error
     raise AssertionError("the last try has ended")

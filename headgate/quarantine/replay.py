@@ -21,6 +21,7 @@ from headgate.engine.events import Listener, MergeFailed, WithoutKey
 from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
 from headgate.engine.task_results import decode_results, task_results
+from headgate.lake.commit import Committer
 from headgate.lake.ledger import app_id
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.parquet import delete_file, delete_staged, read_staged
@@ -250,7 +251,11 @@ class MergedTables:
 
 
 def merge_replayed(
-    pipeline: Pipeline, plan: ChangePlan, ledger: ReplayLedger, listener: Listener
+    pipeline: Pipeline,
+    plan: ChangePlan,
+    committer: Committer,
+    ledger: ReplayLedger,
+    listener: Listener,
 ) -> MergedTables:
     """Merge all logs that any replay landed in; an interrupted one may not have merged its own.
 
@@ -260,7 +265,7 @@ def merge_replayed(
     logs = sorted(ledger.snapshot().tables(Kind.TABLE).keys() & plan.known.keys())
     plans = [merge_plan(plan, pipeline.merge, app, log, plan.known[log]) for log in logs]
     began = perf_counter()
-    results = _merge([plan for plan in plans if plan is not None])
+    results = _merge([plan for plan in plans if plan is not None], committer)
     merged = [result for result in results if isinstance(result, TableMerged)]
     if merged:
         landed = ledger.landed()
@@ -276,10 +281,10 @@ def merge_replayed(
     return MergedTables(tuple(result.table for result in merged), tuple(behind))
 
 
-def _merge(plans: Sequence[MergePlan]) -> list[MergeResult]:
+def _merge(plans: Sequence[MergePlan], committer: Committer) -> list[MergeResult]:
     results: dict[str, MergeResult] = {}
     for _ in range(_MAX_TRIES):
-        results |= {result.table: result for result in merge_tables(plans)}
+        results |= {result.table: result for result in merge_tables(plans, committer)}
         failed = {result.table for result in results.values() if isinstance(result, MergeFailed)}
         plans = [plan for plan in plans if failed & {plan.merged, plan.history}]
         if not plans:

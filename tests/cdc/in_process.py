@@ -90,7 +90,7 @@ class ChangeLake:
         wanted = [plan for plan in plans if plan]
         if not self.in_memory:
             wanted = [replace(plan, in_memory_up_to=0) for plan in wanted]
-        self.results = list(merge_tables(wanted))
+        self.results = list(merge_tables(wanted, DeltaRsCommitter(self.pipeline.lake)))
         assert all(isinstance(result, TableMerged) for result in self.results), self.results
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:

@@ -10,8 +10,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from headgate.lake.commit import Commit, Committer, Mark
+from headgate.lake.commit import (
+    Commit,
+    Committer,
+    Mark,
+    Merge,
+    MergeClauses,
+    commit_rows,
+)
 from headgate.lake.staged import StagedFile
+from headgate.lake.tables import CommitConflict, TableError
 from headgate.schema.field_metadata import (
     field_number,
     is_required,
@@ -53,7 +61,7 @@ def commit(
     committer: Committer, version: int, *files: StagedFile, schema: pa.Schema | None = None
 ) -> int:
     columns = schema or pa.unify_schemas([file.schema for file in files])
-    return committer.commit(Commit(files[0].table, columns, files, Mark(APP, version)))
+    return committer.commit(Commit(files[0].table, columns, files, (Mark(APP, version),)))
 
 
 def numbers(*values: int) -> pa.Table:
@@ -180,7 +188,11 @@ class CommitterContract:
                 staged(lake, "bronze", numbers(more + at), partition={"route": route})
                 for at, route in enumerate(routes)
             ]
-            committer.commit(Commit("bronze", schema, tuple(files), Mark(APP, version), ("route",)))
+            committer.commit(
+                Commit(
+                    "bronze", schema, tuple(files), (Mark(APP, version),), partition_by=("route",)
+                )
+            )
         table = DeltaTable(lake / "bronze")
         assert table.metadata().partition_columns == ["route"]
         assert rows_in(lake, "bronze", "n") == [
@@ -189,7 +201,7 @@ class CommitterContract:
 
     def test_commit_without_files_moves_the_mark(self, lake: Path, committer: Committer) -> None:
         commit(committer, 0, staged(lake, "chess", numbers(1)))
-        committer.commit(Commit("chess", numbers().schema, (), Mark(APP, 1)))
+        committer.commit(Commit("chess", numbers().schema, (), (Mark(APP, 1),)))
         state = committer.state("chess", APP)
         assert state is not None
         assert state.marked == 1
@@ -235,7 +247,7 @@ class CommitterContract:
         commit(committer, 1, staged(lake, "chess", numbers(2)), schema=before.schema)
         assert committer.can_rewrite("chess", 1 << 20)
         larger = staged(lake, "chess", after)
-        committer.commit(Commit("chess", after.schema, (larger,), Mark(APP, 2), rewrite=True))
+        committer.commit(Commit("chess", after.schema, (larger,), (Mark(APP, 2),), "rewrite"))
         commit(committer, 3, staged(lake, "chess", numbers(4)), schema=after.schema)
         state = committer.state("chess", APP)
         assert state is not None
@@ -260,3 +272,121 @@ class CommitterContract:
         assert field_number(state.schema.field("n")) == 7
         assert is_required(state.schema.field("n"))
         assert kept_apart_from(state.schema.field("n__string")) == "n"
+
+    def test_all_rows_and_columns_are_replaced(self, lake: Path, committer: Committer) -> None:
+        commit_rows(committer, "chess", numbers(1, 2), Mark(APP, 0))
+        others = pa.table({"name": ["a", "b"]})
+        assert commit_rows(committer, "chess", others, Mark(APP, 1), mode="replace") == 1
+        state = committer.state("chess", APP)
+        assert state is not None
+        assert (state.version, state.marked, state.schema) == (1, 1, others.schema)
+        assert rows_in(lake, "chess", "name") == others.to_pylist()
+
+    def test_rows_of_some_partitions_are_replaced(self, lake: Path, committer: Committer) -> None:
+        values = ["a", "it's \\ `b`", "c"]
+        schema = pa.schema([("n", pa.int64()), ("part", pa.string())])
+
+        def put(more: int, *wanted: str, replaced: tuple[str, ...] = ()) -> None:
+            files = [
+                staged(lake, "t", numbers(more + values.index(one)), partition={"part": one})
+                for one in wanted
+            ]
+            mark = (Mark(APP, more),)
+            commit = Commit("t", schema, tuple(files), mark, "append", ("part",), replaced)
+            committer.commit(commit)
+
+        put(0, *values)
+        put(10, values[1], replaced=tuple(values[:2]))
+        assert rows_in(lake, "t", "n") == [{"n": 2, "part": "c"}, {"n": 11, "part": values[1]}]
+        assert DeltaTable(lake / "t").version() == 1
+
+    def test_a_commit_has_several_marks(self, lake: Path, committer: Committer) -> None:
+        for version in (1, 2):
+            marks = [Mark(f"source {name!r}", version) for name in ("a", "b")]
+            commit_rows(committer, "chess", numbers(version), *marks)
+        states = [committer.state("chess", f"source {name!r}") for name in ("a", "b", "c")]
+        assert [state and (state.version, state.marked) for state in states] == [
+            (1, 2),
+            (1, 2),
+            (1, None),
+        ]
+        assert rows_in(lake, "chess", "n") == [{"n": 1}, {"n": 2}]
+
+    def test_rows_of_an_older_version_are_not_committed(
+        self, lake: Path, committer: Committer
+    ) -> None:
+        commit_rows(committer, "chess", numbers(1))
+        commit_rows(committer, "chess", numbers(2))
+        with pytest.raises(CommitConflict):
+            commit_rows(committer, "chess", numbers(3), mode="replace", based_on=0)
+        commit_rows(committer, "chess", numbers(4), mode="replace", based_on=1)
+        assert rows_in(lake, "chess", "n") == [{"n": 4}]
+
+    def test_new_table_is_described_and_never_one_that_exists(
+        self, lake: Path, committer: Committer
+    ) -> None:
+        about = 'It\'s a "table"'
+        commit = Commit(
+            "chess",
+            numbers().schema,
+            (staged(lake, "chess", numbers(1)),),
+            mode="create",
+            description=about,
+            properties={"delta.dataSkippingStatsColumns": "n"},
+        )
+        committer.commit(commit)
+        metadata = DeltaTable(lake / "chess").metadata()
+        assert metadata.description == about
+        assert metadata.configuration["delta.dataSkippingStatsColumns"] == "n"
+        with pytest.raises(TableError, match="already exists"):
+            commit_rows(committer, "chess", numbers(2), mode="create")
+        assert rows_in(lake, "chess", "n") == [{"n": 1}]
+
+    def test_changes_are_merged(self, lake: Path, committer: Committer) -> None:
+        def rows(*values: tuple[int, str, bool | None]) -> pa.Table:
+            keys, names, gone = zip(*values, strict=True)
+            columns = {'the "key"': pa.array(keys, pa.int64()), "name": pa.array(names)}
+            flag = {} if None in gone else {"_gone": pa.array(gone)}
+            return pa.table({**columns, **flag})
+
+        clauses = MergeClauses(
+            on='row.`the "key"` = change.`the "key"`',
+            delete="change._gone",
+            update="NOT change._gone AND change.name > row.name",
+            insert="NOT change._gone",
+            flag="_gone",
+        )
+        commit_rows(committer, "t", rows((1, "a", None), (2, "m", None), (3, "c", None)))
+        changes = rows(
+            (1, "a", True), (2, "k", False), (3, "d", False), (4, "e", False), (5, "f", True)
+        )
+        merged = committer.merge(Merge("t", changes, clauses, (Mark(APP, 7),)))
+        assert (merged.inserted, merged.updated, merged.deleted) == (1, 1, 1)
+        assert (
+            rows_in(lake, "t", "name")
+            == rows((3, "d", None), (4, "e", None), (2, "m", None)).to_pylist()
+        )
+        state = committer.state("t", APP)
+        assert state is not None
+        assert (state.version, state.marked) == (merged.version, 7)
+
+        # Without a change there is nothing to commit but the mark.
+        merged = committer.merge(Merge("t", changes, clauses, (Mark(APP, 8),)))
+        assert (merged.inserted, merged.updated, merged.deleted) == (0, 0, 0)
+        state = committer.state("t", APP)
+        assert state is not None
+        assert state.marked == 8
+
+    def test_some_columns_of_matched_rows_are_set(self, lake: Path, committer: Committer) -> None:
+        both = pa.table({"n": pa.array([1, 2], pa.int64()), "a": ["x", "x"], "b": ["x", None]})
+        commit_rows(committer, "t", both)
+        clauses = MergeClauses(
+            on="row.n = change.n", update="row.b IS NOT NULL", set={"a": "change.a", "b": "NULL"}
+        )
+        changes = pa.table({"n": pa.array([1, 2, 3], pa.int64()), "a": ["y", "y", "y"]})
+        merged = committer.merge(Merge("t", changes, clauses))
+        assert (merged.inserted, merged.updated, merged.deleted) == (0, 1, 0)
+        assert rows_in(lake, "t", "n") == [
+            {"n": 1, "a": "y", "b": None},
+            {"n": 2, "a": "x", "b": None},
+        ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headgate.lake.commit import Commit, Committer, TableState
+from headgate.lake.commit import Commit, Committer, Engine, Merge, MergeCounts, TableState
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import Entry
 
@@ -41,6 +42,13 @@ class FailingCommitter:
         ):
             failing.clear()
 
+    @property
+    def lake(self) -> str:
+        return self.inner.lake
+
+    def engine(self, table: str) -> Engine:
+        return self.inner.engine(table)
+
     def state(self, table: str, app: str) -> TableState | None:
         if table in self.unreadable:
             raise OSError(f"{table} cannot be read")
@@ -53,18 +61,26 @@ class FailingCommitter:
         return self.inner.can_rewrite(table, up_to)
 
     def commit(self, commit: Commit) -> int:
-        table = commit.table
+        with self._failing(commit.table):
+            version = self.inner.commit(commit)
+            self.commits.append(commit)
+        return version
+
+    def merge(self, merge: Merge) -> MergeCounts:
+        with self._failing(merge.table):
+            return self.inner.merge(merge)
+
+    @contextmanager
+    def _failing(self, table: str) -> Iterator[None]:
         if table in self.crashing_before:
             raise Crash(table)
         if table in self.refusing:
             raise OSError(f"{table} cannot be written")
-        version = self.inner.commit(commit)
-        self.commits.append(commit)
+        yield
         if table in self.crashing_after:
             raise Crash(table)
         if table in self.silent:
             raise OSError(f"{table} was written, but the response was lost")
-        return version
 
 
 class CrashingLedger(Ledger):

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from headgate.lake.choose_committer import AutoCommitter
-from headgate.lake.commit import Commit, Committer, Mark, TableState
+from headgate.lake.commit import Commit, Committer, Engine, Mark, Merge, MergeCounts, TableState
 from headgate.lake.delta_rs import DeltaRsCommitter
 
 from .committer_contract import APP, CommitterContract, numbers
@@ -16,8 +16,13 @@ from .test_delta_rs import table_with_feature
 class RecordingCommitter:
     """A committer that only records its calls."""
 
+    lake = "/"
+
     def __init__(self) -> None:
         self.calls: list[str] = []
+
+    def engine(self, table: str) -> Engine:
+        return "spark"
 
     def state(self, table: str, app: str) -> TableState | None:
         self.calls.append(f"state of {table}")
@@ -33,6 +38,9 @@ class RecordingCommitter:
         self.calls.append(f"commit to {commit.table}")
         return 7
 
+    def merge(self, merge: Merge) -> MergeCounts:
+        raise AssertionError
+
 
 class TestAutoCommitter(CommitterContract):
     @pytest.fixture
@@ -47,5 +55,10 @@ def test_table_that_delta_rs_cannot_write_is_committed_by_spark(tmp_path: Path) 
     committer = AutoCommitter(DeltaRsCommitter(str(tmp_path)), spark)
     assert committer.state("go", APP) is not None
     assert committer.state("chess", APP) is None
-    assert committer.commit(Commit("chess", numbers().schema, (), Mark(APP, 0))) == 7
+    assert committer.commit(Commit("chess", numbers().schema, (), (Mark(APP, 0),))) == 7
     assert spark.calls == ["state of chess", "commit to chess"]
+    assert [committer.engine(table) for table in ("go", "chess", "new")] == [
+        "delta-rs",
+        "spark",
+        "delta-rs",
+    ]

@@ -30,7 +30,7 @@ def one_of_each_kind() -> list[Case]:
 
 
 def test_matrix_with_sparks_committer(spark: SparkSession, tmp_path: Path) -> None:
-    committer = SparkCommitter(spark, str(tmp_path / "lake"))
+    committer = SparkCommitter(lambda: spark, str(tmp_path / "lake"))
     some = one_of_each_kind()
     landed = land_cases(tmp_path, some, Mode.EVOLVE, committer)
     for case in some:

@@ -25,6 +25,7 @@ from headgate.config import Delta, Pipeline, Registry
 from headgate.engine.events import Event, GoldFailed
 from headgate.gold.declared import Landed
 from headgate.gold.derive import GoldDeriver
+from headgate.lake.delta_rs import DeltaRsCommitter
 from tests.run.conftest import WRAPPER
 
 CASES = 200
@@ -171,7 +172,8 @@ def test_derived_tables_equal_a_full_recompute(
     random = Random(seed)
     games = [Game(lake, f"g{number:03}", Random(random.random())) for number in range(CASES)]
     events: list[Event] = []
-    deriver = GoldDeriver(spark, pipeline_in(lake), "headgate:games", events.append)
+    committer = DeltaRsCommitter(str(lake))
+    deriver = GoldDeriver(spark, committer, pipeline_in(lake), "headgate:games", events.append)
     for _ in range(ROUNDS):
         for game in games:
             game.evolve()
@@ -181,7 +183,10 @@ def test_derived_tables_equal_a_full_recompute(
         deriver.refresh(deriver.tables([random.choice(["players_g1*", "united", "by_game"])]))
         if random.random() < 0.3:
             # Another process, which has only the state in the lake.
-            deriver = GoldDeriver(spark, deriver.pipeline, "headgate:games", events.append)
+            committer = DeltaRsCommitter(str(lake))
+            deriver = GoldDeriver(
+                spark, committer, deriver.pipeline, "headgate:games", events.append
+            )
         deriver.derive(landed)
     assert deriver.derive(landed) == []
     assert not [one for one in events if isinstance(one, GoldFailed)]

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from headgate.cdc.history import merge_history
 from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, merge_table
 from headgate.cdc.merge_with_spark import merge_with_spark
+from headgate.lake.delta_rs import DeltaRsCommitter
 from tests.cdc.test_history_and_row_ids import LOG, Table, plain
 
 
@@ -38,21 +39,22 @@ def test_all_of_a_log_at_once(
     write_deltalake(here / "log", pa.Table.from_pylist(early, LOG))
     shutil.copytree(here, there)
     in_process, by_spark = plan_of(here, metadata), plan_of(there, metadata)
-    merge_table(in_process)
-    merge_history(in_process)
-    merge_with_spark(spark, NeedsSparkMerge(by_spark, "merged", 0, None))
-    merge_with_spark(spark, NeedsSparkMerge(by_spark, "history", 0, None, is_history=True))
+    ours, sparks = DeltaRsCommitter(str(here)), DeltaRsCommitter(str(there))
+    merge_table(in_process, ours)
+    merge_history(in_process, ours)
+    merge_with_spark(spark, NeedsSparkMerge(by_spark, "merged", 0, None), sparks)
+    merge_with_spark(spark, NeedsSparkMerge(by_spark, "history", 0, None, is_history=True), sparks)
     for name in ("merged", "history"):
-        ours, sparks = (sorted(map(repr, rows(lake, name))) for lake in (here, there))
-        assert sparks == ours
-    assert merge_table(by_spark) is None
-    assert merge_history(by_spark) is None
+        found, wanted = (sorted(map(repr, rows(lake, name))) for lake in (there, here))
+        assert found == wanted
+    assert merge_table(by_spark, sparks) is None
+    assert merge_history(by_spark, sparks) is None
 
     # What is gone is remembered, whoever merged: late changes raise nothing.
-    for lake, plan in ((here, in_process), (there, by_spark)):
+    for lake, plan, committer in ((here, in_process, ours), (there, by_spark, sparks)):
         write_deltalake(lake / "log", pa.Table.from_pylist(late, LOG), mode="append")
-        merge_table(plan)
-        merge_history(replace(plan))
+        merge_table(plan, committer)
+        merge_history(replace(plan), committer)
         assert plain(rows(lake, "merged")) == table.states[-1]
         current = [one for one in rows(lake, "history") if one["_is_current"]]
         assert plain(current) == table.states[-1]
