@@ -70,7 +70,7 @@ class SparkCommitter:
                 raise CommitConflict(f"table {commit.table} has version {version} already")
             if version >= 0 and commit.mode == "create":
                 raise TableError(f"table {commit.table} already exists")
-            with _conflicts_translated():
+            with _errors_of_delta():
                 if len(commit.marks) > 1:
                     self._commit_with_marks(commit, rows)
                 elif version >= 0:
@@ -86,7 +86,7 @@ class SparkCommitter:
         staged = (
             changes if isinstance(changes, str) else stage_merge(self.lake, merge.table, changes)
         )
-        with self._one_at_a_time, self._marked(merge.marks), _conflicts_translated():
+        with self._one_at_a_time, self._marked(merge.marks), _errors_of_delta():
             source = self._spark.read.parquet(staged)
             source.createOrReplaceTempView("headgate_changes")
             try:
@@ -236,14 +236,15 @@ class SparkCommitter:
 
 
 @contextmanager
-def _conflicts_translated() -> Iterator[None]:
-    """Raise what delta-rs raises if a commit loses against a concurrent one."""
+def _errors_of_delta() -> Iterator[None]:
+    """Raise what delta-rs raises: the message of Java without its stack, and conflicts apart."""
     try:
         yield
     except Exception as error:
-        if "DELTA_CONCURRENT_" in str(error):
-            raise CommitConflict(str(error).splitlines()[0]) from error
-        raise
+        text = str(error)
+        message = next((line for line in text.splitlines() if "[DELTA_" in line), text)
+        kind = CommitConflict if "[DELTA_CONCURRENT_" in message else TableError
+        raise kind(message.strip()) from error
 
 
 def _save_mode(commit: Commit) -> str:

@@ -19,8 +19,9 @@ from headgate.engine.quarantine_table import QuarantineState
 from headgate.engine.record_plan import RecordPlan
 from headgate.engine.run_lock import run_lock
 from headgate.engine.session import pipeline_session
-from headgate.errors import CheckpointError
+from headgate.errors import CheckpointError, LandingError
 from headgate.lake.choose_committer import choose_committer
+from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
@@ -101,6 +102,7 @@ def drop_quarantine(
 @contextmanager
 def _lander(pipeline: Pipeline, listener: Listener) -> Iterator[ReplayLander]:
     with _locked(pipeline):
+        _require_writable(pipeline)
         committer = choose_committer(
             pipeline.commit, lambda: pipeline_session(pipeline), pipeline.lake
         )
@@ -130,3 +132,16 @@ def _locked(pipeline: Pipeline) -> Iterator[None]:
                 where=error.where,
             ) from None
         yield
+
+
+def _require_writable(pipeline: Pipeline) -> None:
+    """Check before anything lands that the quarantine can be updated afterwards."""
+    if pipeline.commit != "delta-rs":
+        return
+    if not DeltaRsCommitter(pipeline.lake).can_write(pipeline.quarantine_table):
+        raise LandingError(
+            "quarantine-unwritable",
+            "the quarantine table has features that delta-rs cannot write",
+            hint="set `commit: auto`, so that Spark updates it",
+            where=table_url(pipeline.lake, pipeline.quarantine_table),
+        )

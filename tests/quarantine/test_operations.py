@@ -83,8 +83,9 @@ def test_nothing_lands_if_the_quarantine_cannot_be_updated(lake: SmallLake) -> N
         TableFeatures.RowTracking, allow_protocol_versions_increase=True
     )
     with pytest.raises(LandingError) as caught:
-        replay_quarantine(lake.pipeline)
+        replay_quarantine(lake.pipeline.model_copy(update={"commit": "delta-rs"}))
     assert caught.value.code == "quarantine-unwritable"
+    assert "commit: auto" in (caught.value.hint or "")
     assert offsets(lake) == Counter(range(20))
 
 

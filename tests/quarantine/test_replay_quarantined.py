@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from headgate.config import Contract, Mode
 from headgate.engine.events import BatchLanded, Event
-from headgate.engine.quarantine_table import QUARANTINE
 from headgate.errors import LandingError
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import QuarantineEntry, SchemaEntry, TableEntry
@@ -249,18 +248,6 @@ def test_records_without_a_position_land_once_too(tmp_path: Path) -> None:
     assert sorted(row["n"] for row in pipeline.rows("silver_chess")) == [1, 1, 2]
     states = Counter(row["state"] for row in pipeline.rows("quarantine"))
     assert states == {"replayed": 3, "open": 2}
-
-
-def test_rows_of_an_older_quarantine_are_replayed(pipeline: Pipeline) -> None:
-    path = str(pipeline.lake / "quarantine")
-    new = {"id", "state", "settled_at", "in_bronze"}
-    old = by_deltalake(path).select([name for name in QUARANTINE.names if name not in new])
-    write_deltalake(path, old, mode="overwrite", schema_mode="overwrite")
-    learn(pipeline)
-    replay(pipeline)
-    assert places(pipeline) == ALL_LANDED
-    ids = {row["id"] for row in pipeline.rows("quarantine")}
-    assert len(ids) == 4
 
 
 def test_ledger_records_replays_apart_from_the_stream(pipeline: Pipeline) -> None:
