@@ -108,22 +108,17 @@ class SparkCommitter:
         )
 
     def _create(self, commit: Commit, rows: DataFrame) -> None:
-        from pyspark.sql import functions as F
-
-        writer = rows.writeTo(self._name(commit.table)).using("delta")
-        for name, value in commit.properties.items():
-            writer = writer.tableProperty(name, value)
-        if commit.description is not None:
-            writer = writer.tableProperty("comment", commit.description)
-        if commit.partition_by:
-            writer = writer.partitionedBy(*map(F.col, commit.partition_by))
+        writer = rows.write.format("delta").partitionBy(*commit.partition_by)
         with self._marked(commit.marks):
-            writer.create()
+            writer.options(**commit.properties).save(table_url(self.lake, commit.table))
+        if commit.description is not None:
+            name, description = self._name(commit.table), _literal(commit.description)
+            self._spark.sql(f"COMMENT ON TABLE {name} IS {description}")
 
     def _append_or_overwrite(self, commit: Commit, rows: DataFrame) -> None:
-        writer = rows.write.format("delta").mode(_save_mode(commit))
+        writer = rows.write.format("delta").mode(_save_mode(commit)).options(**_options(commit))
         with self._marked(commit.marks):
-            writer.options(**_options(commit)).save(table_url(self.lake, commit.table))
+            writer.save(table_url(self.lake, commit.table))
 
     def _commit_with_marks(self, commit: Commit, rows: DataFrame) -> None:
         """Commit with several marks; Delta's public interface has an option for one."""

@@ -345,12 +345,12 @@ class CommitterContract:
     def test_changes_are_merged(self, lake: Path, committer: Committer) -> None:
         def rows(*values: tuple[int, str, bool | None]) -> pa.Table:
             keys, names, gone = zip(*values, strict=True)
-            columns = {'the "key"': pa.array(keys, pa.int64()), "name": pa.array(names)}
+            columns = {'the"key"': pa.array(keys, pa.int64()), "name": pa.array(names)}
             flag = {} if None in gone else {"_gone": pa.array(gone)}
             return pa.table({**columns, **flag})
 
         clauses = MergeClauses(
-            on='row.`the "key"` = change.`the "key"`',
+            on='row.`the"key"` = change.`the"key"`',
             delete="change._gone",
             update="NOT change._gone AND change.name > row.name",
             insert="NOT change._gone",

@@ -35,7 +35,7 @@ def test_spark_commits_to_every_table_of_a_lake(spark: SparkSession, tmp_path: P
     """Change logs, merged, history and derived tables, tombstones, quarantine and ledger."""
     model = DatabaseModel()
     *_, _ = simulate_shop(ShopPlan(tmp_path / "made", changes=300, changes_per_file=30), model)
-    wanted = ("shop_customers", "shop_orders")
+    wanted = ("shop_orders",)
     files = [file for name in wanted for file in sorted((tmp_path / "made" / name).rglob("*.avro"))]
     landing = tmp_path / "landing"
     landing.mkdir()
