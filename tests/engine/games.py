@@ -1,32 +1,21 @@
-"""A whole pipeline without Spark: records in memory, the same staging, the same lander."""
+"""A lake of games for tests of the engine: small schemas, and single steps of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
-from headgate.config import Contract, Expectation, Registry
+import headgate
 from headgate.engine.batch import BatchLander
-from headgate.engine.events import Event
-from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan
-from headgate.engine.record_plan import RecordPlan
-from headgate.engine.task_results import decode_results, task_results
 from headgate.envelopes.wrapper import WrapperEnvelope
-from headgate.lake.commit import Committer
-from headgate.lake.delta_rs import DeltaRsCommitter
-from headgate.lake.ledger import Ledger
-from headgate.lake.names import TableNames
-from headgate.lake.staged import StagedBatchNote, StagedFile
-from headgate.registry.folder import FolderRegistry
-from headgate.registry.registry import SchemaText
+from headgate.run import batch_plan
 from headgate.schema.origin import RECORD_COLUMNS
 from headgate.sources.batch import Extent
+from headgate.testing import InProcessLake
 
 ENVELOPE = WrapperEnvelope("wrapper", "game_name", "schema_id", "payload")
 HEAD = 'syntax = "proto3"; message event '
@@ -83,83 +72,57 @@ def records(values: Sequence[bytes | None], first_offset: int = 0) -> pa.RecordB
     )
 
 
-def staged_by(*tasks: pa.RecordBatch) -> Callable[[BatchPlan], list[StagedFile]]:
-    """Return a function that stages a batch, with one task per part of its records."""
+class GamesLake(InProcessLake):
+    """A lake whose registry has the schemas above; arguments are keys of the pipeline."""
 
-    def run(plan: BatchPlan) -> list[StagedFile]:
-        return decode_results(row for task in tasks for row in task_results(plan.stage([task])))
-
-    return run
-
-
-@dataclass
-class Pipeline:
-    """A lake, a folder of schemas, and successive runs."""
-
-    folder: Path
-    names: TableNames = field(
-        default_factory=lambda: TableNames("silver_{route}", "quarantine", "ledger")
-    )
-    max_tables: int = 100
-    contract: Contract = field(default_factory=Contract)
-    envelope: WrapperEnvelope = ENVELOPE
-    expect: Mapping[str, Mapping[str, Expectation]] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.schemas = FolderRegistry(self.folder / "schemas")
+    def __init__(self, folder: Path, **declared: Any) -> None:
+        keys: dict[str, Any] = {
+            "source": headgate.Delta(path=str(folder / "inbox")),
+            "registry": str(folder / "schemas"),
+            "envelope": wrapper(),
+            "lake": str(folder / "lake"),
+            "max_tables": 100,
+            "max_record_bytes": headgate.Size(1 << 20),
+        }
+        super().__init__(headgate.Pipeline(name="games", **{**keys, **declared}), folder)
         for text in SCHEMAS:
-            self.schemas.register("event", SchemaText("PROTOBUF", text))
-        self.lake = self.folder / "lake"
-        self.ledger = Ledger(str(self.lake), self.names.ledger, "games")
-        self.committer: Committer = DeltaRsCommitter(str(self.lake))
+            self.register("event", text)
+
+    def declare(self, **changed: Any) -> None:
+        """Change keys of the pipeline for the following runs."""
+        self.pipeline = self.pipeline.model_copy(update=changed)
 
     @property
-    def plan(self) -> RecordPlan:
-        return RecordPlan(
-            lake=str(self.lake),
-            names=self.names,
-            envelope=self.envelope,
-            registry=Registry(folder=str(self.schemas.folder)),
-            version=0,
-            known_tables=frozenset(),
-            max_tables=self.max_tables,
-            max_record_bytes=1 << 20,
-            contract=self.contract,
-            expect=rules_of(self.expect),
-        )
+    def plan(self) -> BatchPlan:
+        return batch_plan(self.pipeline)
 
-    def run(self) -> BatchLander:
+    def start(self) -> BatchLander:
         """Start a run, with state that is read from the lake."""
-        progress = self.ledger.progress()
-        if progress is None:
-            self.ledger.start("query", 0)
-        lander = BatchLander(
-            ledger=self.ledger,
-            note=StagedBatchNote(str(self.lake), "games"),
-            committer=self.committer,
-            plan=self.plan,
-            listener=self.events.append,
-            landed=progress.landed if progress else None,
-            pending=progress.pending if progress else (),
-            known_tables={one for one in self.tables() if one.startswith("silver_")},
-            history=self.ledger.snapshot().schema_history(),
-        )
+        lander = self.lander()
         lander.land_pending()
         return lander
 
     def tables(self) -> list[str]:
-        return sorted(log.parent.name for log in self.lake.glob("*/_delta_log"))
+        return sorted(log.parent.name for log in self.path.glob("*/_delta_log"))
 
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        if not (self.lake / table / "_delta_log").exists():
-            return []
-        return list(DeltaTable(self.lake / table).to_pyarrow_table().sort_by("_offset").to_pylist())
+    def rows(self, table: str, *columns: str) -> list[dict[str, Any]]:
+        return super().rows(table, *columns) if table in self.tables() else []
 
     def offsets(self) -> dict[str, list[int]]:
         """Return the offsets of records by table."""
-        tables = [table for table in self.tables() if table != self.names.ledger]
+        tables = [table for table in self.tables() if table != self.pipeline.ledger]
         return {table: [row["_offset"] for row in self.rows(table)] for table in tables}
+
+
+def wrapper(**payload_messages: str) -> headgate.Wrapper:
+    """Return the envelope of games, with the messages of some routes."""
+    return headgate.Wrapper(
+        message="wrapper",
+        route="game_name",
+        schema_id="schema_id",
+        payload="payload",
+        payload_message=payload_messages,
+    )
 
 
 def extent(batch: int) -> Extent:
