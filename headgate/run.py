@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.cdc.merge import MergeFollowUp
@@ -12,6 +13,7 @@ from headgate.cdc.stage import ChangeStaging
 from headgate.config import Pipeline
 from headgate.engine.events import Ended, Listener
 from headgate.engine.follow_up import FollowUp
+from headgate.engine.plan import BatchPlan
 from headgate.engine.record_plan import RecordPlan
 from headgate.engine.run_lock import run_lock
 from headgate.engine.runner import Runner, RunOptions
@@ -56,21 +58,19 @@ def _records(
         return [GoldFollowUp(spark, committer, pipeline, listener)]
 
     plan = RecordPlan.of(pipeline)
-    return Runner(pipeline, source, plan, _history(pipeline), follow_ups, listener, stop)
+    return Runner(pipeline, source, plan, schema_history(pipeline), follow_ups, listener, stop)
 
 
 def _changes(
     pipeline: Pipeline, options: RunOptions, listener: Listener, stop: StopSignal
 ) -> Runner:
-    replays = Ledger(pipeline.lake, pipeline.ledger, replay_name(pipeline.name))
     source = FileSource(
         pipeline,
         stop,
         once=options.once,
         trigger_milliseconds=options.trigger_milliseconds or pipeline.trigger.milliseconds,
     )
-    plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline))
-    plan.require_known_lineages()
+    plan = _change_plan(pipeline)
 
     def follow_ups(
         spark: SparkSession, committer: Committer, listener: Listener
@@ -81,15 +81,37 @@ def _changes(
             GoldFollowUp(spark, committer, pipeline, listener),
         ]
 
-    def pending_replays() -> tuple[Pending, ...]:
-        progress = replays.progress()
-        return progress.pending if progress else ()
+    return Runner(
+        pipeline,
+        source,
+        plan,
+        schema_history(pipeline),
+        follow_ups,
+        listener,
+        stop,
+        partial(pending_replays, pipeline),
+    )
 
-    history = _history(pipeline)
-    return Runner(pipeline, source, plan, history, follow_ups, listener, stop, pending_replays)
+
+def batch_plan(pipeline: Pipeline) -> BatchPlan:
+    """Return the plan of a pipeline's first batch."""
+    return _change_plan(pipeline) if pipeline.lands_changes else RecordPlan.of(pipeline)
 
 
-def _history(pipeline: Pipeline) -> SchemaHistory:
+def _change_plan(pipeline: Pipeline) -> ChangeStaging:
+    plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline))
+    plan.require_known_lineages()
+    return plan
+
+
+def pending_replays(pipeline: Pipeline) -> tuple[Pending, ...]:
+    """Return the pending files of replays of the quarantine."""
+    ledger = Ledger(pipeline.lake, pipeline.ledger, replay_name(pipeline.name))
+    progress = ledger.progress()
+    return progress.pending if progress else ()
+
+
+def schema_history(pipeline: Pipeline) -> SchemaHistory:
     """Return the schemas that tables have met, in runs and in replays."""
     names = pipeline.name, replay_name(pipeline.name)
     return LedgerSnapshot.open(pipeline.lake, pipeline.ledger, *names).schema_history()

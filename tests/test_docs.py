@@ -116,6 +116,15 @@ def test_python_guide_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     assert "3 of them new" in printed
 
 
+def test_testing_guide_passes(tmp_path: Path, environment: dict[str, str]) -> None:
+    page = (ROOT / "docs" / "guides" / "testing.md").read_text()
+    (tmp_path / "games.yaml").write_text(_block("yaml", "name: games", page))
+    (tmp_path / "test_games.py").write_text(_block("python", "import pytest", page))
+    printed = _run([sys.executable, "-m", "pytest", "-q"], tmp_path, environment)
+    assert "4 passed" in printed
+    assert not (tmp_path / "lake").exists()
+
+
 def test_architecture_names_every_folder_and_module_at_the_root() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     package = ROOT / "headgate"

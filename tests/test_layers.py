@@ -28,7 +28,9 @@ LAYERS = [
     {"run"},
     {"lab"},
     {"inspect"},
-    {"cli", "examples", "pipeline"},
+    {"pipeline"},
+    {"testing"},
+    {"cli", "examples"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

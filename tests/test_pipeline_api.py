@@ -279,11 +279,12 @@ def test_run_result_adds_up_the_events_of_a_run(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path, refused=["silver_go"])
     seen: list[headgate.Event] = []
     tally = RunTally(headgate.load(lake.file), seen.append)
-    lake.lander.listener = tally.take
     lake.register(2, versions=[1])
     lake.land(100, bad_share=0.1)
     lake.register(1, versions=[2])
     lake.land(50, bad_share=0)
+    for event in lake.landing.events:
+        tally.take(event)
     landed = [event for event in seen if isinstance(event, headgate.BatchLanded)]
     rows = sum(event.rows for event in landed)
     quarantined = sum(sum(event.quarantined.values()) for event in landed)

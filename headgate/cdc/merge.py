@@ -33,7 +33,8 @@ _TASKS_PER_CORE = 4
 class MergeFollowUp:
     """Merges change logs into merged and history tables, at the interval of the pipeline."""
 
-    spark: SparkSession
+    spark: SparkSession | None
+    """None to merge in this process; tables that are too large for that then fail."""
     committer: Committer
     app: str
     plan: ChangePlan
@@ -46,7 +47,7 @@ class MergeFollowUp:
     @classmethod
     def of(
         cls,
-        spark: SparkSession,
+        spark: SparkSession | None,
         committer: Committer,
         pipeline: Pipeline,
         plan: ChangePlan,
@@ -93,14 +94,16 @@ class MergeFollowUp:
         on_driver: list[MergePlan] = []
         for plan in plans:
             engines = set(map(self.committer.engine, plan.tables))
-            (in_tasks if engines == {"delta-rs"} else on_driver).append(plan)
-        if in_tasks:
+            (in_tasks if self.spark and engines == {"delta-rs"} else on_driver).append(plan)
+        if self.spark and in_tasks:
             context = self.spark.sparkContext
             tasks = min(len(in_tasks), context.defaultParallelism * _TASKS_PER_CORE)
             yield from context.parallelize(in_tasks, tasks).mapPartitions(merge_in_task).collect()
         yield from merge_tables(on_driver, self.committer)
 
     def _merge_with_spark(self, request: NeedsSparkMerge) -> TableMerged | MergeFailed:
+        if self.spark is None:
+            return MergeFailed(request.table, "the table is too large to be merged without Spark")
         try:
             return merge_with_spark(self.spark, request, self.committer)
         except Exception as error:  # one failing table must not stop the others

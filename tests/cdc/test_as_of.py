@@ -17,8 +17,8 @@ from headgate.cdc.key import TableKey
 from headgate.cdc.rewind import rewind
 from headgate.config import Datastream
 from headgate.errors import LandingError, UsageError
+from tests.cdc.change_lake import ChangeLake
 from tests.cdc.changes import Case, Change, Rows, case
-from tests.cdc.in_process import ChangeLake
 from tests.cdc.test_merged_is_the_database import land_all
 
 SEEDS = range(20)
@@ -120,9 +120,9 @@ def test_rewind_creates_a_table(landed: tuple[ChangeLake, list[Case]]) -> None:
     micros = max(change.micros for case_ in cases for change in case_.changes)
     text = timestamp(micros).isoformat()
     made = rewind(lake.pipeline, "theatre.seats", text, f"at_the_end_{len(cases[0].lineages)}")
-    table = DeltaTable(str(lake.lake / made.table))
+    table = DeltaTable(str(lake.path / made.table))
     rows = table.to_pyarrow_table()
-    merged = DeltaTable(str(lake.lake / "theatre_seats")).to_pyarrow_table()
+    merged = DeltaTable(str(lake.path / "theatre_seats")).to_pyarrow_table()
     order = [("case_number", "ascending"), ("id", "ascending")]
     assert rows.sort_by(order) == merged.sort_by(order)
     assert TableKey.from_schema(pa.schema(table.schema())) == KEY
@@ -152,19 +152,19 @@ def test_rewound_table_is_named_after_its_cutoff(small: ChangeLake, text: str, n
 
 def test_rewind_never_overwrites(small: ChangeLake) -> None:
     made = rewind(small.pipeline, LOG, "2024-01-01", "once")
-    before = DeltaTable(str(small.lake / "once")).version()
+    before = DeltaTable(str(small.path / "once")).version()
     for name in ("once", "theatre_seats", LOG, "ledger", "_files"):
         with pytest.raises(UsageError) as raised:
             rewind(small.pipeline, "theatre.seats", "2020-01-01", name)
         assert raised.value.code == ("bad-argument" if name == "_files" else "already-exists")
-    assert DeltaTable(str(small.lake / "once")).version() == before
+    assert DeltaTable(str(small.path / "once")).version() == before
     assert made.newest is not None
 
 
 def test_table_as_of_before_the_first_change_is_empty(small: ChangeLake) -> None:
     made = rewind(small.pipeline, "theatre_seats", "2020-01-01 00:00")
-    table = DeltaTable(str(small.lake / made.table))
-    merged = DeltaTable(str(small.lake / "theatre_seats"))
+    table = DeltaTable(str(small.path / made.table))
+    merged = DeltaTable(str(small.path / "theatre_seats"))
     assert (made.rows, made.key) == (0, KEY.columns)
     assert made.begins is not None
     assert pa.schema(table.schema()) == pa.schema(merged.schema())

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from headgate.engine.events import BatchLanded, SchemaChanged
 from headgate.lab.shop.datastream import write_changes
 from headgate.lab.shop.statement import Change, ChangeKind, Column
-from tests.cdc.in_process import ChangeLake
+from tests.cdc.change_lake import ChangeLake
 
 ID, NAME, AGE = Column("id", "bigint"), Column("name", "varchar"), Column("age", "int")
 BEFORE = (ID, NAME, AGE)
@@ -40,7 +40,7 @@ def lake(tmp_path: Path, contract: str) -> ChangeLake:
     lake = ChangeLake(tmp_path, {"contract": {"columns": contract, "types": contract}})
     rows = [(1, "Ada", 36), (2, "Bo", 41)]
     first = [change(n, BEFORE, "INSERT", *row) for n, row in enumerate(rows)]
-    lake.land(write_changes(first, tmp_path / "landing"))
+    lake.land_files(write_changes(first, tmp_path / "landing"))
     return lake
 
 
@@ -48,7 +48,7 @@ def land(lake: ChangeLake, columns: tuple[Column, ...], *values: object) -> None
     """Land a change of row 1 with other columns, then one of row 2 with the old columns."""
     late = change(10, BEFORE, "UPDATE", 2, "Bo", 42)
     files = [change(11, columns, "UPDATE", *values), late]
-    lake.land(write_changes(files, lake.folder / "landing" / "second"))
+    lake.land_files(write_changes(files, lake.folder / "landing" / "second"))
 
 
 def merged(lake: ChangeLake) -> dict[int, dict[str, Any]]:
@@ -94,7 +94,7 @@ def test_dropped_column_stays_and_becomes_null(lake: ChangeLake, contract: str) 
     }
     assert kinds(lake) == ["CreateTable", "DropColumn"]
     land_again = [change(20, DROPPED, "UPDATE", 2, "Bob")]
-    lake.land(write_changes(land_again, lake.folder / "landing" / "third"))
+    lake.land_files(write_changes(land_again, lake.folder / "landing" / "third"))
     assert merged(lake)[2] == {"id": 2, "name": "Bob", "age": None}
     assert kinds(lake) == ["CreateTable", "DropColumn"]
 
@@ -105,7 +105,7 @@ def test_widened_column_is_widened_in_log_and_merged_table(lake: ChangeLake) -> 
     assert merged(lake)[1] == {"id": 1, "name": "Ada", "age": 2**40}
     assert merged(lake)[2] == {"id": 2, "name": "Bo", "age": 42}
     for table in ("log_shop_people", "shop_people"):
-        schema = pa.schema(DeltaTable(str(lake.lake / table)).schema())
+        schema = pa.schema(DeltaTable(str(lake.path / table)).schema())
         assert schema.field("age").type == pa.int64()
     assert kinds(lake) == ["CreateTable", "WidenType"]
 
@@ -154,7 +154,9 @@ def test_values_discarded_by_the_contract_are_null(
 
 def test_table_blocked_by_the_contract_is_reported(tmp_path: Path) -> None:
     lake = ChangeLake(tmp_path, {"contract": {"tables": "freeze"}})
-    lake.land(write_changes([change(1, BEFORE, "INSERT", 1, "Ada", 36)], tmp_path / "landing"))
+    lake.land_files(
+        write_changes([change(1, BEFORE, "INSERT", 1, "Ada", 36)], tmp_path / "landing")
+    )
     assert quarantined(lake) == {"contract_tables": 1}
     assert kinds(lake) == ["CreateTable"]
-    assert not (lake.lake / "log_shop_people").exists()
+    assert not (lake.path / "log_shop_people").exists()

@@ -85,9 +85,9 @@ def test_failure_stops_the_batch_until_the_rule_is_removed(lake: ShopLake) -> No
     assert caught.value.code == "expectation-failed"
     assert "does not hold for 1 of 2 rows, such as record 1 of " in str(caught.value)
     assert lake.ledger.landed() is None
-    assert not (lake.lake / "log_shop_orders" / "_delta_log").exists()
+    assert not (lake.path / "log_shop_orders" / "_delta_log").exists()
     lake.declare(text, "# contract: evolve")
-    lake.land(sorted((lake.folder / "landing").glob("**/*.*")))
+    lake.run()
     assert names(lake) == {1: "new", 2: "bad"}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cdc.in_process import ChangeLake
+from tests.cdc.change_lake import ChangeLake
 
 
 def file_of(folder: Path, name: str, *prices: Any) -> Path:
@@ -49,7 +49,7 @@ def test_integers_and_floats_share_a_column(tmp_path: Path, together: bool) -> N
     lake = ChangeLake(tmp_path)
     files = [file_of(tmp_path / "landing", "a", 10.5, 2), file_of(tmp_path / "landing", "b", 10)]
     for batch in [files] if together else [[file] for file in files]:
-        lake.land(batch)
+        lake.land_files(batch)
     assert prices(lake) == [
         {"id": "a0", "price": 10.5},
         {"id": "a1", "price": 2.0},
@@ -59,8 +59,10 @@ def test_integers_and_floats_share_a_column(tmp_path: Path, together: bool) -> N
 
 def test_value_that_a_column_cannot_hold_gets_its_own_column(tmp_path: Path) -> None:
     lake = ChangeLake(tmp_path)
-    lake.land([file_of(tmp_path / "landing", "a", 10)])
-    lake.land([file_of(tmp_path / "landing", "b", 10.5), file_of(tmp_path / "landing", "c", 7.0)])
+    lake.land_files([file_of(tmp_path / "landing", "a", 10)])
+    lake.land_files(
+        [file_of(tmp_path / "landing", "b", 10.5), file_of(tmp_path / "landing", "c", 7.0)]
+    )
     found = prices(lake)
     (apart,) = set(found[0]) - {"id", "price"}
     assert found == [

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from headgate.lab.shop.datastream import write_changes
 from headgate.lab.shop.statement import Change as ShopChange
 from headgate.lab.shop.statement import Column
+from tests.cdc.change_lake import ChangeLake
 from tests.cdc.changes import Case, Change, case
-from tests.cdc.in_process import ChangeLake
 
 CASES_AT_ONCE = 250
 COLUMNS = (
@@ -48,7 +48,7 @@ def land_all(lake: ChangeLake, cases: list[Case]) -> None:
             for at, one in enumerate(cases)
             for change in (one.batches[number] if number < len(one.batches) else [])
         ]
-        lake.land(write_changes(changes, lake.folder / "landing" / str(number)))
+        lake.land_files(write_changes(changes, lake.folder / "landing" / str(number)))
 
 
 any_cases = given(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cdc.in_process import ChangeLake
+from tests.cdc.change_lake import ChangeLake
 from tests.envelopes.datastream.test_real_forms import BY_GTID, ORACLE, source
 from tests.envelopes.datastream.writing import MYSQL, avro, change, json_change, lines, schema
 
@@ -46,13 +46,13 @@ class SourceFiles:
         self._count += 1
         path = self._folder / f"{self._count}.avro"
         path.write_bytes(avro(schema(source=self._kinds), changes))
-        self.lake.land([path])
+        self.lake.land_files([path])
 
     def names(self, table: str) -> dict[int, str]:
         return {row["id"]: row["name"] for row in self.lake.rows(table)}
 
     def rejections(self) -> list[tuple[str, str]]:
-        if not (self.lake.lake / "quarantine").exists():
+        if not (self.lake.path / "quarantine").exists():
             return []
         return [(row["reason"], row["detail"]) for row in self.lake.rows("quarantine")]
 
@@ -239,9 +239,9 @@ def test_json_file_of_several_sources_lands_in_their_tables(tmp_path: Path) -> N
     lake = ChangeLake(tmp_path)
     path = tmp_path / "all.jsonl"
     path.write_bytes(lines(*events))
-    lake.land([path])
+    lake.land_files([path])
     for name in "mgops":
         (row,) = lake.rows(f"log_{name}_t")
         assert row["_order"]
         assert [(row["id"], row["name"]) for row in lake.rows(f"{name}_t")] == [(1, "Ada")]
-    assert not (lake.lake / "quarantine").exists()
+    assert not (lake.path / "quarantine").exists()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,8 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 from headgate.cdc.compare import RowDifferences, WrongValue
 from headgate.cdc.verify import TableVerified, verify
 from headgate.lake.names import ChangeTableKind
+from tests.cdc.change_lake import ChangeLake
 from tests.cdc.changes import case
-from tests.cdc.in_process import ChangeLake
 from tests.cdc.test_merged_is_the_database import land_all
 
 MERGED, HISTORY, LOG = "theatre_seats", "history_theatre_seats", "log_theatre_seats"
@@ -51,7 +49,7 @@ def differences(lake: ChangeLake, table: str) -> RowDifferences:
 
 
 def opened(lake: ChangeLake, table: str) -> DeltaTable:
-    return DeltaTable(str(lake.lake / table))
+    return DeltaTable(str(lake.path / table))
 
 
 def one_row(lake: ChangeLake, table: str) -> pa.Table:
@@ -60,7 +58,7 @@ def one_row(lake: ChangeLake, table: str) -> pa.Table:
 
 
 def append(lake: ChangeLake, table: str, rows: pa.Table) -> None:
-    write_deltalake(str(lake.lake / table), rows, mode="append")
+    write_deltalake(str(lake.path / table), rows, mode="append")
 
 
 @pytest.mark.parametrize("metadata", [True, False])
@@ -177,9 +175,9 @@ def test_table_without_a_key_is_compared_by_change(tmp_path: Path) -> None:
     without = log.set_column(
         at, log.schema.field(at), pa.nulls(len(log), log.schema.field(at).type)
     )
-    write_deltalake(str(lake.lake / LOG), without, mode="overwrite")
-    (lake.lake / MERGED).rename(tmp_path / "before")
-    lake.merge([(LOG, known_source(lake))])
+    write_deltalake(str(lake.path / LOG), without, mode="overwrite")
+    (lake.path / MERGED).rename(tmp_path / "before")
+    lake.run()
     [result] = verify(lake.pipeline)
     assert result.differences == RowDifferences(len(log))
     assert result.is_ok
@@ -203,20 +201,20 @@ def test_missing_column_is_reported(lake: ChangeLake) -> None:
     schema = pa.schema(opened(lake, MERGED).schema())
     columns = pa.schema([field for field in schema if field.name != "amount"])
     write_deltalake(
-        str(lake.lake / MERGED), rows.cast(columns), mode="overwrite", schema_mode="overwrite"
+        str(lake.path / MERGED), rows.cast(columns), mode="overwrite", schema_mode="overwrite"
     )
     result = of(lake, MERGED)
     assert (result.absent_columns, result.total, result.is_ok) == (("amount",), 1, False)
 
 
 def lose_the_log(lake: ChangeLake) -> None:
-    (lake.lake / LOG).rename(lake.folder / "lost")
+    (lake.path / LOG).rename(lake.folder / "lost")
 
 
 def lose_the_mark(lake: ChangeLake) -> None:
     rows = opened(lake, MERGED).to_pyarrow_table()
-    (lake.lake / MERGED).rename(lake.folder / "lost")
-    write_deltalake(str(lake.lake / MERGED), rows)
+    (lake.path / MERGED).rename(lake.folder / "lost")
+    write_deltalake(str(lake.path / MERGED), rows)
 
 
 def lose_the_version(lake: ChangeLake) -> None:
@@ -224,14 +222,14 @@ def lose_the_version(lake: ChangeLake) -> None:
     land_all(lake, [case(7_000)])
     log = opened(lake, LOG)
     log.create_checkpoint()
-    for file in (lake.lake / LOG / "_delta_log").glob("*.json"):
+    for file in (lake.path / LOG / "_delta_log").glob("*.json"):
         if int(file.stem) < log.version():
             file.unlink()
 
 
 def lose_a_file(lake: ChangeLake) -> None:
     added = json.loads(pa.table(opened(lake, LOG).get_add_actions())["path"][0].as_py().join('""'))
-    (lake.lake / LOG / added).unlink()
+    (lake.path / LOG / added).unlink()
 
 
 @pytest.mark.parametrize(
@@ -253,9 +251,3 @@ def test_only_named_tables_are_verified(lake: ChangeLake) -> None:
         MERGED,
         HISTORY,
     ]
-
-
-def known_source(lake: ChangeLake) -> Any:
-    from headgate.cdc.source_tables import known_logs
-
-    return replace(known_logs(lake.ledger.snapshot(), lake.pipeline.lake)[LOG])

@@ -102,7 +102,7 @@ def test_status_shows_pending_tables(
     lake = SmallLake(tmp_path, refused=["silver_go"])
     lake.register(2, versions=[1])
     lake.land(50, bad_share=0)
-    lake.lander.note.write(StagedBatch(1, 1, {}, {}, ()))
+    lake.landing.note.write(StagedBatch(1, 1, {}, {}, ()))
     snapshot.check(headgate("status", "games.yaml").out)
 
 

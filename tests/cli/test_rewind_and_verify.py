@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from tests.cdc.change_lake import ChangeLake
 from tests.cdc.changes import case
-from tests.cdc.in_process import ChangeLake
 from tests.cdc.test_merged_is_the_database import land_all
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
@@ -35,7 +35,7 @@ def lake(tmp_path: Path) -> ChangeLake:
 
 def spoil(lake: ChangeLake) -> None:
     """One row goes, one changes."""
-    table = DeltaTable(str(lake.lake / "theatre_seats"))
+    table = DeltaTable(str(lake.path / "theatre_seats"))
     first, second = sorted(table.to_pyarrow_table()["id"].to_pylist())[:2]
     table.delete(f"id = {first}")
     table.update(predicate=f"id = {second}", updates={"name": "'a\x1b[2J'", "amount": "NULL"})

@@ -14,8 +14,7 @@ from google.protobuf.message import DecodeError
 
 from headgate.formats.protobuf import ProtobufDecoder
 from headgate.registry.registry import SchemaText
-
-from .in_process import ENVELOPE, varint
+from tests.engine.games import ENVELOPE, varint
 
 EVENT = SchemaText(
     "PROTOBUF",

@@ -13,25 +13,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headgate.engine import record_plan
 from headgate.engine.batch import BatchLander
-from headgate.lake.names import TableNames
-from headgate.registry.registry import SchemaText
-from tests.lake.failing_committer import Crash, CrashingLedger, FailingCommitter
-
-from .in_process import (
+from headgate.testing import Crash, FailingCommitter
+from headgate.testing.lake import stage_in_process
+from tests.engine.games import (
     LARGER,
     PLAIN,
     RETYPED,
     UNKNOWN,
     WIDER,
-    Pipeline,
+    GamesLake,
     extent,
     record,
     records,
-    staged_by,
 )
+from tests.lake.crashing_ledger import CrashingLedger
 
 LEARNT = 'syntax = "proto3"; message event { int32 n = 1; double more = 9; }'
-NAMES = TableNames("silver_{route}", "quarantine", "ledger", "bronze")
 TABLES = ["silver_a", "silver_b", "quarantine", "bronze"]
 
 kinds = st.tuples(st.sampled_from("ab"), st.sampled_from([PLAIN, WIDER, RETYPED, LARGER, UNKNOWN]))
@@ -44,11 +41,11 @@ class Landing(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
-        self.pipeline = Pipeline(self.folder, NAMES)
-        self.failing = FailingCommitter(self.pipeline.committer)
-        self.pipeline.committer = self.failing
-        self.ledger = CrashingLedger(str(self.pipeline.lake), "ledger", "games")
-        self.pipeline.ledger = self.ledger
+        self.lake = GamesLake(self.folder, bronze="bronze")
+        self.failing = FailingCommitter(self.lake.committer)
+        self.lake.committer = self.failing
+        self.ledger = CrashingLedger(str(self.lake.path), "ledger", "games")
+        self.lake.ledger = self.ledger
         self.lander: BatchLander | None = None
         self.batches: list[list[tuple[str, int]]] = []
         self.landed = 0
@@ -58,17 +55,17 @@ class Landing(RuleBasedStateMachine):
             self.heal()
             if self.landed < len(self.batches):
                 self.land()
-            self.pipeline.run()
+            self.lake.start()
             assert self._found() == self._produced()
         finally:
             shutil.rmtree(self.folder)
 
-    @rule(unreadable=tables, refusing=tables, silent=tables)
-    def fail(self, unreadable: set[str], refusing: set[str], silent: set[str]) -> None:
+    @rule(unreadable=tables, refusing=tables, losing_response=tables)
+    def fail(self, unreadable: set[str], refusing: set[str], losing_response: set[str]) -> None:
         self.failing.heal()
         self.failing.unreadable |= unreadable
         self.failing.refusing |= refusing
-        self.failing.silent |= silent
+        self.failing.losing_response |= losing_response
 
     @rule(before=tables, after=tables, ledger=st.booleans())
     def crash(self, before: set[str], after: set[str], ledger: bool) -> None:
@@ -91,11 +88,11 @@ class Landing(RuleBasedStateMachine):
     @precondition(lambda self: self.landed < len(self.batches))
     def land(self) -> None:
         try:
-            self.lander = self.lander or self.pipeline.run()
+            self.lander = self.lander or self.lake.start()
             first = sum(len(batch) for batch in self.batches[:-1])
             values = [record(route, first, kind) for route, kind in self.batches[-1]]
             batch = extent(len(self.batches) - 1)
-            self.lander.land(batch, staged_by(records(values, first)))
+            self.lander.land(batch, stage_in_process(records(values, first)))
             self.landed = len(self.batches)
         except Crash:
             self.restart()
@@ -108,7 +105,7 @@ class Landing(RuleBasedStateMachine):
     @rule()
     def register(self) -> None:
         """An id that was unknown becomes known: the batch under way must not care."""
-        self.pipeline.schemas.register("event", SchemaText("PROTOBUF", LEARNT))
+        self.lake.register("event", LEARNT)
 
     @invariant()
     def nothing_is_twice(self) -> None:
@@ -128,7 +125,7 @@ class Landing(RuleBasedStateMachine):
     def _found(self) -> Counter[tuple[str, int]]:
         kinds = [kind for batch in self.batches for _, kind in batch]
         places: Counter[tuple[str, int]] = Counter()
-        for table, offsets in self.pipeline.offsets().items():
+        for table, offsets in self.lake.offsets().items():
             for offset in offsets:
                 if kinds[offset] != UNKNOWN:
                     places[table, offset] += 1

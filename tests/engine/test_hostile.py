@@ -10,8 +10,10 @@ from pathlib import Path
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from headgate.testing.lake import stage_in_process
+from tests.engine.games import GamesLake, extent, records
+
 from .hostile import AVRO, EVENT, LEGACY, good_avro, good_protobuf, hostile, wrapped
-from .in_process import Pipeline, extent, records, staged_by
 
 RECORDS, HOSTILE = 50_000, 500
 MOST_MEMORY = 1_500 << 20
@@ -19,9 +21,9 @@ MOST_MEMORY = 1_500 << 20
 
 def land_all(folder: Path) -> int:
     """Land them in a process of its own; returns the most memory that it took."""
-    pipeline = Pipeline(folder)
+    lake = GamesLake(folder)
     texts = {"protobuf": EVENT, "legacy": LEGACY, "avro": AVRO}
-    ids = {name: pipeline.schemas.register(name, text) for name, text in texts.items()}
+    ids = {name: lake.registry.register(name, text) for name, text in texts.items()}
     bad = list(hostile(ids, HOSTILE))
     values = []
     for number in range(RECORDS):
@@ -31,11 +33,11 @@ def land_all(folder: Path) -> int:
             values.append(wrapped("avro", ids["avro"], good_avro(number)))
         else:
             values.append(wrapped("protobuf", ids["protobuf"], good_protobuf(number)))
-    lander = pipeline.run()
+    lander = lake.start()
     for batch, start in enumerate(range(0, RECORDS, 10_000)):
         part = records(values[start : start + 10_000], start)
-        lander.land(extent(batch), staged_by(part[:5_000], part[5_000:]))
-    quarantine = DeltaTable(pipeline.lake / "quarantine").to_pyarrow_table()
+        lander.land(extent(batch), stage_in_process(part[:5_000], part[5_000:]))
+    quarantine = DeltaTable(lake.path / "quarantine").to_pyarrow_table()
     kept = dict(
         zip(*(quarantine.column(name).to_pylist() for name in ("_offset", "value")), strict=True)
     )

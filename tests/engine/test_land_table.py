@@ -20,7 +20,7 @@ from headgate.schema.changes import (
     RetypeColumn,
     TableHistory,
 )
-from tests.lake.failing_committer import FailingCommitter
+from headgate.testing import FailingCommitter
 from tests.lake.staged import files_in, rows_in, staged
 
 SHAPE = TableShape(pa.schema([("n", pa.int64()), ("_key", pa.binary())]))
@@ -228,7 +228,7 @@ def test_pending_file_is_fitted_when_it_lands(chess: Chess) -> None:
 
 def test_commit_without_a_response_keeps_its_files(chess: Chess) -> None:
     chess.landed(0, chess.stage(numbers(1)))
-    chess.committer.silent.add("chess")
+    chess.committer.losing_response.add("chess")
     outcome = chess.landed(1, chess.stage(numbers(2)))
     assert outcome.version == 1
     assert chess.numbers == [1, 2]
@@ -239,7 +239,7 @@ def test_commit_without_a_response_for_long_is_not_repeated(chess: Chess) -> Non
     chess.committer.unreadable.add("chess")
     waiting = chess.pending(1, file := chess.stage(numbers(2))).files
     chess.committer.heal()
-    chess.committer.silent.add("chess")
+    chess.committer.losing_response.add("chess")
     chess.landed(1, waiting=waiting)
     chess.committer.heal()
     chess.landed(2, chess.stage(numbers(3)), waiting=waiting)

@@ -14,7 +14,8 @@ from headgate.lake.ledger_entries import SchemaEntry
 from headgate.registry.registry import SchemaText
 from headgate.schema.changes import Outcome
 from headgate.schema.origin import ORIGIN_COLUMNS
-from tests.engine.in_process import ENVELOPE, Pipeline, extent, records, staged_by
+from headgate.testing.lake import stage_in_process
+from tests.engine.games import GamesLake, extent, records, wrapped
 from tests.evolution.cases import Case
 
 _KEPT_APART = re.compile(r"(__(?:struct|array|map|decimal))_[a-z2-7]{10}$")
@@ -25,23 +26,19 @@ _TWIN = re.compile(r"__[a-z2-7]{10}$")
 class Landed:
     """A lake with a table for each case."""
 
-    pipeline: Pipeline
+    lake: GamesLake
     cases: Sequence[Case]
 
-    @property
-    def lake(self) -> Path:
-        return self.pipeline.lake
-
     def rows(self, case: Case) -> list[dict[str, Any]]:
-        return [row_of(row) for row in self.pipeline.rows(f"silver_{case.route}")]
+        return [row_of(row) for row in self.lake.rows(f"silver_{case.route}")]
 
     def quarantined(self, case: Case) -> list[str]:
-        rows = self.pipeline.rows("quarantine")
+        rows = self.lake.rows("quarantine")
         return [row["reason"] for row in rows if row["route"] == case.route]
 
     def told(self, case: Case) -> set[tuple[str, Outcome]]:
         """What the ledger tells of the second batch."""
-        ledger = self.pipeline.ledger.snapshot()
+        ledger = self.lake.ledger.snapshot()
         rows = ledger.entries(SchemaEntry, table=f"silver_{case.route}")
         entries = [row.entry for row in rows if row.batch == 1]
         return {(one.change, Outcome(one.outcome)) for one in entries}
@@ -54,27 +51,21 @@ def land_cases(
     rules = {"columns": mode, "types": mode}
     new = [f"silver_{case.route}" for case in cases if case.before is None]
     strict_tables = {table: {"tables": mode} for table in new}
-    pipeline = Pipeline(
-        folder, max_tables=1000, contract=Contract(**rules, per_table=strict_tables)
-    )
-    schemas = pipeline.schemas
+    lake = GamesLake(folder, max_tables=1000, contract=Contract(**rules, per_table=strict_tables))
 
-    def wrapped(case: Case, which: Any, text: SchemaText) -> bytes:
-        schema_id = schemas.register(case.route, text)
-        message = ENVELOPE.decoder.message(
-            game_name=case.route, schema_id=schema_id, payload=case.payload(which)
-        )
-        return bytes(message.SerializeToString())
+    def record(case: Case, which: Any, text: SchemaText) -> bytes:
+        schema_id = lake.registry.register(case.route, text)
+        return wrapped(case.route, schema_id, case.payload(which))
 
-    old = [wrapped(case, "old", case.before) for case in cases if case.before]
-    run = pipeline.run()
-    run.land(extent(0), staged_by(records(old)))
+    old = [record(case, "old", case.before) for case in cases if case.before]
+    run = lake.start()
+    run.land(extent(0), stage_in_process(records(old)))
     run.committer = committer or run.committer
     run.land(
         extent(1),
-        staged_by(records([wrapped(case, "new", case.after) for case in cases], len(old))),
+        stage_in_process(records([record(case, "new", case.after) for case in cases], len(old))),
     )
-    return Landed(pipeline, cases)
+    return Landed(lake, cases)
 
 
 def row_of(row: dict[str, Any]) -> dict[str, Any]:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from headgate.cdc.source_tables import KnownSource
-from headgate.config import load_pipeline
-from headgate.engine.follow_up import Followed, TableChanged
+import headgate
 from headgate.examples import find_example
 from headgate.lab.shop.datastream import write_changes
 from headgate.lab.shop.statement import Change, ChangeKind, Column
-from headgate.lake.ledger import Ledger
-from headgate.lake.ledger_entries import Entry
-from tests.cdc.in_process import ChangeLake
+from tests.cdc.change_lake import ChangeLake
 
 FIRST = datetime(2026, 11, 1, 12, tzinfo=UTC)
 OF_ANOTHER_SERIES = 3
@@ -27,28 +21,21 @@ COLUMNS = (Column("id", "bigint"), Column("name", "varchar", length=40))
 AMOUNT = Column("amount", "bigint")
 
 
-@dataclass
 class ShopLake(ChangeLake):
     """A pipeline file, and what runs of it would have landed and written in the ledger."""
 
-    entries: list[Entry] = field(default_factory=list)
-    made_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    batches: int = 0
-
-    def __post_init__(self) -> None:
-        self.file = self.folder / "shop.yaml"
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.file = folder / "shop.yaml"
         self.file.write_text(find_example("shop").text(), "utf-8")
-        super().__post_init__()
+        self.made_at = datetime.now(UTC)
+        self.batches = 0
         self.declare()
 
     def declare(self, was: str = "", becomes: str = "") -> None:
         """Read the pipeline file, once it says something else."""
         self.file.write_text(self.file.read_text("utf-8").replace(was, becomes), "utf-8")
-        pipeline = load_pipeline(self.file)
-        assert pipeline.lands_changes
-        self.pipeline = pipeline
-        self.lake = Path(pipeline.lake)
-        self.ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
+        self.pipeline = headgate.load(self.file)
 
     def declare_lineages(self, *lineages: str) -> None:
         declared = f"envelope:\n  datastream:\n    lineages: {json.dumps(lineages)}\n"
@@ -56,17 +43,8 @@ class ShopLake(ChangeLake):
 
     def land_changes(self, *changes: Change) -> None:
         """One batch; changes of one table and minute share a file."""
-        self.land(write_changes(changes, self.folder / "landing" / str(self.batches)))
+        self.land_files(write_changes(changes, self.folder / "landing" / str(self.batches)))
         self.batches += 1
-
-    def merge(self, logs: Iterable[tuple[str, KnownSource]]) -> None:
-        super().merge(logs)
-        self.entries += [result.entry for result in self.results]
-
-    def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
-        self.entries = []
-        super().follow(changed, batch)
-        return Followed(self.entries)
 
 
 def change(
@@ -116,5 +94,5 @@ def make_shop_lake(folder: Path) -> ShopLake:
     rubbish.parent.mkdir()
     rubbish.write_bytes(b"no change file")
     os.utime(rubbish, (0, 0))
-    lake.land([rubbish])
+    lake.land_files([rubbish])
     return lake

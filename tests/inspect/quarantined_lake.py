@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-
-from headgate.sources.batch import Extent
 from tests.inspect.small_lake import SmallLake
 
 UNKNOWN, RUBBISH = 40, 10
@@ -23,6 +20,5 @@ def make_quarantined_lake(folder: Path) -> SmallLake:
     (lake.folder / "schemas").rename(hidden)
     lake.land(UNKNOWN, bad_share=0)
     hidden.rename(lake.folder / "schemas")
-    rubbish = pa.array([b"\xff"] * RUBBISH, pa.binary())
-    lake.lander.land(Extent(lake.batch, {}, {}), lambda plan: lake._stage(plan, rubbish))
+    lake.land_values([b"\xff"] * RUBBISH)
     return lake

@@ -7,23 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
-
 from headgate.config import Pipeline, load_pipeline
-from headgate.engine.batch import BatchLander
-from headgate.engine.plan import BatchPlan
-from headgate.engine.record_plan import RecordPlan
-from headgate.engine.task_results import decode_results, task_results
-from headgate.envelopes.open import open_envelope
 from headgate.lab.games import RecordMaker, RegisteredVersion, games, register_versions
-from headgate.lake.commit import Commit
-from headgate.lake.delta_rs import DeltaRsCommitter
-from headgate.lake.ledger import Ledger
-from headgate.lake.names import TableNames
-from headgate.lake.staged import StagedBatchNote, StagedFile
-from headgate.registry.folder import FolderRegistry
-from headgate.schema.origin import RECORD_COLUMNS
-from headgate.sources.batch import Extent
+from headgate.testing import FailingCommitter, InProcessLake
 
 PIPELINE = """\
 name: games
@@ -34,19 +20,6 @@ envelope:
 lake: ./lake
 bronze: bronze_games
 """
-
-
-class Refusing(DeltaRsCommitter):
-    """Cannot commit to some tables."""
-
-    def __init__(self, lake: str, tables: Collection[str]) -> None:
-        super().__init__(lake)
-        self.tables = set(tables)
-
-    def commit(self, commit: Commit) -> int:
-        if commit.table in self.tables:
-            raise OSError("no room for this table")
-        return super().commit(commit)
 
 
 @dataclass
@@ -63,26 +36,11 @@ class SmallLake:
     def __post_init__(self) -> None:
         self.file = self.folder / "games.yaml"
         self.file.write_text(PIPELINE, "utf-8")
-        self.registry = FolderRegistry(self.folder / "schemas")
-        pipeline = self.pipeline
-        ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name)
-        ledger.start("query", 0)
-        note = StagedBatchNote(pipeline.lake, pipeline.name)
-        self.committer = Refusing(pipeline.lake, self.refused)
-        names = TableNames(
-            pipeline.silver, pipeline.quarantine_table, pipeline.ledger, pipeline.bronze
-        )
-        plan = RecordPlan(
-            lake=pipeline.lake,
-            names=names,
-            envelope=open_envelope(pipeline.envelope),
-            registry=pipeline.schema_registry,
-            version=0,
-            known_tables=frozenset(),
-            max_tables=pipeline.max_tables,
-            max_record_bytes=int(pipeline.max_record_bytes),
-        )
-        self.lander = BatchLander(ledger, note, self.committer, plan, lambda _: None)
+        self.landing = InProcessLake(self.file, self.folder)
+        self.landing.ledger.start("query", 0)
+        self.committer = FailingCommitter(self.landing.committer, refusing=set(self.refused))
+        self.landing.committer = self.committer
+        self.registry = self.landing.registry
 
     @property
     def pipeline(self) -> Pipeline:
@@ -94,10 +52,9 @@ class SmallLake:
         self.file.write_text(text, "utf-8")
         return self.pipeline
 
-    def land_values(self, values: Sequence[bytes]) -> None:
+    def land_values(self, values: Sequence[bytes | None]) -> None:
         """One batch of these records."""
-        made = pa.array(values, pa.binary())
-        self.lander.land(Extent(self.batch, {}, {}), lambda plan: self._stage(plan, made))
+        self.landing.land(values)
         self.sent += len(values)
         self.batch += 1
 
@@ -109,25 +66,7 @@ class SmallLake:
     def land(self, count: int, bad_share: float = 0.05) -> None:
         """One batch of so many records of all that is registered."""
         made = RecordMaker(self.versions, seed=self.batch, bad_share=bad_share).make(count)
-        self.lander.land(Extent(self.batch, {}, {}), lambda plan: self._stage(plan, made.values))
-        self.sent += count
-        self.batch += 1
-
-    def _stage(self, plan: BatchPlan, values: pa.BinaryArray) -> list[StagedFile]:
-        count = len(values)
-        records = pa.record_batch(
-            {
-                "value": values,
-                "topic": ["games"] * count,
-                "partition": [0] * count,
-                "offset": range(self.sent, self.sent + count),
-                "timestamp": [0] * count,
-                "key": [None] * count,
-                "headers": [None] * count,
-            },
-            schema=RECORD_COLUMNS,
-        )
-        return decode_results(task_results(plan.stage([records])))
+        self.land_values(made.values.to_pylist())
 
 
 def make_small_lake(folder: Path) -> SmallLake:

@@ -19,7 +19,7 @@ from headgate.inspect import (
     read_tables,
 )
 from headgate.inspect.doctor import check_lake
-from headgate.lake.ledger_entries import BatchEntry, PendingEntry
+from headgate.lake.ledger_entries import BatchEntry, MergeEntry, PendingEntry
 from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
 from tests.inspect.change_lake import OF_ANOTHER_SERIES, ShopLake, change, make_shop_lake
@@ -78,7 +78,7 @@ def test_tables_that_follow_a_log_come_after_it_with_the_rows_they_have(lake: Sh
     ]
     for each in tables:
         assert each.rows == len(lake.rows(each.table)), each
-        assert each.version == DeltaTable(str(lake.lake / each.table)).version()
+        assert each.version == DeltaTable(str(lake.path / each.table)).version()
         assert None not in (each.columns, each.files, each.bytes)
     assert [each.route for each in tables[2:]] == [
         "shop.customers",
@@ -152,10 +152,8 @@ def test_tables_whose_log_went_on_are_behind(tmp_path: Path) -> None:
     checks = {each.name: each for each in check_lake(lake.pipeline)}
     assert (checks["merged tables"].state, checks["ledger"].state) == ("warn", "ok")
     assert checks["ledger"].detail == "batch 2 is next"
-    noted = lake.note.read()
-    assert noted is not None
-    lake.merge(lake.plan.with_committed(noted.files).known.items())
-    lake.ledger.add(1, lake.entries)
+    lake.merges = True
+    lake.run()
     assert read_status(lake.pipeline).behind == ()
 
 
@@ -173,7 +171,9 @@ def test_a_merge_on_its_own_does_not_hide_what_waits(tmp_path: Path) -> None:
     file = StagedFile("log_shop_carts", "part.parquet", 1, 3, "{}", b"")
     waits = PendingEntry("log_shop_carts", 3, 1, file, "no room")
     lake.ledger.complete(1, 1, [waits, BatchEntry(0)])
-    lake.ledger.add(1, lake.entries)
+    merged = lake.ledger.snapshot().entries(MergeEntry)
+    assert merged
+    lake.ledger.add(1, [row.entry for row in merged])
     (waiting,) = read_status(lake.pipeline).pending
     assert (waiting.table, waiting.error) == ("log_shop_carts", "no room")
 
@@ -181,7 +181,7 @@ def test_a_merge_on_its_own_does_not_hide_what_waits(tmp_path: Path) -> None:
 def test_doctor_misses_a_ledger_that_is_gone(tmp_path: Path) -> None:
     lake = ShopLake(tmp_path)
     lake.land_changes(change("orders", 1, "new", at=1))
-    (lake.lake / "ledger").rename(tmp_path / "elsewhere")
+    (lake.path / "ledger").rename(tmp_path / "elsewhere")
     checks = {each.name: each for each in check_lake(lake.pipeline)}
     assert checks["ledger"].state == "fail"
     assert "log_shop_orders" in checks["ledger"].detail

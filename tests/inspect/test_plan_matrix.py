@@ -1,4 +1,4 @@
-"""A plan says of every kind of change what landing then does, under every contract."""
+"""A plan says of every kind of change what lake then does, under every contract."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal
 
 import pytest
 
-from headgate.config import Contract, Delta, Mode, Pipeline, Wrapper
+from headgate.config import Contract, Mode
 from headgate.inspect import PipelinePlan, read_plan
 from headgate.lake.ledger_entries import SchemaEntry
 from headgate.schema.changes import Outcome, SameColumns
-from tests.engine import in_process
-from tests.engine.in_process import ENVELOPE, extent, records, staged_by
+from headgate.testing.lake import stage_in_process
+from tests.engine.games import GamesLake, extent, records, wrapped
 from tests.evolution.cases import Case, cases
 
 CASES = [case for case in cases() if case.before is not None]
@@ -34,21 +34,21 @@ def test_plan_foretells_what_the_ledger_tells(
     mode: Mode, tmp_path: Path, payloads: Payloads
 ) -> None:
     contract = Contract(columns=mode, types=mode)
-    landing = in_process.Pipeline(tmp_path, max_tables=1000, contract=contract)
-    old = _registered(landing, "old", payloads)
-    run = landing.run()
-    run.land(extent(0), staged_by(records(old)))
-    new = _registered(landing, "new", payloads)
-    plan = read_plan(_declared(landing))
-    run.land(extent(1), staged_by(records(new, len(old))))
-    told = _told(landing, batch=1)
-    quarantined = {row["route"] for row in landing.rows("quarantine")}
+    lake = GamesLake(tmp_path, max_tables=1000, contract=contract)
+    old = _registered(lake, "old", payloads)
+    run = lake.start()
+    run.land(extent(0), stage_in_process(records(old)))
+    new = _registered(lake, "new", payloads)
+    plan = read_plan(lake.pipeline)
+    run.land(extent(1), stage_in_process(records(new, len(old))))
+    told = _told(lake, batch=1)
+    quarantined = {row["route"] for row in lake.rows("quarantine")}
     for case in CASES:
         planned = _planned(plan, case)
         if case.route in quarantined:
             planned = {one for one in planned if one[1] is not _TOLD_ONLY_WHERE_RECORDS_LAND}
         assert planned == told[f"silver_{case.route}"], case.change
-    assert _without_changes(read_plan(_declared(landing)), mode)
+    assert _without_changes(read_plan(lake.pipeline), mode)
 
 
 def _without_changes(plan: PipelinePlan, mode: Mode) -> bool:
@@ -62,37 +62,21 @@ def _planned(plan: PipelinePlan, case: Case) -> set[tuple[str, Outcome]]:
     return {(one.change.kind, one.change.outcome) for one in table.changes}
 
 
-def _told(landing: in_process.Pipeline, batch: int) -> dict[str, set[tuple[str, Outcome]]]:
+def _told(lake: GamesLake, batch: int) -> dict[str, set[tuple[str, Outcome]]]:
     told: dict[str, set[tuple[str, Outcome]]] = defaultdict(set)
-    for row in landing.ledger.snapshot().entries(SchemaEntry, since=batch):
+    for row in lake.ledger.snapshot().entries(SchemaEntry, since=batch):
         entry = row.entry
         if entry.change != SameColumns.__name__:
             told[entry.table].add((entry.change, Outcome(entry.outcome)))
     return told
 
 
-def _registered(landing: in_process.Pipeline, which: Which, payloads: Payloads) -> list[bytes]:
+def _registered(lake: GamesLake, which: Which, payloads: Payloads) -> list[bytes]:
     """A record of every case, its schema made known."""
     made = []
     for case, payload in zip(CASES, payloads[which], strict=True):
         text = case.before if which == "old" else case.after
         assert text is not None
-        schema_id = landing.schemas.register(case.route, text)
-        message = ENVELOPE.decoder.message(
-            game_name=case.route, schema_id=schema_id, payload=payload
-        )
-        made.append(bytes(message.SerializeToString()))
+        schema_id = lake.registry.register(case.route, text)
+        made.append(wrapped(case.route, schema_id, payload))
     return made
-
-
-def _declared(landing: in_process.Pipeline) -> Pipeline:
-    return Pipeline(
-        name="games",
-        source=Delta(path=str(landing.folder / "inbox")),
-        registry=str(landing.schemas.folder),
-        envelope=Wrapper(
-            message="wrapper", route="game_name", schema_id="schema_id", payload="payload"
-        ),
-        lake=str(landing.lake),
-        contract=landing.contract,
-    )

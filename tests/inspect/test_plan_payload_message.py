@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.inspect import PipelinePlan, read_plan
 from headgate.registry.registry import SchemaText
-from tests.engine.in_process import wrapped
+from tests.engine.games import wrapped
 from tests.inspect.small_lake import SmallLake
 
 IN = "message In { int32 a = 5; }"

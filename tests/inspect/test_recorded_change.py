@@ -26,4 +26,4 @@ def test_a_table_with_a_quote_in_its_name_has_no_changes(lake: SmallLake) -> Non
 
 
 def _record(lake: SmallLake, entry: SchemaEntry) -> None:
-    lake.lander.ledger.complete(0, 0, [entry])
+    lake.landing.ledger.complete(0, 0, [entry])

@@ -11,9 +11,9 @@ from headgate.errors import LandingError
 from headgate.inspect import read_status
 from headgate.lake.staged import StagedBatch
 from headgate.quarantine.operations import replay_quarantine
+from headgate.testing import Crash
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
 from tests.inspect.small_lake import SmallLake
-from tests.lake.failing_committer import Crash
 from tests.quarantine.replaying import Step, crash_at
 
 
@@ -44,7 +44,7 @@ def test_status_of_a_pipeline_that_never_ran(tmp_path: Path) -> None:
 
 
 def test_status_names_a_batch_that_is_staged(empty_lake: SmallLake) -> None:
-    empty_lake.lander.note.write(StagedBatch(0, 0, {}, {}, ()))
+    empty_lake.landing.note.write(StagedBatch(0, 0, {}, {}, ()))
     assert read_status(empty_lake.pipeline).open_batch == 0
 
 
@@ -55,15 +55,15 @@ def test_status_names_tables_that_wait(tmp_path: Path) -> None:
     (waiting,) = read_status(lake.pipeline).pending
     assert waiting.table == "silver_go"
     assert waiting.rows + read_status(lake.pipeline).rows == 50
-    assert waiting.error == "OSError: no room for this table"
+    assert waiting.error == "OSError: silver_go cannot be written"
 
 
 def test_status_forgets_tables_that_have_landed_since(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path, refused=["silver_go"])
     lake.register(2, versions=[1])
     lake.land(50, bad_share=0)
-    lake.committer.tables.clear()
-    lake.lander.land_pending()
+    lake.committer.heal()
+    lake.landing.run()
     status = read_status(lake.pipeline)
     assert status.pending == ()
     assert status.rows == 50
@@ -75,8 +75,8 @@ def test_status_keeps_tables_that_still_wait_when_others_have_landed(tmp_path: P
     lake.register(2, versions=[1])
     lake.land(50, bad_share=0)
     assert len(read_status(lake.pipeline).pending) == 2
-    lake.committer.tables.remove("silver_chess")
-    lake.lander.land_pending()
+    lake.committer.refusing.remove("silver_chess")
+    lake.landing.run()
     assert [each.table for each in read_status(lake.pipeline).pending] == ["silver_go"]
 
 

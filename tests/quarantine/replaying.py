@@ -1,4 +1,4 @@
-"""Replays of the quarantine of an in-process pipeline, with crashes at any step."""
+"""Replays of the quarantine of an in-process lake, with crashes at any step."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from headgate.quarantine.lander import ReplayLander
 from headgate.quarantine.operations import drop_quarantined
 from headgate.quarantine.outcome import OutcomeNote
 from headgate.quarantine.replay import Portion, Replayed, replay_quarantined
-from headgate.registry.registry import SchemaText
-from tests.engine.in_process import HEAD, Pipeline
-from tests.lake.failing_committer import Crash
+from headgate.testing import Crash
+from tests.engine.games import HEAD, GamesLake
 from tests.readers import by_deltalake
 
 LEARNT = HEAD + "{ int32 n = 1; double more = 9; }"
@@ -47,44 +46,44 @@ def crash_at(step: Step) -> AbstractContextManager[object]:
     return patch.object(owner, name, crash)
 
 
-def lander(pipeline: Pipeline) -> ReplayLander:
+def lander(lake: GamesLake) -> ReplayLander:
     """Return the lander of a new process, which restores its state from the lake."""
-    return ReplayLander(pipeline.plan, pipeline.committer, "games", pipeline.events.append)
+    return ReplayLander(lake.plan, lake.committer, "games", lake.events.append)
 
 
 def replay(
-    pipeline: Pipeline,
+    lake: GamesLake,
     wanted: QuarantineFilter | None = None,
     limit: int | None = None,
     portion: Portion | None = None,
 ) -> Replayed:
-    return replay_quarantined(lander(pipeline), wanted or QuarantineFilter(), limit, portion)
+    return replay_quarantined(lander(lake), wanted or QuarantineFilter(), limit, portion)
 
 
-def drop(pipeline: Pipeline, wanted: QuarantineFilter | None = None) -> dict[str, int]:
-    return drop_quarantined(lander(pipeline), wanted or QuarantineFilter(), lambda _: True)
+def drop(lake: GamesLake, wanted: QuarantineFilter | None = None) -> dict[str, int]:
+    return drop_quarantined(lander(lake), wanted or QuarantineFilter(), lambda _: True)
 
 
-def learn(pipeline: Pipeline) -> None:
+def learn(lake: GamesLake) -> None:
     """Register the schema that was unknown."""
-    pipeline.schemas.register("event", SchemaText("PROTOBUF", LEARNT))
+    lake.register("event", LEARNT)
 
 
-def in_quarantine(pipeline: Pipeline) -> dict[int, str]:
+def in_quarantine(lake: GamesLake) -> dict[int, str]:
     """Return the state of each record by offset; each must occur once."""
-    rows = by_deltalake(str(pipeline.lake / pipeline.names.quarantine)).to_pylist()
+    rows = by_deltalake(str(lake.path / lake.pipeline.quarantine_table)).to_pylist()
     states = {row["_offset"]: row["state"] for row in rows}
     assert len(states) == len(rows)
     return states
 
 
-def places(pipeline: Pipeline) -> Counter[tuple[str, int]]:
+def places(lake: GamesLake) -> Counter[tuple[str, int]]:
     """Return where each record is: a silver table, bronze, or its state in quarantine."""
     found: Counter[tuple[str, int]] = Counter()
-    for table, offsets in pipeline.offsets().items():
-        if table != pipeline.names.quarantine:
+    for table, offsets in lake.offsets().items():
+        if table != lake.pipeline.quarantine_table:
             found.update((table, offset) for offset in offsets)
-    if pipeline.names.quarantine in pipeline.tables():
-        states = in_quarantine(pipeline)
+    if lake.pipeline.quarantine_table in lake.tables():
+        states = in_quarantine(lake)
         found.update((state, offset) for offset, state in states.items() if state != "replayed")
     return found

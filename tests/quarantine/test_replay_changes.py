@@ -24,8 +24,8 @@ from headgate.quarantine import replay as replay_module
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.operations import drop_quarantine, replay_quarantine
 from headgate.quarantine.replay import Portion
+from headgate.testing import Crash
 from tests.inspect.change_lake import OF_ANOTHER_SERIES, ShopLake, change, make_shop_lake
-from tests.lake.failing_committer import Crash
 from tests.quarantine.replaying import Step, crash_at
 
 LINEAGES = ("log:mysql-bin", "log:binlog")
@@ -91,10 +91,10 @@ def test_a_second_replay_finds_nothing(lake: ShopLake) -> None:
     lake.declare_lineages(*LINEAGES)
     wanted = QuarantineFilter(reason="order_unknown")
     replay_quarantine(lake.pipeline, wanted)
-    versions = [DeltaTable(str(lake.lake / name)).version() for name in ("shop_orders", "_files")]
+    versions = [DeltaTable(str(lake.path / name)).version() for name in ("shop_orders", "_files")]
     done = replay_quarantine(lake.pipeline, wanted)
     assert (done.taken, done.landed, done.merged) == (0, {}, ())
-    now = [DeltaTable(str(lake.lake / name)).version() for name in ("shop_orders", "_files")]
+    now = [DeltaTable(str(lake.path / name)).version() for name in ("shop_orders", "_files")]
     assert now == versions
 
 
@@ -225,7 +225,7 @@ def test_table_that_is_too_large_is_left_to_spark(lake: ShopLake) -> None:
     lake.declare("# merge:\n", "merge: {spark_above: 1 B}\n# merge:\n")
     done = replay_quarantine(lake.pipeline)
     assert (done.merged, done.behind) == (("history_shop_orders",), ("shop_orders",))
-    assert list((lake.lake / "_staged" / "merges").iterdir()) == []
+    assert list((lake.path / "_staged" / "merges").iterdir()) == []
 
 
 troubles = st.lists(st.sampled_from([*Step, "merging", None]), min_size=1, max_size=3)

@@ -11,23 +11,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.lake.names import TableNames
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.replay import Portion
-from tests.engine.in_process import (
-    PLAIN,
-    UNKNOWN,
-    WIDER,
-    Pipeline,
-    extent,
-    record,
-    records,
-    staged_by,
-)
-from tests.lake.failing_committer import Crash, FailingCommitter
+from headgate.testing import Crash, FailingCommitter
+from headgate.testing.lake import stage_in_process
+from tests.engine.games import PLAIN, UNKNOWN, WIDER, GamesLake, extent, record, records
 from tests.quarantine.replaying import Step, crash_at, drop, learn, places, replay
 
-NAMES = TableNames("silver_{route}", "quarantine", "ledger", "bronze")
 RUBBISH, NEVER_KNOWN = 0, 99
 
 Kind = tuple[str, int]
@@ -50,7 +40,7 @@ kinds = st.tuples(
 troubles: st.SearchStrategy[Step | Failure | None] = st.one_of(
     st.sampled_from(Step),
     st.tuples(
-        st.sampled_from(["crashing_before", "crashing_after", "refusing", "silent"]),
+        st.sampled_from(["crashing_before", "crashing_after", "refusing", "losing_response"]),
         st.sampled_from(["silver_a", "silver_b", "bronze"]),
     ),
     st.none(),
@@ -77,23 +67,23 @@ def test_every_record_is_in_one_place(
 ) -> None:
     sent = [("a", UNKNOWN), ("b", UNKNOWN), *first]
     with tempfile.TemporaryDirectory() as folder:
-        pipeline = Pipeline(Path(folder), NAMES)
-        stream = pipeline.run()
-        pipeline.committer = failing = FailingCommitter(pipeline.committer)
-        stream.land(extent(0), staged_by(records([_value(one) for one in sent])))
-        learn(pipeline)
+        lake = GamesLake(Path(folder), bronze="bronze")
+        stream = lake.start()
+        lake.committer = failing = FailingCommitter(lake.committer)
+        stream.land(extent(0), stage_in_process(records([_value(one) for one in sent])))
+        learn(lake)
         for number, one in enumerate(tried):
             with _having(one.trouble, failing):
                 if one.dropping:
-                    drop(pipeline, QuarantineFilter(reason="envelope_undecodable"))
+                    drop(lake, QuarantineFilter(reason="envelope_undecodable"))
                 else:
-                    replay(pipeline, one.wanted, portion=Portion(one.at_a_time))
+                    replay(lake, one.wanted, portion=Portion(one.at_a_time))
             if number == 0 and more:
                 values = [_value(one) for one in more]
-                stream.land(extent(1), staged_by(records(values, len(sent))))
+                stream.land(extent(1), stage_in_process(records(values, len(sent))))
                 sent += more
-        replay(pipeline)
-        _check(pipeline, sent)
+        replay(lake)
+        _check(lake, sent)
 
 
 def _value(kind: Kind) -> bytes:
@@ -114,8 +104,8 @@ def _having(trouble: Step | Failure | None, failing: FailingCommitter) -> Iterat
         yield
 
 
-def _check(pipeline: Pipeline, sent: list[Kind]) -> None:
-    found = places(pipeline)
+def _check(lake: GamesLake, sent: list[Kind]) -> None:
+    found = places(lake)
     assert set(found.values()) == {1}
     for offset, (route, kind) in enumerate(sent):
         here = {place for place, at in found if at == offset}

@@ -14,8 +14,8 @@ from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.key import TableKey
 from headgate.cdc.rewind import rewind
 from headgate.cdc.verify import TableVerified, verify
+from tests.cdc.change_lake import ChangeLake
 from tests.cdc.changes import case
-from tests.cdc.in_process import ChangeLake
 from tests.cdc.test_as_of import KEY, LOG, oracle_log, timestamp
 from tests.cdc.test_merged_is_the_database import land_all
 
@@ -75,7 +75,7 @@ def test_a_rewind_by_spark_makes_the_same_table(spark: SparkSession, lake: Chang
     large = rewind(lake.pipeline, MERGED, when, "large", spark=lambda: spark, spark_above=0)
     assert (small.engine, large.engine) == ("delta-rs", "spark")
     assert small.rows == large.rows
-    one, other = (DeltaTable(str(lake.lake / name)) for name in ("small", "large"))
+    one, other = (DeltaTable(str(lake.path / name)) for name in ("small", "large"))
     assert sorted_rows(one.to_pyarrow_table()) == sorted_rows(other.to_pyarrow_table())
     assert TableKey.from_schema(pa.schema(other.schema())) == KEY
     assert one.metadata().description == other.metadata().description
@@ -95,7 +95,7 @@ def test_verified_by_spark_there_is_no_difference(spark: SparkSession, lake: Cha
 
 
 def test_spark_finds_the_same_differences(spark: SparkSession, lake: ChangeLake) -> None:
-    path = str(lake.lake / MERGED)
+    path = str(lake.path / MERGED)
     rows = DeltaTable(path).to_pyarrow_table()
     DeltaTable(path).delete("case_number < 5")
     DeltaTable(path).update(predicate="case_number > 30", updates={"amount": "NULL"})

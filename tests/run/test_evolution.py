@@ -15,7 +15,7 @@ from headgate.lake.spark import SparkCommitter
 from headgate.registry.folder import FolderRegistry
 from headgate.registry.registry import SchemaText
 from headgate.run import run_pipeline
-from tests.engine.in_process import ENVELOPE
+from tests.engine.games import ENVELOPE
 from tests.evolution.cases import Case, cases
 from tests.evolution.landed import land_cases, row_of
 from tests.readers import by_deltalake, by_duckdb, by_spark, comparable
@@ -36,14 +36,14 @@ def test_matrix_with_sparks_committer(spark: SparkSession, tmp_path: Path) -> No
     for case in some:
         assert landed.told(case) == case.outcomes(Mode.EVOLVE), case.change
         assert landed.rows(case)[-1] == case.lands(Mode.EVOLVE), case.change
-        path = str(landed.lake / f"silver_{case.route}")
+        path = str(landed.lake.path / f"silver_{case.route}")
         rows = by_deltalake(path)
         assert comparable(by_duckdb(path), rows) == comparable(rows, rows), case.change
 
 
 def test_tables_of_the_matrix_open_in_all_readers(spark: SparkSession, tmp_path: Path) -> None:
     landed = land_cases(tmp_path, CASES, Mode.EVOLVE)
-    paths = [str(landed.lake / f"silver_{case.route}") for case in CASES]
+    paths = [str(landed.lake.path / f"silver_{case.route}") for case in CASES]
     with ThreadPoolExecutor(8) as pool:
         read_by_spark = pool.map(lambda path: by_spark(spark, path), paths)
         for case, path, theirs in zip(CASES, paths, read_by_spark, strict=True):

@@ -248,8 +248,8 @@ def test_gold_of_changes(games: Games, server: str, tmp_path: Path) -> None:
     export_sdp(shop.pipeline, project)
     spark_pipelines(project, "run", "--remote", server)
 
-    customers = next(one.name for one in shop.lake.glob("shop_kunden_co__*"))
-    merged = {name: read(shop.lake, name) for name in ("shop_orders", customers)}
+    customers = next(one.name for one in shop.path.glob("shop_kunden_co__*"))
+    merged = {name: read(shop.path, name) for name in ("shop_orders", customers)}
     for name, wanted in each_by_duckdb(NAMES, "merged", merged).items():
         found = read(games.made, f"gold_{name}_names")
         assert rows(found) == rows(wanted), name

@@ -1,16 +1,14 @@
-"""A committer that fails on demand, and a run that ends in the middle of a batch."""
+"""A committer that fails on demand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, Committer, Engine, Merge, MergeCounts, TableState
-from headgate.lake.ledger import Ledger
-from headgate.lake.ledger_entries import Entry
 
 
 class Crash(BaseException):
@@ -19,28 +17,34 @@ class Crash(BaseException):
 
 @dataclass
 class FailingCommitter:
-    """Commits with another committer, except to tables that are set to fail."""
+    """Commits with another committer, except to tables that are set to fail.
+
+        lake.committer = FailingCommitter(lake.committer, refusing={"silver_chess"})
+
+    Sets can be changed at any time; `heal` empties them all.
+    """
 
     inner: Committer
     unreadable: set[str] = field(default_factory=set)
     """Tables whose state cannot be read."""
     refusing: set[str] = field(default_factory=set)
     """Tables that cannot be committed to."""
-    silent: set[str] = field(default_factory=set)
+    losing_response: set[str] = field(default_factory=set)
     """Tables that are committed to, although the commit raises."""
     crashing_before: set[str] = field(default_factory=set)
+    """Tables at which the process ends before the commit."""
     crashing_after: set[str] = field(default_factory=set)
+    """Tables at which the process ends after the commit."""
     commits: list[Commit] = field(default_factory=list)
+    """Everything that was committed."""
 
     def heal(self) -> None:
-        for failing in (
-            self.unreadable,
-            self.refusing,
-            self.silent,
-            self.crashing_before,
-            self.crashing_after,
-        ):
-            failing.clear()
+        """Let all tables succeed from now on."""
+        self.unreadable.clear()
+        self.refusing.clear()
+        self.losing_response.clear()
+        self.crashing_before.clear()
+        self.crashing_after.clear()
 
     @property
     def lake(self) -> str:
@@ -61,17 +65,18 @@ class FailingCommitter:
         return self.inner.can_rewrite(table, up_to)
 
     def commit(self, commit: Commit) -> int:
-        with self._failing(commit.table):
+        with self._failures(commit.table):
             version = self.inner.commit(commit)
             self.commits.append(commit)
         return version
 
     def merge(self, merge: Merge) -> MergeCounts:
-        with self._failing(merge.table):
+        with self._failures(merge.table):
             return self.inner.merge(merge)
 
     @contextmanager
-    def _failing(self, table: str) -> Iterator[None]:
+    def _failures(self, table: str) -> Iterator[None]:
+        """Fail before or after a write to a table."""
         if table in self.crashing_before:
             raise Crash(table)
         if table in self.refusing:
@@ -79,16 +84,5 @@ class FailingCommitter:
         yield
         if table in self.crashing_after:
             raise Crash(table)
-        if table in self.silent:
+        if table in self.losing_response:
             raise OSError(f"{table} was written, but the response was lost")
-
-
-class CrashingLedger(Ledger):
-    """A ledger that crashes before it records a batch."""
-
-    crashing = False
-
-    def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
-        if self.crashing:
-            raise Crash("ledger")
-        super().complete(version, batch, entries)
