@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -31,12 +31,6 @@ class Validation:
     """Position to what is wrong."""
     unknown: list[int] = field(default_factory=list)
     """Positions of valid payloads with fields that the schema does not have."""
-
-    def without(self, rows: Collection[int]) -> Validation:
-        return Validation(
-            {row: why for row, why in self.invalid.items() if row not in rows},
-            [row for row in self.unknown if row not in rows],
-        )
 
     def __or__(self, other: Validation) -> Validation:
         unknown = sorted({*self.unknown, *other.unknown})
@@ -78,6 +72,18 @@ class ReferenceDecoder:
             return Validation()
         has_unknown, invalid = _for_each(self._has_unknown, payloads, rows)
         return Validation(invalid, [row for row, found in has_unknown.items() if found])
+
+    def invalid(self, payloads: pa.BinaryArray) -> dict[int, str]:
+        """Parse payloads and return what is wrong with them."""
+        from google.protobuf.message import DecodeError
+
+        found: dict[int, str] = {}
+        for place, payload in enumerate(payloads.to_pylist()):
+            try:
+                self.message.FromString(payload or b"")
+            except DecodeError as error:
+                found[place] = str(error)[:500]
+        return found
 
     def decode(
         self, payloads: pa.BinaryArray, rows: np.ndarray
