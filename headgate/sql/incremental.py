@@ -17,7 +17,7 @@ from headgate.sql.expressions import (
     is_known,
 )
 from headgate.sql.gold_select import GoldSelect
-from headgate.sql.mergeable import Merging, NotMergeable, Part, merging_of
+from headgate.sql.mergeable import Merging, NotMergeable, PartialAggregate, merging_of
 from headgate.sql.parse import Verbatim, normalized, quoted, sql_of
 from headgate.sql.select import TABLE_COLUMN, AnalyzedSelect, has_grouping_sets
 
@@ -283,7 +283,7 @@ class _Plan:
                 return column_of([exp.to_identifier(key.name, quoted=True), *rest])
         return None
 
-    def _named(self, part: Part, output: str) -> str:
+    def _named(self, part: PartialAggregate, output: str) -> str:
         """Return the name of the state of a part; aggregates share equal states."""
         for state in self.states:
             if (state.partial, state.merge) == (
@@ -293,7 +293,7 @@ class _Plan:
                 return state.name
         return self._state(part, None, f"_{output}_{part.suffix}")
 
-    def _state(self, part: Part, output: str | None, hidden: str = "") -> str:
+    def _state(self, part: PartialAggregate, output: str | None, hidden: str = "") -> str:
         name = output or self._hidden(hidden)
         self.states.append(State(name, part.partial, part.merge.format(quoted(name)), output))
         return name

@@ -15,7 +15,7 @@ from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.lander import ReplayLander
 from headgate.quarantine.operations import drop_quarantined
 from headgate.quarantine.outcome import OutcomeNote
-from headgate.quarantine.replay import Portion, Replayed, replay_quarantined
+from headgate.quarantine.replay import PortionLimit, Replayed, replay_quarantined
 from headgate.registry.registry import SchemaText
 from tests.engine.in_process import HEAD, Pipeline
 from tests.lake.failing_committer import Crash
@@ -56,7 +56,7 @@ def replay(
     pipeline: Pipeline,
     wanted: QuarantineFilter | None = None,
     limit: int | None = None,
-    portion: Portion | None = None,
+    portion: PortionLimit | None = None,
 ) -> Replayed:
     return replay_quarantined(lander(pipeline), wanted or QuarantineFilter(), limit, portion)
 

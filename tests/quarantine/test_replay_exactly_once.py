@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headgate.lake.names import TableNames
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.replay import Portion
+from headgate.quarantine.replay import PortionLimit
 from tests.engine.in_process import (
     PLAIN,
     UNKNOWN,
@@ -87,7 +87,7 @@ def test_every_record_is_in_one_place(
                 if one.dropping:
                     drop(pipeline, QuarantineFilter(reason="envelope_undecodable"))
                 else:
-                    replay(pipeline, one.wanted, portion=Portion(one.at_a_time))
+                    replay(pipeline, one.wanted, portion=PortionLimit(one.at_a_time))
             if number == 0 and more:
                 values = [_value(one) for one in more]
                 stream.land(extent(1), staged_by(records(values, len(sent))))

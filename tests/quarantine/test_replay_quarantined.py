@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from headgate.config import Contract, Mode
 from headgate.engine.events import BatchLanded, Event
-from headgate.engine.quarantine_table import QUARANTINE
 from headgate.errors import LandingError
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import QuarantineEntry, SchemaEntry, TableEntry
 from headgate.quarantine.filter import OffsetRange, QuarantineFilter
 from headgate.quarantine.outcome import OutcomeNote
-from headgate.quarantine.replay import Portion, replay_quarantined
+from headgate.quarantine.replay import PortionLimit, replay_quarantined
 from headgate.registry.registry import SchemaText
 from tests.engine.in_process import (
     PLAIN,
@@ -128,7 +127,7 @@ def test_replay_with_a_limit_takes_the_oldest(pipeline: Pipeline) -> None:
 
 def test_many_records_are_taken_in_portions(pipeline: Pipeline) -> None:
     learn(pipeline)
-    done = replay(pipeline, portion=Portion(records=1))
+    done = replay(pipeline, portion=PortionLimit(records=1))
     events = [event for event in pipeline.events if isinstance(event, BatchLanded)][2:]
     assert len(events) == done.taken == 4
     assert sum(event.rows for event in events) == 3
@@ -140,7 +139,7 @@ def test_many_records_are_taken_in_portions(pipeline: Pipeline) -> None:
 
 def test_portions_are_bounded_by_bytes_too(pipeline: Pipeline) -> None:
     learn(pipeline)
-    replay(pipeline, portion=Portion(bytes=1))
+    replay(pipeline, portion=PortionLimit(bytes=1))
     events = [event for event in pipeline.events if isinstance(event, BatchLanded)][2:]
     assert len(events) > 1
     assert places(pipeline) == ALL_LANDED
@@ -152,7 +151,7 @@ def test_interrupted_replay_is_completed(
     pipeline: Pipeline, step: Step, records_at_a_time: int
 ) -> None:
     learn(pipeline)
-    portion = Portion(records_at_a_time)
+    portion = PortionLimit(records_at_a_time)
     with crash_at(step), pytest.raises(Crash):
         replay(pipeline, portion=portion)
     done = replay(pipeline, portion=portion)
@@ -251,18 +250,6 @@ def test_records_without_a_position_land_once_too(tmp_path: Path) -> None:
     assert states == {"replayed": 3, "open": 2}
 
 
-def test_rows_of_an_older_quarantine_are_replayed(pipeline: Pipeline) -> None:
-    path = str(pipeline.lake / "quarantine")
-    new = {"id", "state", "settled_at", "in_bronze"}
-    old = by_deltalake(path).select([name for name in QUARANTINE.names if name not in new])
-    write_deltalake(path, old, mode="overwrite", schema_mode="overwrite")
-    learn(pipeline)
-    replay(pipeline)
-    assert places(pipeline) == ALL_LANDED
-    ids = {row["id"] for row in pipeline.rows("quarantine")}
-    assert len(ids) == 4
-
-
 def test_ledger_records_replays_apart_from_the_stream(pipeline: Pipeline) -> None:
     learn(pipeline)
     stream = all_rows(pipeline.ledger)
@@ -309,7 +296,7 @@ def test_stream_lands_batches_between_two_portions(pipeline: Pipeline) -> None:
 
     settler = lander(pipeline)
     settler.listener = land_more
-    done = replay_quarantined(settler, QuarantineFilter(), portion=Portion(1))
+    done = replay_quarantined(settler, QuarantineFilter(), portion=PortionLimit(1))
     assert (done.taken, landed) == (4, 14)
     more = {("silver_chess", offset): 1 for offset in range(6, 14, 2)}
     bad = {("open", offset): 1 for offset in range(7, 14, 2)}
@@ -334,7 +321,7 @@ def test_stream_and_replay_land_concurrently(pipeline: Pipeline) -> None:
 
     thread = threading.Thread(target=land)
     thread.start()
-    done = replay(pipeline, QuarantineFilter(reason="schema_unknown"), portion=Portion(1))
+    done = replay(pipeline, QuarantineFilter(reason="schema_unknown"), portion=PortionLimit(1))
     thread.join()
     assert (failures, done.waiting, done.remaining) == ([], {}, {})
     assert done.landed == {"silver_chess": 10, "silver_go": 1}

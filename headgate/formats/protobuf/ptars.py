@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.formats.protobuf.message import Message, Planner
-from headgate.formats.protobuf.reference import ReferenceDecoder, Validation
+from headgate.formats.protobuf.reference import ProtobufReferenceDecoder, Validation
 from headgate.formats.protobuf.wire import PtarsSchema
 
 _SAFE_LENGTH = 16 << 10
@@ -62,13 +62,13 @@ class PtarsDecoder:
 
     message: Message
     handler: Any
-    reference: ReferenceDecoder
+    reference: ProtobufReferenceDecoder
     has_maps: bool
     has_lists_of_numbers: bool
 
     @classmethod
     def of(
-        cls, message: Message, reference: ReferenceDecoder, planner: Planner
+        cls, message: Message, reference: ProtobufReferenceDecoder, planner: Planner
     ) -> PtarsDecoder | None:
         """Return None if field numbers are so high that ptars would need gigabytes for them."""
         schema = PtarsSchema.empty()

@@ -38,7 +38,7 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class UnknownFields:
+class UndeclaredFields:
     """Wire data of a payload that its message does not declare."""
 
     data: bytes
@@ -51,7 +51,7 @@ class UnknownFields:
 
 
 @dataclass(frozen=True)
-class ReferenceDecoder:
+class ProtobufReferenceDecoder:
     """Decodes payloads of one message row by row."""
 
     files: bytes
@@ -93,7 +93,7 @@ class ReferenceDecoder:
             return {}, {}
         return _for_each(self._values, payloads, rows)
 
-    def unknown_fields(self, payload: bytes) -> UnknownFields:
+    def unknown_fields(self, payload: bytes) -> UndeclaredFields:
         """Collect what the message does not declare of a valid payload."""
         message = self.message.FromString(payload)
         undeclared = self._undeclared(message)
@@ -109,7 +109,7 @@ class ReferenceDecoder:
         else:
             detail = f"message {self.name} has unknown fields in nested messages"
         is_legitimate = self._has_extensions and not undeclared
-        return UnknownFields(data, detail, only_extensions=is_legitimate)
+        return UndeclaredFields(data, detail, only_extensions=is_legitimate)
 
     def _undeclared(self, message: Any) -> list[str]:
         """Name some unknown fields; only extensions are a reason to look at a whole payload."""

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
-from headgate.formats.protobuf.reference import ReferenceDecoder, Validation
+from headgate.formats.protobuf.reference import ProtobufReferenceDecoder, Validation
 from headgate.registry.registry import RefusedSchema, SchemaText
 from headgate.schema.field_metadata import field_number, is_required
 
@@ -57,7 +57,7 @@ def test_bad_records_are_found_wherever_they_stand(spoiled: list[bytes | None]) 
 
 
 @dataclass(frozen=True)
-class CountingReference(ReferenceDecoder):
+class CountingReference(ProtobufReferenceDecoder):
     """Counts the payloads that python-protobuf is given."""
 
     given: list[int] = field(default_factory=list)
