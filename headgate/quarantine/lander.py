@@ -22,7 +22,7 @@ from headgate.lake.ledger_entries import Entry, QuarantineEntry, TableEntry
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.outcome import OutcomeNote, ReplayOutcome, assign_ids, record_outcome
+from headgate.quarantine.outcome import OutcomeNote, ReplayOutcome, record_outcome
 from headgate.quarantine.snapshot import QuarantineSnapshot
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.batch import Extent
@@ -146,11 +146,9 @@ class ReplayLander:
         return True
 
     def snapshot(self) -> QuarantineSnapshot | None:
-        """Return the quarantine, every row with an ID; None if there is no quarantine table."""
-        if self._open_quarantine() is None:
-            return None
-        assign_ids(self.plan.lake, self.plan.quarantine)
-        return self._open_quarantine()
+        """Return the quarantine; None if there is no quarantine table."""
+        plan = self.plan
+        return QuarantineSnapshot.open(plan.lake, plan.quarantine, plan.names_of_route)
 
     def land(
         self, wanted: QuarantineFilter, snapshot: QuarantineSnapshot, stage: StageReplay
@@ -178,10 +176,6 @@ class ReplayLander:
         for pending in self._lander.pending:
             rows[pending.file.table] += pending.file.rows
         return rows
-
-    def _open_quarantine(self) -> QuarantineSnapshot | None:
-        plan = self.plan
-        return QuarantineSnapshot.open(plan.lake, plan.quarantine, plan.names_of_route)
 
     def _count(self) -> None:
         outcome = self.ledger.outcome

@@ -21,7 +21,7 @@ from headgate.errors import LandingError
 from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.staged import NoteFile
 from headgate.lake.tables import CommitConflict, TableError
-from headgate.lake.write import MergeClauses, fill_columns, merge_rows
+from headgate.lake.write import MergeClauses, merge_rows
 
 OUTCOME_COLUMNS = pa.schema(
     [
@@ -120,17 +120,6 @@ def record_outcome(lake: str, quarantine: str, outcome: ReplayOutcome) -> int:
         return merge_rows(table, source, clauses, compress=True).version
 
     return _retry(lake, quarantine, merge)
-
-
-def assign_ids(lake: str, quarantine: str) -> None:
-    """Fill in the IDs and states of rows that were written before these columns existed."""
-
-    def fill(table: Snapshot) -> None:
-        fill_columns(
-            table, QUARANTINE, {"id": "replace(uuid(), '-', '')", "state": "'open'"}, "id IS NULL"
-        )
-
-    _retry(lake, quarantine, fill)
 
 
 def _retry(lake: str, quarantine: str, change: Callable[[Snapshot], _Result]) -> _Result:
