@@ -22,32 +22,11 @@ from headgate.sql.parse import Verbatim, normalized, quoted, sql_of
 from headgate.sql.select import TABLE_COLUMN, AnalyzedSelect, has_grouping_sets
 
 
-def _partial_sql(how: Incremental, source_view: str, extra_keys: Sequence[str]) -> str:
-    return _states(how, _from(how, source_view), extra_keys)
-
-
-def _merge_sql(how: Incremental, states_view: str, extra_keys: Sequence[str]) -> str:
-    names = [quoted(name) for name in _names(how, extra_keys)]
-    merged = [_named(each.merge, each.name) for each in how.states]
-    return f"SELECT {', '.join([*names, *merged])}\nFROM {quoted(states_view)}{_group_by(names)}"
-
-
 def _outputs_sql(how: Incremental, states: str, extra_keys: Sequence[str]) -> str:
     """`states` is a view in backticks, or a query in parentheses."""
     computed = [_named(each.expression, each.name) for each in how.outputs]
     columns = [*map(quoted, extra_keys), *computed, *map(quoted, how.hidden)]
     return f"SELECT {', '.join(columns)}\nFROM {states}"
-
-
-def _names(how: Incremental, extra_keys: Sequence[str]) -> list[str]:
-    return [*extra_keys, *(each.name for each in how.keys)]
-
-
-def _states(how: Incremental, rows: str, extra_keys: Sequence[str]) -> str:
-    partials = [_named(each.partial, each.name) for each in how.states]
-    columns = [*map(quoted, extra_keys), *_key_columns(how), *partials]
-    grouped = _group_by([*map(quoted, extra_keys), *(each.expression for each in how.keys)])
-    return f"SELECT {', '.join(columns)}\n{rows}{grouped}"
 
 
 def _key_columns(how: Incremental) -> list[str]:
@@ -130,11 +109,17 @@ class Incremental:
 
     def partial_sql(self, source_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
         """Return SQL from rows to states."""
-        return _partial_sql(self, source_view, extra_keys)
+        partials = [_named(each.partial, each.name) for each in self.states]
+        columns = [*map(quoted, extra_keys), *_key_columns(self), *partials]
+        grouped = _group_by([*map(quoted, extra_keys), *(each.expression for each in self.keys)])
+        return f"SELECT {', '.join(columns)}\n{_from(self, source_view)}{grouped}"
 
     def merge_sql(self, states_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
         """Return SQL from several states of each group, new and kept, to one."""
-        return _merge_sql(self, states_view, extra_keys)
+        names = [quoted(name) for name in (*extra_keys, *(each.name for each in self.keys))]
+        merged = [_named(each.merge, each.name) for each in self.states]
+        columns = ", ".join([*names, *merged])
+        return f"SELECT {columns}\nFROM {quoted(states_view)}{_group_by(names)}"
 
     def outputs_sql(self, states_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
         """Return SQL from states to the columns of the gold table: outputs, then hidden columns."""

@@ -10,6 +10,7 @@ import typer
 from headgate.amounts import counted, number, size
 from headgate.cli.commands.schema import print_changes
 from headgate.cli.output import (
+    JsonOption,
     ShownError,
     print_json,
     print_next_steps,
@@ -40,7 +41,7 @@ def plan(
             " for CI.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what new schemas and declarations would do; write nothing.
 

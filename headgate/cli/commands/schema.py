@@ -9,8 +9,13 @@ import typer
 
 from headgate.amounts import counted
 from headgate.cli.help import GroupedOptions
-from headgate.cli.output import Style, ago, print_columns, print_json, printable, styled
-from headgate.cli.pipeline_argument import find_pipeline, load_record_pipeline, split_arguments
+from headgate.cli.output import JsonOption, Style, ago, print_columns, print_json, printable, styled
+from headgate.cli.pipeline_argument import (
+    PipelineArgument,
+    find_pipeline,
+    load_record_pipeline,
+    split_arguments,
+)
 from headgate.errors import UsageError
 from headgate.schema.changes import AddColumn, CreateTable, Outcome, SchemaChange
 
@@ -20,7 +25,6 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, subcommand_metavar="[PIPELINE] TABLE | diff A B")
 _HEADERS = ("BATCH", "WHEN", "CHANGE", "OUTCOME", "SCHEMA IDS")
 _ROLES = {"log": ", change log of", "merged": ", merged rows of", "history": ", history of"}
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 Mark = Literal["+", "~", "!"]
 _STYLES: dict[Mark, Style] = {"+": "green", "~": "yellow", "!": "red"}
@@ -42,21 +46,14 @@ def schema() -> None:
 
 @app.command("show", cls=GroupedOptions)
 def show(
-    first: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PIPELINE",
-            help="Pipeline file; optional if the folder has only one.",
-            show_default=False,
-        ),
-    ] = None,
+    first: PipelineArgument = None,
     second: Annotated[
         str | None,
         typer.Argument(
             metavar="TABLE", help="A table, a route, or a source table.", show_default=False
         ),
     ] = None,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show a table's columns and history.
 
@@ -101,7 +98,7 @@ def diff(
             show_default=False,
         ),
     ] = None,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the schema changes from A to B.
 

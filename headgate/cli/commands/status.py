@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from headgate.amounts import counted, number
-from headgate.cli.output import ago, print_facts, print_json, print_next_steps, printable, styled
+from headgate.cli.output import (
+    JsonOption,
+    ago,
+    print_facts,
+    print_json,
+    print_next_steps,
+    printable,
+    styled,
+)
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
@@ -19,7 +25,7 @@ _MAX_ERRORS = 5
 
 def status(
     pipeline: PipelineArgument = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what has landed, what is pending and what is running.
 

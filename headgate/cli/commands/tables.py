@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from headgate.amounts import counted, number, size
-from headgate.cli.output import ago, print_columns, print_json, print_next_steps
+from headgate.cli.output import JsonOption, ago, print_columns, print_json, print_next_steps
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
@@ -21,7 +19,7 @@ _NUMBERS = ("ROWS", "COLUMNS", "FILES", "SIZE", "VERSION")
 
 def tables(
     pipeline: PipelineArgument = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List tables with rows, columns, size and last schema change.
 
