@@ -273,12 +273,12 @@ def _round(to: Translation, node: exp.Expr) -> Value:
 # Texts
 
 
-def _of_text(write: Callable[[str], str], kind: Type = TEXT) -> Callable[..., Value]:
+def _of_text(write: Callable[[str], str]) -> Callable[..., Value]:
     """Translate a function of one text; other values are taken as they are written."""
 
     def translate(to: Translation, node: exp.Expr) -> Value:
         text = to.text(to.value(node.this))
-        return NOTHING if text is None else Value(write(text.sql), kind)
+        return NOTHING if text is None else Value(write(text.sql), TEXT)
 
     return translate
 

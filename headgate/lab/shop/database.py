@@ -243,7 +243,6 @@ def run_on_database(
     plan: ShopPlan,
     folder: Path = DEFAULT_FOLDER,
     report: Callable[[str], None] = lambda _: None,
-    sleep: Callable[[float], None] = time.sleep,
     name: str = SHOP,
 ) -> Iterator[SimulatedShop]:
     """Write changes in portions; yield the totals after each portion.
@@ -260,14 +259,11 @@ def run_on_database(
         )
     with _connection_errors(database), connect(database) as connection:
         shop = ShopDatabase(database, connection, name)
-        yield from _run(plan, shop, report, sleep)
+        yield from _run(plan, shop, report)
 
 
 def _run(
-    plan: ShopPlan,
-    shop: ShopDatabase,
-    report: Callable[[str], None],
-    sleep: Callable[[float], None],
+    plan: ShopPlan, shop: ShopDatabase, report: Callable[[str], None]
 ) -> Iterator[SimulatedShop]:
     workload = statements(plan.seed)
     written = SimulatedShop()
@@ -305,7 +301,7 @@ def _run(
             if plan.rate is not None:
                 ahead = written.changes / plan.rate - (time.perf_counter() - began)
                 if ahead > 0:
-                    sleep(ahead)
+                    time.sleep(ahead)
             yield written
     finally:
         # An interrupted portion has changed rows too.
