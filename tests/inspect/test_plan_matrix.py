@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from headgate.config import Contract, Delta, Mode, Pipeline, Wrapper
-from headgate.inspect import PipelinePlan, read_plan
+from headgate.inspect.plan import PipelinePlan, read_plan
 from headgate.lake.ledger_entries import SchemaEntry
 from headgate.schema.changes import Outcome, SameColumns
 from tests.engine import in_process

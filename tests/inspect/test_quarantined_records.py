@@ -6,13 +6,13 @@ import pytest
 
 from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import LandingError, UsageError
-from headgate.inspect import (
+from headgate.inspect.quarantine import (
     Position,
     count_quarantined,
     find_quarantined,
     read_quarantined,
-    read_status,
 )
+from headgate.inspect.status import read_status
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.operations import drop_quarantine, replay_quarantine
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake

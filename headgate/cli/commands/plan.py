@@ -23,7 +23,7 @@ from headgate.errors import UsageError
 from headgate.schema.changes import Outcome, SchemaChange, WidenType
 
 if TYPE_CHECKING:
-    from headgate.inspect import PipelinePlan, TablePlan, UnusableSchema
+    from headgate.inspect.plan import PipelinePlan, TablePlan, UnusableSchema
     from headgate.inspect.plan_gold import DerivedPlan, DerivedTablePlan
     from headgate.registry.registry import SubjectVersion
 
@@ -59,7 +59,7 @@ def plan(
     Next: headgate schema diff TABLE SUBJECT
     """
     from headgate.config import load_pipeline
-    from headgate.inspect import read_plan
+    from headgate.inspect.plan import read_plan
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)

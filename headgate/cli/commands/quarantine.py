@@ -129,7 +129,7 @@ def list_records(
     Next: headgate quarantine show PIPELINE RECORD
     """
     from headgate.config import load_pipeline
-    from headgate.inspect import read_quarantined
+    from headgate.inspect.quarantine import read_quarantined
     from headgate.quarantine.filter import parse_state
 
     chosen = parse_state("all" if every else state)
@@ -176,7 +176,7 @@ def show(
     Next: headgate quarantine replay PIPELINE --offset RECORD
     """
     from headgate.config import load_pipeline
-    from headgate.inspect import FilePosition, Position, find_quarantined
+    from headgate.inspect.quarantine import FilePosition, Position, find_quarantined
 
     pipeline, record = split_arguments(first, second)
     if record is None:

@@ -20,7 +20,9 @@ from headgate.errors import UsageError
 from headgate.schema.changes import AddColumn, CreateTable, Outcome, SchemaChange
 
 if TYPE_CHECKING:
-    from headgate.inspect import RecordedChange, SchemaDiff, TableSchema
+    from headgate.inspect.ledger import RecordedChange
+    from headgate.inspect.schema import TableSchema
+    from headgate.inspect.schema_diff import SchemaDiff
 
 app = typer.Typer(rich_markup_mode=None, subcommand_metavar="[PIPELINE] TABLE | diff A B")
 _HEADERS = ("BATCH", "WHEN", "CHANGE", "OUTCOME", "SCHEMA IDS")
@@ -74,7 +76,7 @@ def show(
             "bad-argument", "missing argument TABLE", hint="headgate tables lists tables"
         )
     from headgate.config import load_pipeline
-    from headgate.inspect import read_table_schema
+    from headgate.inspect.schema import read_table_schema
 
     found = read_table_schema(load_pipeline(find_pipeline(pipeline)), table)
     if as_json:
@@ -116,7 +118,7 @@ def diff(
 
     Next: headgate plan PIPELINE
     """
-    from headgate.inspect import is_schema_file, read_schema_diff
+    from headgate.inspect.schema_diff import is_schema_file, read_schema_diff
 
     needed = pipeline is not None or not (is_schema_file(first) and is_schema_file(second))
     found = read_schema_diff(first, second, load_record_pipeline(pipeline) if needed else None)

@@ -17,7 +17,7 @@ from headgate.cli.output import (
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
-    from headgate.inspect import Status
+    from headgate.inspect.status import Status
 
 _MAX_RULES = 10
 _MAX_ERRORS = 5
@@ -36,7 +36,7 @@ def status(
     Next: headgate tables PIPELINE
     """
     from headgate.config import load_pipeline
-    from headgate.inspect import read_status
+    from headgate.inspect.status import read_status
 
     file = find_pipeline(pipeline)
     found = read_status(load_pipeline(file))

@@ -9,7 +9,8 @@ from headgate.cli.output import JsonOption, ago, print_columns, print_json, prin
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
-    from headgate.inspect import RecordedChange, TableSummary
+    from headgate.inspect.ledger import RecordedChange
+    from headgate.inspect.tables import TableSummary
 
 _HEADERS = ("TABLE", "ROWS", "COLUMNS", "FILES", "SIZE", "VERSION", "LAST BATCH", "LAST CHANGE")
 _WITH_KINDS = ("TABLE", "KIND", *_HEADERS[1:])
@@ -32,7 +33,7 @@ def tables(
     Next: headgate schema PIPELINE TABLE
     """
     from headgate.config import load_pipeline
-    from headgate.inspect import read_tables
+    from headgate.inspect.tables import read_tables
 
     file = find_pipeline(pipeline)
     found = read_tables(load_pipeline(file))
