@@ -15,9 +15,11 @@ import pytest
 import headgate
 from headgate.config import load_pipeline
 from headgate.engine.events import Ended, SchemaChanged
-from headgate.inspect import read_plan, read_status, read_table_schema, read_tables
 from headgate.inspect.graph import read_graph
-from headgate.inspect.status import PendingTable
+from headgate.inspect.plan import read_plan
+from headgate.inspect.schema import read_table_schema
+from headgate.inspect.status import PendingTable, read_status
+from headgate.inspect.tables import read_tables
 from headgate.notebook import ResultView, cell
 from headgate.pipeline import RunTally
 from headgate.schema.changes import AddColumn

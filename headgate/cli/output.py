@@ -12,11 +12,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Annotated, Any, Literal, TextIO
+
+import typer
 
 from headgate.amounts import counted
 from headgate.errors import HeadgateError
 
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 
 _CODES: dict[Style, int] = {

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from headgate.config.model import Declared
+from headgate.config.model import ConfigModel
 from headgate.config.units import Size
 from headgate.errors import InvalidPipeline, did_you_mean, listed, shown
 
@@ -69,7 +69,7 @@ def _expand(written: object) -> object:
     return dict.fromkeys(("tables", "columns", "types"), written)
 
 
-class Rules(Declared):
+class Rules(ConfigModel):
     """The contract of one table."""
 
     tables: _ModeField = Mode.EVOLVE
@@ -93,7 +93,7 @@ class Rules(Declared):
         return (self.columns, self.types) != (Mode.EVOLVE, Mode.EVOLVE)
 
 
-class TableRules(Declared):
+class TableRules(ConfigModel):
     """Overrides of the contract for some tables; omitted keys keep the general rule."""
 
     tables: _ModeField | None = None

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from headgate.config.location import LocalFile
-from headgate.config.model import Declared, OneOf, invalid_at
+from headgate.config.model import ConfigModel, OneOf, invalid_at
 from headgate.config.names import check_pattern, matching
 from headgate.errors import InvalidPipeline, listed, shown
 
@@ -79,7 +79,7 @@ def _duplicates(words: Sequence[str]) -> list[str]:
     return sorted({word for word in words if words.count(word) > 1})
 
 
-class Datastream(Declared):
+class Datastream(ConfigModel):
     """Change records of Datastream: the operation, the log position and the row."""
 
     keys: Annotated[Mapping[str, Sequence[str]], AfterValidator(_check_keys)] = Field(
@@ -136,7 +136,7 @@ MessageName = Annotated[str, AfterValidator(_check_message)]
 FieldName = Annotated[str, AfterValidator(_check_field)]
 
 
-class Confluent(Declared):
+class Confluent(ConfigModel):
     """Confluent wire format: a zero byte, the schema id, then the payload."""
 
     route: Literal["topic", "record"] = "topic"
@@ -180,7 +180,7 @@ class PayloadMessages:
         return next(matches, None)
 
 
-class Wrapper(Declared):
+class Wrapper(ConfigModel):
     """A protobuf message around each payload, with its route and schema id."""
 
     message: MessageName = Field(examples=["wrapper"])

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from headgate.config.gold import names_may_collide
-from headgate.config.model import Declared, Path, invalid_at_paths
+from headgate.config.model import ConfigModel, Path, invalid_at_paths
 from headgate.errors import InvalidPipeline, did_you_mean, listed, shown
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -28,7 +28,7 @@ def _check_rule(rule: str) -> str:
     return rule
 
 
-class Expectation(Declared):
+class Expectation(ConfigModel):
     """A rule for rows: a row passes only if the rule is true, not if it is null."""
 
     rule: Annotated[str, AfterValidator(_check_rule)] = Field(examples=["user_name IS NOT NULL"])

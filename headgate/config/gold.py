@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from headgate.config.model import Declared, Path, invalid_at, invalid_at_paths
+from headgate.config.model import ConfigModel, Path, invalid_at, invalid_at_paths
 from headgate.config.names import check_table_name
 from headgate.errors import InvalidPipeline, did_you_mean, listed, shown
 
@@ -56,7 +56,7 @@ def _check_where(where: str) -> str:
     return where
 
 
-class GoldQuery(Declared):
+class GoldQuery(ConfigModel):
     """A SELECT over the landed tables; the file may have just its text."""
 
     sql: Annotated[str, AfterValidator(_check_sql)] = Field(
@@ -65,7 +65,7 @@ class GoldQuery(Declared):
     """The query, in Spark SQL."""
 
 
-class GoldUnion(Declared):
+class GoldUnion(ConfigModel):
     """A union of the rows of many tables."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -95,7 +95,7 @@ def _choose(written: object, info: ValidationInfo) -> object:
     if isinstance(written, Mapping):
         kind = GoldQuery if "sql" in written else GoldUnion
         return kind.model_validate(written, context=info.context, by_alias=True, by_name=False)
-    if isinstance(written, Declared):
+    if isinstance(written, ConfigModel):
         return written
     hint = "write a SELECT, or the keys `from`, `select` and `mode`"
     raise InvalidPipeline("wrong-type", f"needs SQL, not {shown(written)}", hint)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from headgate.config.location import LocalFile, reject_credentials
-from headgate.config.model import Declared
+from headgate.config.model import ConfigModel
 from headgate.config.secrets import Secret, Username, settings_checked_by
 from headgate.config.units import parse_timestamp
 from headgate.errors import InvalidPipeline, did_you_mean, listed, shown
@@ -85,7 +85,7 @@ def check_kafka_option(key: str) -> None:
 KafkaOptions = Annotated[Mapping[str, str | Secret], settings_checked_by(check_kafka_option)]
 
 
-class Security(Declared):
+class Security(ConfigModel):
     """Encryption and authentication of the connection to Kafka."""
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
@@ -232,7 +232,7 @@ def _check_topics(topics: Sequence[str]) -> tuple[str, ...]:
     return tuple(topics)
 
 
-class Kafka(Declared):
+class Kafka(ConfigModel):
     """Kafka topics to read."""
 
     servers: Annotated[str, AfterValidator(_check_servers)] = Field(examples=["localhost:9092"])

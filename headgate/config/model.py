@@ -224,7 +224,7 @@ def _example(path: Path, model: type[BaseModel]) -> str | None:
     return f"for example {' or '.join(f'`{each}`' for each in written)}"
 
 
-class Declared(BaseModel):
+class ConfigModel(BaseModel):
     """A declaration: a frozen model that rejects unknown keys."""
 
     model_config = ConfigDict(
@@ -294,7 +294,7 @@ def _error_type(details: ErrorDetails) -> str | PydanticCustomError:
     return PydanticCustomError(details["type"], details["msg"])
 
 
-class OneOf(Declared):
+class OneOf(ConfigModel):
     """A choice in the file: optional keys, of which exactly one must be given."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
@@ -318,7 +318,7 @@ class OneOf(Declared):
         def choose(value: object, info: ValidationInfo) -> object:
             if isinstance(value, str):
                 value = cls._expand(value)
-            if isinstance(value, Declared):
+            if isinstance(value, ConfigModel):
                 return cls._accept(value)
             chosen = cls.model_validate(value, context=info.context)
             return next(each for _, each in chosen if each is not None)
@@ -335,7 +335,7 @@ class OneOf(Declared):
         return {word: {}}
 
     @classmethod
-    def _accept(cls, built: Declared) -> Declared:
+    def _accept(cls, built: ConfigModel) -> ConfigModel:
         choices = [get_args(field.annotation)[0] for field in cls.model_fields.values()]
         if type(built) not in choices:
             names = listed(choice.__name__ for choice in choices)

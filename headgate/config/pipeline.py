@@ -22,7 +22,7 @@ from headgate.config.envelopes import Datastream, EnvelopeField
 from headgate.config.expect import Expectations, check_patterns
 from headgate.config.gold import ROUTE, GoldTables, check_names_are_free, check_sources
 from headgate.config.location import FileContext, LocalFolder, Location, is_remote
-from headgate.config.model import Declared, combine_errors, invalid_at, missing
+from headgate.config.model import ConfigModel, combine_errors, invalid_at, missing
 from headgate.config.names import ChangeTemplate, TableName, TableTemplate, around
 from headgate.config.registry import Registry, RegistryField
 from headgate.config.secrets import Secret, check_spark_setting, settings_checked_by
@@ -62,7 +62,7 @@ def _checkpoint_in_lake(fields: dict[str, Any]) -> str:
     return f"{fields['lake'].rstrip('/')}/_checkpoints/{fields['name']}"
 
 
-class Merge(Declared):
+class Merge(ConfigModel):
     """When and how change logs are merged into the merged and history tables."""
 
     every: Duration | None = None
@@ -79,7 +79,7 @@ class Merge(Declared):
     """Tables above this size are merged by Spark."""
 
 
-class Pipeline(Declared):
+class Pipeline(ConfigModel):
     """A pipeline from one source to one Delta table per route, or per table of a database.
 
         Pipeline(
@@ -365,7 +365,7 @@ class Pipeline(Declared):
 def _declares_changes(written: Mapping[Any, object]) -> bool:
     """Whether the source, perhaps mistyped, or the envelope is that of change files."""
     source = written.get("source")
-    if isinstance(source, Declared):
+    if isinstance(source, ConfigModel):
         return isinstance(source, Files)
     chosen = [*source] if isinstance(source, Mapping) else [source]
     known = [nearest(str(key), list(SourceKeys.model_fields)) for key in chosen]

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, field_validator
 
 from headgate.config.location import LocalFile, LocalFolder, is_remote, reject_credentials
-from headgate.config.model import Declared
+from headgate.config.model import ConfigModel
 from headgate.config.secrets import Secret, Username
 from headgate.config.units import Duration
 from headgate.errors import InvalidPipeline, shown
@@ -28,7 +28,7 @@ def _check_url(url: str) -> str:
     return url
 
 
-class Registry(Declared):
+class Registry(ConfigModel):
     """A schema registry: the URL of one with Confluent's API, or a folder."""
 
     url: Annotated[str, AfterValidator(_check_url)] | None = None

@@ -8,13 +8,13 @@ from pydantic import BeforeValidator, Field
 
 from headgate.config.kafka import Kafka
 from headgate.config.location import Location
-from headgate.config.model import Declared, OneOf
+from headgate.config.model import ConfigModel, OneOf
 from headgate.config.names import SourcePatterns, matching
 from headgate.config.units import Duration, Size, Timestamp
 from headgate.errors import InvalidPipeline, did_you_mean, shown
 
 
-class Files(Declared):
+class Files(ConfigModel):
     """A folder of change files, in Avro or JSON."""
 
     path: Location = Field(examples=["./landing"])
@@ -68,7 +68,7 @@ TableVersion = Annotated[
 ]
 
 
-class Delta(Declared):
+class Delta(ConfigModel):
     """A Delta table of records, read as a stream."""
 
     path: Location = Field(examples=["./inbox"])

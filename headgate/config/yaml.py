@@ -19,7 +19,7 @@ _NAMES = re.compile(r" (alias|anchor|tag|handle) (['\"]).*\2")
 
 
 @dataclass(frozen=True)
-class Mark:
+class YamlMark:
     """A position in the file, counted from 1."""
 
     line: int = 1
@@ -34,30 +34,30 @@ class MarkedYaml:
     data: object = None
     readable: bool = True
     findings: list[Finding] = field(default_factory=list)
-    keys: dict[Path, Mark] = field(default_factory=dict)
-    values: dict[Path, Mark] = field(default_factory=dict)
-    texts: dict[Path, Mark] = field(default_factory=dict)
+    keys: dict[Path, YamlMark] = field(default_factory=dict)
+    values: dict[Path, YamlMark] = field(default_factory=dict)
+    texts: dict[Path, YamlMark] = field(default_factory=dict)
     """Positions of texts that the file has verbatim, without folding or escapes."""
 
-    def mark_of_key(self, path: Path) -> Mark:
+    def mark_of_key(self, path: Path) -> YamlMark:
         return self.keys.get(path) or self.mark_of_value(path)
 
-    def mark_of_value(self, path: Path) -> Mark:
+    def mark_of_value(self, path: Path) -> YamlMark:
         """Return the position of a value, or of the mapping that lacks it."""
         while path and path not in self.values:
             path = path[:-1]
-        return self.values.get(path, Mark())
+        return self.values.get(path, YamlMark())
 
-    def mark_inside(self, path: Path, line: int | None, column: int | None) -> Mark:
+    def mark_inside(self, path: Path, line: int | None, column: int | None) -> YamlMark:
         """Return the position of a line and column inside a text that the file has verbatim."""
         while path and path not in self.values:
             path = path[:-1]
         start = self.texts.get(path)
         if start is None or line is None:
             return self.mark_of_value(path)
-        return Mark(start.line + line - 1, start.column + (column or 1) - 1)
+        return YamlMark(start.line + line - 1, start.column + (column or 1) - 1)
 
-    def found(self, code: str, message: str, mark: Mark, hint: str | None = None) -> None:
+    def found(self, code: str, message: str, mark: YamlMark, hint: str | None = None) -> None:
         self.findings.append(Finding(code, message, self.file, mark.line, mark.column, hint))
 
 
@@ -73,10 +73,10 @@ def read_marked_yaml(text: str, file: str) -> MarkedYaml:
         position = error.problem_mark or error.context_mark
         mark, message = _mark(position), _NAMES.sub(r" \1", problem)
     except yaml.reader.ReaderError as error:
-        mark = Mark(text.count("\n", 0, error.position) + 1)
+        mark = YamlMark(text.count("\n", 0, error.position) + 1)
         message = "YAML does not allow this character"
     except RecursionError:
-        mark, message = Mark(), "values are nested too deeply"
+        mark, message = YamlMark(), "values are nested too deeply"
     else:
         return marked
     unreadable = MarkedYaml(file, readable=False)
@@ -130,7 +130,7 @@ class _NodeReader:
             mapping[key] = self.read(value_node, here)
         return mapping
 
-    def _start_of_text(self, node: yaml.ScalarNode) -> Mark | None:
+    def _start_of_text(self, node: yaml.ScalarNode) -> YamlMark | None:
         """Return where a text starts; None if it is folded or has escapes."""
         start, end = node.start_mark, node.end_mark
         if node.style == "|":
@@ -139,12 +139,12 @@ class _NodeReader:
             first = next((line for line in node.value.splitlines() if line.strip()), "")
             if whole is None or not whole.endswith(first):
                 return None
-            return Mark(start.line + 2, len(whole) - len(first) + 1)
+            return YamlMark(start.line + 2, len(whole) - len(first) + 1)
         opening = len(node.style or "")
         verbatim = (
             end.line == start.line and end.index - start.index == len(node.value) + 2 * opening
         )
-        return Mark(start.line + 1, start.column + 1 + opening) if verbatim else None
+        return YamlMark(start.line + 1, start.column + 1 + opening) if verbatim else None
 
     def _read_scalar(self, node: yaml.ScalarNode) -> Any:
         try:
@@ -156,8 +156,8 @@ class _NodeReader:
         return value
 
 
-def _mark(mark: yaml.Mark | None) -> Mark:
-    return Mark(mark.line + 1, mark.column + 1) if mark else Mark()
+def _mark(mark: yaml.Mark | None) -> YamlMark:
+    return YamlMark(mark.line + 1, mark.column + 1) if mark else YamlMark()
 
 
 def _unreadable(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:

@@ -22,9 +22,9 @@ from headgate.engine.plan import BatchPlan, TableShape
 from headgate.engine.quarantine_table import QUARANTINE, quarantine_rows
 from headgate.engine.stage_table import (
     DecodedGroups,
+    DecodedPart,
     GroupWithOrigins,
     Origins,
-    Part,
     PortionOrigins,
     decode_small_groups,
     join_parts,
@@ -249,7 +249,7 @@ def _has_decoder(
 
 def _stage_bronze(plan: RecordPlan, bronze: str, groups: list[GroupWithOrigins]) -> StagedFile:
     parts = [
-        Part(pa.record_batch({"payload": group.payloads}), origin, group.message[0])
+        DecodedPart(pa.record_batch({"payload": group.payloads}), origin, group.message[0])
         for group, origin in groups
     ]
     ((rows, ids),) = join_parts(parts)

@@ -5,6 +5,7 @@ source.batches → stage → commit → follow-ups → ledger
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING
 from headgate.config import Pipeline
 from headgate.engine.batch import BatchLander
 from headgate.engine.events import BatchLanded, Ended, Event, FilesWait, Idle, Listener, Started
-from headgate.engine.failure import explain_failure
 from headgate.engine.follow_up import FollowUp, TableChanged, follow_all
 from headgate.engine.plan import BatchPlan
 from headgate.engine.session import pipeline_session
 from headgate.engine.task_results import decode_results
+from headgate.errors import HeadgateError, LandingError, SourceError
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger, Pending, Progress
@@ -28,6 +29,8 @@ from headgate.sources.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_PYTHON_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Runner:
         try:
             tables = self._run()
         except Exception as error:
-            raise explain_failure(error) from error
+            raise _explained(error) from error
         ended = Ended(
             batches=len(self._landed),
             rows=sum(batch.rows for batch in self._landed),
@@ -150,3 +153,32 @@ class Runner:
         if isinstance(event, BatchLanded):
             self._landed.append(event)
         self.listener(event)
+
+
+def _explained(error: BaseException) -> HeadgateError:
+    """Return the error to show; errors of Headgate are returned as they are."""
+    if isinstance(error, HeadgateError):
+        return error
+    text = str(error)
+    if "UnknownTopicOrPartition" in text or "DELTA_MISSING_DELTA_TABLE" in text:
+        return SourceError("source-missing", "the source no longer exists", hint="check `source`")
+    if "failOnDataLoss" in text or "KAFKA_DATA_LOSS" in text or "DELTA_VERSIONS_NOT" in text:
+        return SourceError(
+            "data-lost",
+            "the source dropped records before they were read",
+            hint="raise the source's retention; restore the records, or continue without them with "
+            "a new checkpoint and lake",
+        )
+    if "No space left on device" in text:
+        return LandingError(
+            "batch-failed",
+            "the disk is full",
+            hint="free disk space and run again to retry the batch",
+        )
+    found = _PYTHON_ERROR.findall(text)
+    what = f"{found[-1][0]}: {found[-1][1]}" if found else (text.strip() or repr(error))
+    return LandingError(
+        "batch-failed",
+        what.splitlines()[0][:500],
+        hint="run again to retry the batch; --debug shows Spark's full error",
+    )

@@ -182,7 +182,7 @@ class PortionOrigins:
 
 
 @dataclass(frozen=True)
-class Part:
+class DecodedPart:
     """Columns of one schema, and the origins of their records."""
 
     columns: pa.RecordBatch
@@ -194,7 +194,7 @@ class Part:
         return self.key if isinstance(self.key, int) else None
 
 
-def join_parts(parts: Sequence[Part]) -> list[tuple[pa.Table, tuple[int, ...]]]:
+def join_parts(parts: Sequence[DecodedPart]) -> list[tuple[pa.Table, tuple[int, ...]]]:
     """Return the rows and schema ids of each file; types that conflict need several files."""
     if not parts:
         return []
@@ -240,7 +240,7 @@ def stage_table(
     rules = plan.contract.for_table(table)
     shape = plan.shape(table)
     expected = Expectations.of(plan.expect, table)
-    parts: list[Part] = []
+    parts: list[DecodedPart] = []
     new_schemas: dict[str, str] = {}
     blocked_here: list[BlockedSchemaChange] = []
     unknown = 0
@@ -275,7 +275,7 @@ def stage_table(
             blocked_here += [_blocked(table, key, change, rows) for change, rows in result.blocked]
             landing, columns = landing.without(result.rejected_rows), result.columns
         if len(landing.rows):
-            parts.append(Part(columns, landing, key))
+            parts.append(DecodedPart(columns, landing, key))
             if isinstance(key, int) and key not in plan.seen_schema_ids.get(table, ()):
                 new_schemas[str(key)] = encode_schema(decoder.schema)
     results: tuple[ExpectationResult, ...] = ()

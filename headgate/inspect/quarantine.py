@@ -80,7 +80,7 @@ class FilePosition:
 class QuarantinedRecord:
     """A record that could not land, why, and its state."""
 
-    id: str | None
+    id: str
     position: Position | FilePosition | None
     """None if the source does not number its records."""
     state: QuarantineState
@@ -116,8 +116,8 @@ def count_quarantined(pipeline: Pipeline) -> QuarantineCounts:
     rows = _query(
         snapshot,
         """
-        SELECT coalesce(state, 'open') AS state, reason, count(*) AS count FROM quarantine
-        GROUP BY 1, reason ORDER BY count DESC, reason
+        SELECT state, reason, count(*) AS count FROM stored
+        GROUP BY state, reason ORDER BY count DESC, reason
         """,
     )
 
@@ -160,11 +160,11 @@ def find_quarantined(
 def _read(
     pipeline: Pipeline, snapshot: QuarantineSnapshot, where: str, limit: int
 ) -> tuple[list[QuarantinedRecord], int]:
-    count = _query(snapshot, f"SELECT count(*) AS count FROM quarantine WHERE {where}")
+    count = _query(snapshot, f"SELECT count(*) AS count FROM stored WHERE {where}")
     rows = _query(
         snapshot,
         f"""
-        SELECT * FROM quarantine WHERE {where}
+        SELECT * FROM stored WHERE {where}
         ORDER BY _batch DESC, _topic, _partition, _file, _offset LIMIT {limit}
         """,
     )
@@ -188,7 +188,7 @@ def _query(snapshot: QuarantineSnapshot | None, sql: str) -> list[dict[str, Any]
     if snapshot is None:
         return []
     try:
-        return query_table(snapshot.table.delta, snapshot.sql(sql))
+        return query_table(snapshot.table.delta, sql)
     except (TableError, OSError, pa.ArrowException) as error:
         raise unreadable(snapshot.table.url, error) from error
 
@@ -197,7 +197,7 @@ def _record(pipeline: Pipeline, row: dict[str, Any]) -> QuarantinedRecord:
     return QuarantinedRecord(
         id=row["id"],
         position=_position(row),
-        state=QuarantineState(row["state"] or QuarantineState.OPEN),
+        state=QuarantineState(row["state"]),
         settled_at=row["settled_at"],
         reason=row["reason"],
         detail=row["detail"],

@@ -24,8 +24,6 @@ tetris snake pong asteroids centipede frogger galaga breakout pacman tron
 """
 _NAMES = _THIRTY.split()
 
-BASE_COLUMNS = ("game_name", "user_name", "event_timestamp", "is_connection_stable")
-
 
 @dataclass(frozen=True)
 class Game:

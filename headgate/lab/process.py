@@ -26,6 +26,7 @@ _STACK_FRAME = re.compile(r"\s+(at \S+\(|\.\.\. \d+ )")
 _STOP_POLL = 0.02
 _START_POLL = 0.05
 # A process blocked on disk I/O does not exit before the I/O completes, not even when killed.
+_LOG_LINES = 10
 _KILL_TIMEOUT = 30.0
 
 
@@ -59,13 +60,13 @@ class DetachedProcess:
         _pid_file(self.folder, self.name).unlink(missing_ok=True)
         return process is not None
 
-    def log_tail(self, lines: int = 10) -> str:
+    def log_tail(self) -> str:
         """Return the last lines of the log, without Java's stack frames, for an error message."""
         if not self.log_file.is_file():
             return ""
         written = self.log_file.read_text("utf-8", "replace").splitlines()
         relevant = [line for line in written if line.strip() and not _STACK_FRAME.match(line)]
-        return "\n".join(f"  {line}" for line in relevant[-lines:])
+        return "\n".join(f"  {line}" for line in relevant[-_LOG_LINES:])
 
     def _exits_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds

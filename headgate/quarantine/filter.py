@@ -67,10 +67,7 @@ class QuarantineFilter:
     def condition(self, routes: Collection[str] = ()) -> str:
         """Return the SQL condition; `routes` are the routes of the table that `route` names."""
         conditions = []
-        if self.state is QuarantineState.OPEN:
-            # Rows written before the column existed have no state.
-            conditions.append("(state IS NULL OR state = 'open')")
-        elif self.state is not None:
+        if self.state is not None:
             conditions.append(f"state = {_literal(self.state.value)}")
         if self.reason is not None:
             conditions.append(f"reason = {_literal(self.reason)}")
@@ -139,8 +136,7 @@ def parse_time(name: str, time: str | datetime | None) -> datetime | None:
 def in_file(path: str) -> str:
     """Return the SQL condition for a file with this path, or with a path that ends with it."""
     whole, end = _literal(path), _literal(f"/{path.lstrip('/')}")
-    # An older table lacks the column, and the query has untyped nulls for it.
-    return f"(CAST(_file AS VARCHAR) = {whole} OR ends_with(CAST(_file AS VARCHAR), {end}))"
+    return f"(_file = {whole} OR ends_with(_file, {end}))"
 
 
 def _literal(value: str | datetime) -> str:

@@ -66,7 +66,7 @@ def _dropped(snapshot: QuarantineSnapshot, wanted: QuarantineFilter) -> pa.Table
     """Return the new rows, without the bytes of the records, so that they fit in memory."""
     names = ", ".join(OUTCOME_COLUMNS.names)
     condition = snapshot.condition(wanted)
-    rows = snapshot.rows(f"SELECT {names} FROM quarantine WHERE {condition}").read_all()
+    rows = snapshot.rows(f"SELECT {names} FROM stored WHERE {condition}").read_all()
     state = pa.repeat(QuarantineState.DROPPED.value, rows.num_rows)
     at = OUTCOME_COLUMNS.get_field_index("state")
     return rows.cast(OUTCOME_COLUMNS).set_column(at, OUTCOME_COLUMNS.field("state"), state)

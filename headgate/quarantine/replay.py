@@ -153,7 +153,7 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class Portion:
+class PortionLimit:
     """Most records and bytes to hold in memory at a time."""
 
     records: int = 50_000
@@ -164,7 +164,7 @@ def replay_quarantined(
     lander: ReplayLander,
     wanted: QuarantineFilter,
     limit: int | None = None,
-    portion: Portion | None = None,
+    portion: PortionLimit | None = None,
 ) -> Replayed:
     """Replay the matching records that are open now; with a limit, the oldest."""
     lander.plan.forget()
@@ -172,7 +172,7 @@ def replay_quarantined(
     completed = lander.complete()
     snapshot = lander.snapshot()
     if snapshot is not None:
-        for taken in _portions(_open_rows(snapshot, wanted, limit), portion or Portion()):
+        for taken in _portions(_open_rows(snapshot, wanted, limit), portion or PortionLimit()):
             _land(lander, wanted, snapshot, taken)
     return Replayed(
         lander.taken,
@@ -212,15 +212,15 @@ def _open_rows(
     if limit is not None:
         # Sort IDs only: sorting whole rows would hold them all in memory.
         condition = f"""id IN (
-            SELECT id FROM quarantine WHERE {condition}
+            SELECT id FROM stored WHERE {condition}
             ORDER BY _at, _topic, _partition, _file, _offset LIMIT {limit}
         )"""
     names = ", ".join(QUARANTINE.names)
-    for batch in snapshot.rows(f"SELECT {names} FROM quarantine WHERE {condition}"):
+    for batch in snapshot.rows(f"SELECT {names} FROM stored WHERE {condition}"):
         yield batch.cast(QUARANTINE)
 
 
-def _portions(batches: Iterator[pa.RecordBatch], portion: Portion) -> Iterator[pa.Table]:
+def _portions(batches: Iterator[pa.RecordBatch], portion: PortionLimit) -> Iterator[pa.Table]:
     gathered: list[pa.RecordBatch] = []
     count = size = 0
     for batch in batches:

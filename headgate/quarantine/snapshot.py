@@ -7,7 +7,6 @@ from typing import Self
 
 import pyarrow as pa
 
-from headgate.engine.quarantine_table import QUARANTINE
 from headgate.errors import LandingError
 from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.tables import TableError
@@ -25,7 +24,7 @@ their files."""
 
 
 class QuarantineSnapshot:
-    """Runs queries on `quarantine`; columns that an older table lacks are null."""
+    """Runs queries on the table, which they call `stored`."""
 
     def __init__(self, table: Snapshot, names_of_route: NamesOfRoute) -> None:
         self.table = table
@@ -40,16 +39,10 @@ class QuarantineSnapshot:
             raise unreadable(table_url(lake, quarantine), error) from error
         return None if table is None else cls(table, names_of_route)
 
-    def sql(self, query: str) -> str:
-        """Return the query on `quarantine` as a query on `stored`, the table itself."""
-        missing = set(QUARANTINE.names) - {*self.table.schema.names}
-        nulls = "".join(f", NULL AS {name}" for name in sorted(missing))
-        return f"WITH quarantine AS (SELECT *{nulls} FROM stored) {query}"
-
     def rows(self, query: str) -> pa.RecordBatchReader:
         """Run a query and stream its rows."""
         try:
-            return self.table.query(self.sql(query), _ONE_FILE_AT_A_TIME)
+            return self.table.query(query, _ONE_FILE_AT_A_TIME)
         except (TableError, OSError) as error:
             raise unreadable(self.table.url, error) from error
 
@@ -57,7 +50,7 @@ class QuarantineSnapshot:
         """Return the filter in SQL, with a table name resolved to its routes."""
         if wanted.route is None:
             return wanted.condition()
-        found = self.rows("SELECT DISTINCT route FROM quarantine WHERE route IS NOT NULL")
+        found = self.rows("SELECT DISTINCT route FROM stored WHERE route IS NOT NULL")
         routes = found.read_all().column("route").to_pylist()
         return wanted.condition(
             [route for route in routes if wanted.route in self._names_of_route(route)]
@@ -67,7 +60,7 @@ class QuarantineSnapshot:
         """Count records by reason, the most frequent first."""
         found = self.rows(
             f"""
-            SELECT reason, count(*) AS count FROM quarantine WHERE {self.condition(wanted)}
+            SELECT reason, count(*) AS count FROM stored WHERE {self.condition(wanted)}
             GROUP BY reason ORDER BY count DESC, reason
             """
         ).read_all()

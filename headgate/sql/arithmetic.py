@@ -11,8 +11,8 @@ from headgate.sql.types import (
     DOUBLE,
     MAX_PRECISION,
     MAX_WIDE_PRECISION,
-    Kind,
     Type,
+    TypeFamily,
     arithmetic_type,
     bounded,
     common_type,
@@ -30,11 +30,11 @@ def calculate(build: Builder, operator: str, one: Value, other: Value) -> Value:
     if not (one.type.is_numeric and other.type.is_numeric):
         return NOTHING
     kind = common_type([one.type, other.type])
-    if kind is None or kind.kind is Kind.DECIMAL:
+    if kind is None or kind.kind is TypeFamily.DECIMAL:
         return _of_decimals(build, operator, one, other)
-    if kind.kind is Kind.INTEGER and operator == "div":
+    if kind.kind is TypeFamily.INTEGER and operator == "div":
         kind = DOUBLE
-    if kind.kind is Kind.INTEGER:
+    if kind.kind is TypeFamily.INTEGER:
         return _of_integers(build, operator, one, other)
     left, right = (build.cast(each, kind).sql for each in (one, other))
     if operator in ("div", "mod"):
@@ -125,14 +125,14 @@ def negate(build: Builder, value: Value) -> Value:
         case float():
             return double_literal(-value.literal)
     value = build.number(value, value)
-    if value.type.kind is Kind.INTEGER:
+    if value.type.kind is TypeFamily.INTEGER:
         return _of_integers(build, "sub", number_literal(0), value)
     return Value(f"(- {value.sql})", value.type) if value.type.is_numeric else NOTHING
 
 
 def absolute(build: Builder, value: Value) -> Value:
     value = build.number(value, value)
-    if value.type.kind is Kind.INTEGER:
+    if value.type.kind is TypeFamily.INTEGER:
         wide = f"abs(CAST({value.sql} AS DECIMAL(20, 0)))"
         return Value(f"TRY_CAST({wide} AS BIGINT)", BIGINT)
     return Value(f"abs({value.sql})", value.type) if value.type.is_numeric else NOTHING
@@ -141,19 +141,19 @@ def absolute(build: Builder, value: Value) -> Value:
 def round_to_integer(build: Builder, function: str, value: Value) -> Value:
     """Apply `floor` or `ceil`; nine and a half becomes ten, which has a digit more."""
     value = build.number(value, value)
-    if not value.type.is_numeric or value.type.kind is Kind.INTEGER:
+    if not value.type.is_numeric or value.type.kind is TypeFamily.INTEGER:
         return value if value.type.is_numeric else NOTHING
-    if value.type.kind is Kind.DECIMAL:
+    if value.type.kind is TypeFamily.DECIMAL:
         value = build.cast(value, _with_a_digit_more(value.type, value.type.scale))
     return Value(f"{function}({value.sql})", value.type)
 
 
 def round_half_up(build: Builder, value: Value, digits: int) -> Value:
     value = build.number(value, value)
-    if value.type.kind is Kind.FLOAT:
+    if value.type.kind is TypeFamily.FLOAT:
         double = build.cast(value, DOUBLE).sql
         return Value(f"{ROUND}({double}, {digits})" if digits else f"round({double})", DOUBLE)
-    if not value.type.is_numeric or (value.type.kind is Kind.INTEGER and digits >= 0):
+    if not value.type.is_numeric or (value.type.kind is TypeFamily.INTEGER and digits >= 0):
         return value if value.type.is_numeric else NOTHING
     _, scale = value.type.digits
     kind = _with_a_digit_more(value.type, max(0, min(scale, digits)))

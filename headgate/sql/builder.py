@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headgate.sql.casts import NOTHING, UNKNOWN, Value, cast, double_literal
-from headgate.sql.types import BIGINT, BOOLEAN, DOUBLE, NULL, TEXT, Kind, Type, common_type
+from headgate.sql.types import BIGINT, BOOLEAN, DOUBLE, NULL, TEXT, Type, TypeFamily, common_type
 
 COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 """By the key of an expression."""
@@ -38,8 +38,8 @@ class Builder:
 
     def number(self, value: Value, beside: Value) -> Value:
         """Return a text as the number that it stands for."""
-        if value.type.kind is Kind.TEXT:
-            return self.cast(value, BIGINT if beside.type.kind is Kind.INTEGER else DOUBLE)
+        if value.type.kind is TypeFamily.TEXT:
+            return self.cast(value, BIGINT if beside.type.kind is TypeFamily.INTEGER else DOUBLE)
         return value
 
     def text(self, value: Value) -> Value | None:
@@ -85,7 +85,10 @@ class Builder:
 
 def _ordered(value: Value, converted: Value) -> Value:
     """NaN equals NaN and sorts above all numbers, and there is one zero, once these are unified."""
-    is_float = converted.type.kind is Kind.FLOAT and value.type.kind in (Kind.FLOAT, Kind.TEXT)
+    is_float = converted.type.kind is TypeFamily.FLOAT and value.type.kind in (
+        TypeFamily.FLOAT,
+        TypeFamily.TEXT,
+    )
     if not is_float or converted.literal is not None:
         return converted
     zero = cast(double_literal(0.0), converted.type)

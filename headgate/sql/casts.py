@@ -13,8 +13,8 @@ from headgate.sql.types import (
     DOUBLE,
     NULL,
     TEXT,
-    Kind,
     Type,
+    TypeFamily,
     decimal,
 )
 
@@ -98,7 +98,7 @@ def cast(value: Value, to: Type) -> Value:
     """Return the value in another type; null where it has no counterpart there."""
     if value.type == to:
         return value
-    if value.type.kind is Kind.NULL:
+    if value.type.kind is TypeFamily.NULL:
         return null(to)
     if value.literal is not None and (folded := _cast_literal(value.literal, to)):
         return folded
@@ -187,13 +187,13 @@ def _timestamp_to_float(value: Value, to: Type) -> str:
 
 
 def _number_to_boolean(value: Value, _: Type) -> str:
-    zero = "0" if value.type.kind is Kind.INTEGER else f"CAST('0' AS {value.type.sql})"
-    sql = f"{value.sql} + {zero}" if value.type.kind is Kind.FLOAT else value.sql
+    zero = "0" if value.type.kind is TypeFamily.INTEGER else f"CAST('0' AS {value.type.sql})"
+    sql = f"{value.sql} + {zero}" if value.type.kind is TypeFamily.FLOAT else value.sql
     return f"({sql} <> {zero})"
 
 
-K = Kind
-_CASTS: dict[tuple[Kind, Kind], Callable[[Value, Type], str]] = {
+K = TypeFamily
+_CASTS: dict[tuple[TypeFamily, TypeFamily], Callable[[Value, Type], str]] = {
     (K.TEXT, K.INTEGER): _try_cast,
     (K.TEXT, K.FLOAT): _try_cast,
     (K.TEXT, K.DECIMAL): _text_to_decimal,

@@ -43,8 +43,8 @@ from headgate.sql.types import (
     OTHER,
     TEXT,
     TIMESTAMP,
-    Kind,
     Type,
+    TypeFamily,
     decimal,
     integer,
 )
@@ -242,12 +242,12 @@ def _type_of(kind: pa.DataType) -> Type:
         return _TYPES[kind]
     if types.is_struct(kind):
         fields = tuple((each.name, _type_of(each.type)) for each in kind)
-        return Type(Kind.STRUCT, children=fields)
+        return Type(TypeFamily.STRUCT, children=fields)
     if types.is_list(kind) or types.is_large_list(kind):
-        return Type(Kind.LIST, children=(("item", _type_of(kind.value_type)),))
+        return Type(TypeFamily.LIST, children=(("item", _type_of(kind.value_type)),))
     if types.is_map(kind):
         key, item = _type_of(kind.key_type), _type_of(kind.item_type)
-        return Type(Kind.MAP, children=(("key", key), ("value", item)))
+        return Type(TypeFamily.MAP, children=(("key", key), ("value", item)))
     if types.is_decimal128(kind):
         return decimal(kind.precision, kind.scale)
     if types.is_decimal256(kind) and kind.precision > MAX_PRECISION:

@@ -17,19 +17,9 @@ from headgate.sql.expressions import (
     is_known,
 )
 from headgate.sql.gold_select import GoldSelect
-from headgate.sql.mergeable import Merging, NotMergeable, Part, merging_of
+from headgate.sql.mergeable import Merging, NotMergeable, PartialAggregate, merging_of
 from headgate.sql.parse import Verbatim, normalized, quoted, sql_of
 from headgate.sql.select import TABLE_COLUMN, AnalyzedSelect, has_grouping_sets
-
-
-def _partial_sql(how: Incremental, source_view: str, extra_keys: Sequence[str]) -> str:
-    return _states(how, _from(how, source_view), extra_keys)
-
-
-def _merge_sql(how: Incremental, states_view: str, extra_keys: Sequence[str]) -> str:
-    names = [quoted(name) for name in _names(how, extra_keys)]
-    merged = [_named(each.merge, each.name) for each in how.states]
-    return f"SELECT {', '.join([*names, *merged])}\nFROM {quoted(states_view)}{_group_by(names)}"
 
 
 def _outputs_sql(how: Incremental, states: str, extra_keys: Sequence[str]) -> str:
@@ -37,17 +27,6 @@ def _outputs_sql(how: Incremental, states: str, extra_keys: Sequence[str]) -> st
     computed = [_named(each.expression, each.name) for each in how.outputs]
     columns = [*map(quoted, extra_keys), *computed, *map(quoted, how.hidden)]
     return f"SELECT {', '.join(columns)}\nFROM {states}"
-
-
-def _names(how: Incremental, extra_keys: Sequence[str]) -> list[str]:
-    return [*extra_keys, *(each.name for each in how.keys)]
-
-
-def _states(how: Incremental, rows: str, extra_keys: Sequence[str]) -> str:
-    partials = [_named(each.partial, each.name) for each in how.states]
-    columns = [*map(quoted, extra_keys), *_key_columns(how), *partials]
-    grouped = _group_by([*map(quoted, extra_keys), *(each.expression for each in how.keys)])
-    return f"SELECT {', '.join(columns)}\n{rows}{grouped}"
 
 
 def _key_columns(how: Incremental) -> list[str]:
@@ -130,11 +109,17 @@ class Incremental:
 
     def partial_sql(self, source_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
         """Return SQL from rows to states."""
-        return _partial_sql(self, source_view, extra_keys)
+        partials = [_named(each.partial, each.name) for each in self.states]
+        columns = [*map(quoted, extra_keys), *_key_columns(self), *partials]
+        grouped = _group_by([*map(quoted, extra_keys), *(each.expression for each in self.keys)])
+        return f"SELECT {', '.join(columns)}\n{_from(self, source_view)}{grouped}"
 
     def merge_sql(self, states_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
         """Return SQL from several states of each group, new and kept, to one."""
-        return _merge_sql(self, states_view, extra_keys)
+        names = [quoted(name) for name in (*extra_keys, *(each.name for each in self.keys))]
+        merged = [_named(each.merge, each.name) for each in self.states]
+        columns = ", ".join([*names, *merged])
+        return f"SELECT {columns}\nFROM {quoted(states_view)}{_group_by(names)}"
 
     def outputs_sql(self, states_view: str, extra_keys: Sequence[str] = EACH_TABLE) -> str:
         """Return SQL from states to the columns of the gold table: outputs, then hidden columns."""
@@ -283,7 +268,7 @@ class _Plan:
                 return column_of([exp.to_identifier(key.name, quoted=True), *rest])
         return None
 
-    def _named(self, part: Part, output: str) -> str:
+    def _named(self, part: PartialAggregate, output: str) -> str:
         """Return the name of the state of a part; aggregates share equal states."""
         for state in self.states:
             if (state.partial, state.merge) == (
@@ -293,7 +278,7 @@ class _Plan:
                 return state.name
         return self._state(part, None, f"_{output}_{part.suffix}")
 
-    def _state(self, part: Part, output: str | None, hidden: str = "") -> str:
+    def _state(self, part: PartialAggregate, output: str | None, hidden: str = "") -> str:
         name = output or self._hidden(hidden)
         self.states.append(State(name, part.partial, part.merge.format(quoted(name)), output))
         return name

@@ -13,7 +13,7 @@ from headgate.sql.parse import as_written, sql_of
 
 
 @dataclass(frozen=True)
-class Part:
+class PartialAggregate:
     """A value kept for each group: computed from rows, and merged by an aggregate."""
 
     suffix: str
@@ -26,7 +26,7 @@ class Part:
 class Merging:
     """The parts of an aggregate and its value; `{0}`, `{1}` stand for the columns of the parts."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PartialAggregate, ...]
     value: str = "{0}"
 
 
@@ -84,7 +84,7 @@ def _merged_by(function: str) -> Callable[[_Call], Merging | None]:
     """Aggregates whose partial results are merged by one function."""
 
     def rule(call: _Call) -> Merging | None:
-        return Merging((Part(call.name, call.whole, f"{function}({{}})"),))
+        return Merging((PartialAggregate(call.name, call.whole, f"{function}({{}})"),))
 
     return rule
 
@@ -92,15 +92,15 @@ def _merged_by(function: str) -> Callable[[_Call], Merging | None]:
 def _any_value(call: _Call) -> Merging | None:
     ignores = call.ignores_nulls or [each.upper() for each in call.arguments[1:]] == ["TRUE"]
     merge = "any_value({}, true)" if ignores else "any_value({})"
-    return Merging((Part("any", call.whole, merge),))
+    return Merging((PartialAggregate("any", call.whole, merge),))
 
 
 def _average(call: _Call) -> Merging | None:
     """Keeps sum and count, so that nothing is rounded before the division."""
     (of,) = call.arguments
     parts = (
-        Part("sum", call.over(f"SUM({of})"), "sum({})"),
-        Part("count", call.over(f"COUNT({of})"), "sum({})"),
+        PartialAggregate("sum", call.over(f"SUM({of})"), "sum({})"),
+        PartialAggregate("count", call.over(f"COUNT({of})"), "sum({})"),
     )
     return Merging(parts, "try_divide({0}, {1})")
 
@@ -116,7 +116,7 @@ def _distinct_by_sketch(call: _Call) -> Merging | None:
         size = f", {_size_of_sketch(float(written.name))}"
     sketch = call.over(f"HLL_SKETCH_AGG(CAST({of} AS STRING){size})")
     merge = "hll_union_agg({}, false)"
-    return Merging((Part("sketch", sketch, merge),), "hll_sketch_estimate({0})")
+    return Merging((PartialAggregate("sketch", sketch, merge),), "hll_sketch_estimate({0})")
 
 
 def _size_of_sketch(error: float) -> int:
@@ -125,12 +125,12 @@ def _size_of_sketch(error: float) -> int:
 
 
 def _merged_sketch(call: _Call) -> Merging | None:
-    return Merging((Part("sketch", call.whole, "hll_union_agg({}, false)"),))
+    return Merging((PartialAggregate("sketch", call.whole, "hll_union_agg({}, false)"),))
 
 
 def _union_of_sketches(call: _Call) -> Merging | None:
     differing = call.arguments[1] if len(call.arguments) > 1 else "false"
-    return Merging((Part("sketch", call.whole, f"hll_union_agg({{}}, {differing})"),))
+    return Merging((PartialAggregate("sketch", call.whole, f"hll_union_agg({{}}, {differing})"),))
 
 
 def _by_ordering(function: str) -> Callable[[_Call], Merging | None]:
@@ -142,7 +142,7 @@ def _by_ordering(function: str) -> Callable[[_Call], Merging | None]:
         value, ordering = call.arguments
         pair = f"NAMED_STRUCT('ordering', {ordering}, 'value', {value})"
         partial = call.over(f"{function.upper()}({pair})", only_if=f"{ordering} IS NOT NULL")
-        return Merging((Part("by", partial, f"{function}({{}})"),), "{0}.`value`")
+        return Merging((PartialAggregate("by", partial, f"{function}({{}})"),), "{0}.`value`")
 
     return rule
 

@@ -29,10 +29,10 @@ class UnsupportedPattern(ValueError):
 @lru_cache(maxsize=1024)
 def rust_pattern(pattern: str) -> str:
     """Return a pattern that matches the same texts in Rust; raise `UnsupportedPattern` if none."""
-    return "".join(_Reader(pattern).read())
+    return "".join(_PatternReader(pattern).read())
 
 
-class _Reader:
+class _PatternReader:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0

@@ -42,8 +42,8 @@ from headgate.sql.types import (
     MAX_WIDE_PRECISION,
     TEXT,
     TIMESTAMP,
-    Kind,
     Type,
+    TypeFamily,
     common_type,
     decimal,
 )
@@ -102,10 +102,10 @@ def _bracket(to: Translation, node: exp.Expr) -> Value:
 
 def _field(to: Translation, value: Value, name: str) -> Value:
     """DataFusion gives the field of a struct that is null a value."""
-    if value.type.kind is Kind.MAP:
+    if value.type.kind is TypeFamily.MAP:
         return _item(to, value, text_literal(name))
     names = [each for each, _ in value.type.children]
-    found = _lookup(name, names) if value.type.kind is Kind.STRUCT else None
+    found = _lookup(name, names) if value.type.kind is TypeFamily.STRUCT else None
     if not found:
         return NOTHING
     struct = to.once(value).sql
@@ -115,14 +115,14 @@ def _field(to: Translation, value: Value, name: str) -> Value:
 
 def _item(to: Translation, value: Value, place: Value) -> Value:
     match value.type.kind:
-        case Kind.MAP:
+        case TypeFamily.MAP:
             (_, key_type), (_, item_type) = value.type.children
             key = to.fold(cast(place, key_type)) if key_type.is_comparable else NOTHING
             if key.is_null:
                 return NOTHING
             sql = f"array_element(map_extract({value.sql}, {key.sql}), 1)"
             return _read(Value(sql, item_type))
-        case Kind.LIST if isinstance(place.literal, int) and place.literal >= 0:
+        case TypeFamily.LIST if isinstance(place.literal, int) and place.literal >= 0:
             (_, item_type) = value.type.children[0]
             return _read(Value(f"array_element({value.sql}, {place.literal + 1})", item_type))
     return NOTHING
@@ -130,7 +130,7 @@ def _item(to: Translation, value: Value, place: Value) -> Value:
 
 def _size(to: Translation, node: exp.Expr) -> Value:
     value = to.value(node.this)
-    functions = {Kind.LIST: "array_length", Kind.MAP: "cardinality"}
+    functions = {TypeFamily.LIST: "array_length", TypeFamily.MAP: "cardinality"}
     if value.type.kind not in functions:
         return NOTHING
     return Value(f"CAST({functions[value.type.kind]}({value.sql}) AS BIGINT)", BIGINT)
@@ -163,7 +163,7 @@ def _number(text: str) -> Value:
     if "e" in text.lower():
         return double_literal(float(text))
     value = number_literal(int(text) if text.isdecimal() else Decimal(text))
-    too_long = value.type.kind is Kind.DECIMAL and value.type.precision > MAX_WIDE_PRECISION
+    too_long = value.type.kind is TypeFamily.DECIMAL and value.type.precision > MAX_WIDE_PRECISION
     return NOTHING if too_long else value
 
 
@@ -273,12 +273,12 @@ def _round(to: Translation, node: exp.Expr) -> Value:
 # Texts
 
 
-def _of_text(write: Callable[[str], str], kind: Type = TEXT) -> Callable[..., Value]:
+def _of_text(write: Callable[[str], str]) -> Callable[..., Value]:
     """Translate a function of one text; other values are taken as they are written."""
 
     def translate(to: Translation, node: exp.Expr) -> Value:
         text = to.text(to.value(node.this))
-        return NOTHING if text is None else Value(write(text.sql), kind)
+        return NOTHING if text is None else Value(write(text.sql), TEXT)
 
     return translate
 
@@ -286,7 +286,7 @@ def _of_text(write: Callable[[str], str], kind: Type = TEXT) -> Callable[..., Va
 def _length(to: Translation, node: exp.Expr) -> Value:
     """Characters of a text, bytes of binary values."""
     value = to.value(node.this)
-    if value.type.kind is Kind.BINARY:
+    if value.type.kind is TypeFamily.BINARY:
         return Value(f"CAST(character_length(encode({value.sql}, 'hex')) / 2 AS BIGINT)", BIGINT)
     text = to.text(value)
     return (
@@ -350,7 +350,7 @@ def _concat(to: Translation, node: exp.Expr) -> Value:
 
 def _date_part(to: Translation, node: exp.Expr) -> Value:
     value = to.value(node.this)
-    if value.type.kind not in (Kind.TEXT, Kind.DATE, Kind.TIMESTAMP):
+    if value.type.kind not in (TypeFamily.TEXT, TypeFamily.DATE, TypeFamily.TIMESTAMP):
         return NOTHING
     part = f"date_part('{_DATE_PARTS[node.key]}', {to.cast(value, TIMESTAMP).sql})"
     first = " + 1" if node.key == "dayofweek" else ""

@@ -15,7 +15,7 @@ _MIN_FRACTION = 6
 _INTEGERS = {8: ("TINYINT", 3), 16: ("SMALLINT", 5), 32: ("INT", 10), 64: ("BIGINT", 20)}
 
 
-class Kind(Enum):
+class TypeFamily(Enum):
     """Families of types that share their operations."""
 
     NULL = auto()
@@ -38,7 +38,7 @@ class Kind(Enum):
 class Type:
     """A type of values; timestamps are in UTC."""
 
-    kind: Kind
+    kind: TypeFamily
     bits: int = 0
     precision: int = 0
     scale: int = 0
@@ -51,17 +51,17 @@ class Type:
     def sql(self) -> str:
         """The name of the type in DataFusion."""
         match self.kind:
-            case Kind.INTEGER:
+            case TypeFamily.INTEGER:
                 return _INTEGERS[self.bits][0]
-            case Kind.FLOAT:
+            case TypeFamily.FLOAT:
                 return "REAL" if self.bits == 32 else "DOUBLE"
-            case Kind.DECIMAL:
+            case TypeFamily.DECIMAL:
                 return f"DECIMAL({self.precision}, {self.scale})"
         return _NAMES.get(self.kind, "NULL")
 
     @property
     def is_numeric(self) -> bool:
-        return self.kind in (Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL)
+        return self.kind in (TypeFamily.INTEGER, TypeFamily.FLOAT, TypeFamily.DECIMAL)
 
     @property
     def is_comparable(self) -> bool:
@@ -70,37 +70,37 @@ class Type:
     @property
     def digits(self) -> tuple[int, int]:
         """Precision and scale of an integer or a decimal."""
-        if self.kind is Kind.DECIMAL:
+        if self.kind is TypeFamily.DECIMAL:
             return self.precision, self.scale
         return _INTEGERS[self.bits][1], 0
 
 
 _NAMES = {
-    Kind.BOOLEAN: "BOOLEAN",
-    Kind.TEXT: "VARCHAR",
-    Kind.BINARY: "BYTEA",
-    Kind.DATE: "DATE",
-    Kind.TIMESTAMP: "TIMESTAMP(6)",
+    TypeFamily.BOOLEAN: "BOOLEAN",
+    TypeFamily.TEXT: "VARCHAR",
+    TypeFamily.BINARY: "BYTEA",
+    TypeFamily.DATE: "DATE",
+    TypeFamily.TIMESTAMP: "TIMESTAMP(6)",
 }
 
-NULL = Type(Kind.NULL)
-BOOLEAN = Type(Kind.BOOLEAN)
-TEXT = Type(Kind.TEXT)
-BINARY = Type(Kind.BINARY)
-DATE = Type(Kind.DATE)
-TIMESTAMP = Type(Kind.TIMESTAMP)
-BIGINT = Type(Kind.INTEGER, bits=64)
-FLOAT = Type(Kind.FLOAT, bits=32)
-DOUBLE = Type(Kind.FLOAT, bits=64)
-OTHER = Type(Kind.OTHER)
+NULL = Type(TypeFamily.NULL)
+BOOLEAN = Type(TypeFamily.BOOLEAN)
+TEXT = Type(TypeFamily.TEXT)
+BINARY = Type(TypeFamily.BINARY)
+DATE = Type(TypeFamily.DATE)
+TIMESTAMP = Type(TypeFamily.TIMESTAMP)
+BIGINT = Type(TypeFamily.INTEGER, bits=64)
+FLOAT = Type(TypeFamily.FLOAT, bits=32)
+DOUBLE = Type(TypeFamily.FLOAT, bits=64)
+OTHER = Type(TypeFamily.OTHER)
 
 
 def integer(bits: int) -> Type:
-    return Type(Kind.INTEGER, bits=bits)
+    return Type(TypeFamily.INTEGER, bits=bits)
 
 
 def decimal(precision: int, scale: int) -> Type:
-    return Type(Kind.DECIMAL, precision=precision, scale=scale)
+    return Type(TypeFamily.DECIMAL, precision=precision, scale=scale)
 
 
 def common_type(types: Iterable[Type]) -> Type | None:
@@ -112,24 +112,24 @@ def common_type(types: Iterable[Type]) -> Type | None:
 def _common(one: Type | None, other: Type | None) -> Type | None:
     if one is None or other is None:
         return None
-    if one == other or other.kind is Kind.NULL:
+    if one == other or other.kind is TypeFamily.NULL:
         return one
-    if one.kind is Kind.NULL:
+    if one.kind is TypeFamily.NULL:
         return other
     if one.is_numeric and other.is_numeric:
         return _common_number(one, other)
     for each, against in ((one, other), (other, one)):
-        if each.kind is Kind.TEXT:
+        if each.kind is TypeFamily.TEXT:
             return _beside_text(against)
-        if each.kind is Kind.TIMESTAMP and against.kind is Kind.DATE:
+        if each.kind is TypeFamily.TIMESTAMP and against.kind is TypeFamily.DATE:
             return TIMESTAMP
     return None
 
 
 def _common_number(one: Type, other: Type) -> Type:
-    if Kind.FLOAT in (one.kind, other.kind):
+    if TypeFamily.FLOAT in (one.kind, other.kind):
         return DOUBLE
-    if one.kind is other.kind is Kind.INTEGER:
+    if one.kind is other.kind is TypeFamily.INTEGER:
         return BIGINT
     (precision, scale), (other_precision, other_scale) = one.digits, other.digits
     fraction = max(scale, other_scale)
@@ -139,7 +139,7 @@ def _common_number(one: Type, other: Type) -> Type:
 
 def _beside_text(against: Type) -> Type | None:
     """The type that a text is read as when the other value is not a text."""
-    if against.kind is Kind.INTEGER:
+    if against.kind is TypeFamily.INTEGER:
         return BIGINT
     if against.is_numeric:
         return DOUBLE

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.engine.events import ExpectationsBroken
 from headgate.errors import LandingError
-from headgate.inspect import read_status
+from headgate.inspect.status import read_status
 from headgate.lake.ledger_entries import ExpectationEntry
 from headgate.lake.staged import ExpectationResult
 from headgate.quarantine.operations import replay_quarantine

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headgate.cli.commands.plan import print_plan
-from headgate.inspect import PipelinePlan
+from headgate.inspect.plan import PipelinePlan
 from headgate.inspect.plan_gold import (
     DerivedPlan,
     DerivedTablePlan,
@@ -148,7 +148,7 @@ def test_a_derived_table_is_no_schema_to_compare_with(
 
 def test_plan_starts_no_spark(headgate: Headgate, derived: SmallLake) -> None:
     look = (
-        "import sys\nfrom headgate.inspect import read_plan\n"
+        "import sys\nfrom headgate.inspect.plan import read_plan\n"
         "from headgate.config import load_pipeline\n"
         "assert read_plan(load_pipeline(sys.argv[1])).derived\n"
         "assert not {'pyspark', 'pandas'} & sys.modules.keys(), sorted(sys.modules)\n"

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.cli.commands.plan import print_plan
 from headgate.engine.land_table import RequestedChange
-from headgate.inspect import PipelinePlan, TablePlan
+from headgate.inspect.plan import PipelinePlan, TablePlan
 from headgate.registry.registry import SchemaText, SubjectVersion
 from headgate.schema.changes import AddColumn, CreateTable, Outcome, WidenType
 from tests.cli.conftest import Headgate

@@ -10,15 +10,11 @@ import pytest
 from deltalake import DeltaTable
 
 from headgate.errors import LandingError
-from headgate.inspect import (
-    FilePosition,
-    find_quarantined,
-    read_quarantined,
-    read_status,
-    read_table_schema,
-    read_tables,
-)
 from headgate.inspect.doctor import check_lake
+from headgate.inspect.quarantine import FilePosition, find_quarantined, read_quarantined
+from headgate.inspect.schema import read_table_schema
+from headgate.inspect.status import read_status
+from headgate.inspect.tables import read_tables
 from headgate.lake.ledger_entries import BatchEntry, MergeEntry, PendingEntry
 from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
@@ -26,7 +22,10 @@ from tests.inspect.change_lake import OF_ANOTHER_SERIES, ShopLake, change, make_
 
 _LOOK = """
 import sys
-from headgate.inspect import *
+from headgate.inspect.quarantine import find_quarantined, read_quarantined
+from headgate.inspect.schema import read_table_schema
+from headgate.inspect.status import read_status
+from headgate.inspect.tables import read_tables
 from headgate.config import load_pipeline
 pipeline = load_pipeline(sys.argv[1])
 read_status(pipeline), read_tables(pipeline), read_table_schema(pipeline, "shop.orders")

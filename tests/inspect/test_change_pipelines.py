@@ -11,10 +11,10 @@ from deltalake import write_deltalake
 from headgate.config import Pipeline, Secret, load_pipeline
 from headgate.examples import find_example
 from headgate.inspect import doctor as check_services
-from headgate.inspect import read_status, read_tables
 from headgate.inspect.check import find_mistakes
 from headgate.inspect.doctor import check_lake, check_source
-from headgate.inspect.tables import kind_of, landed_tables
+from headgate.inspect.status import read_status
+from headgate.inspect.tables import kind_of, landed_tables, read_tables
 from headgate.lab.database import Database
 from headgate.lake.ledger import Ledger
 from headgate.schema.origin import SOURCE_COLUMNS

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import LandingError
-from headgate.inspect import read_status, read_table_schema, read_tables
 from headgate.inspect.graph import NodeKind, read_graph
-from headgate.inspect.tables import TableKind, kind_of, landed_tables
+from headgate.inspect.schema import read_table_schema
+from headgate.inspect.status import read_status
+from headgate.inspect.tables import TableKind, kind_of, landed_tables, read_tables
 from tests.inspect.change_lake import make_shop_lake
 from tests.inspect.gold_declared import GAMES, SHOP, declare_gold
 from tests.inspect.gold_lake import derive, record

@@ -8,7 +8,12 @@ from tests.inspect.small_lake import SmallLake
 
 _LOOK = """
 import json, sys
-from headgate.inspect import *
+from headgate.inspect.plan import read_plan
+from headgate.inspect.quarantine import find_quarantined, read_quarantined
+from headgate.inspect.schema import read_table_schema
+from headgate.inspect.schema_diff import read_schema_diff
+from headgate.inspect.status import read_status
+from headgate.inspect.tables import read_tables
 from headgate.config import load_pipeline
 pipeline = load_pipeline(sys.argv[1])
 read_status(pipeline), read_tables(pipeline), read_table_schema(pipeline, "chess")

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from headgate.config import Kafka
 from headgate.errors import RegistryUnavailable
-from headgate.inspect import PipelinePlan, TablePlan, read_plan
+from headgate.inspect.plan import PipelinePlan, TablePlan, read_plan
 from headgate.registry.registry import SubjectVersion
 from tests.inspect.framed_lake import FramedLake, proto
 from tests.registry.fake_registry import Response, fake_registry, folder_responses

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headgate.config import Pipeline
-from headgate.inspect import read_plan
+from headgate.inspect.plan import read_plan
 from headgate.inspect.plan_gold import (
     DerivedPlan,
     DerivedTablePlan,

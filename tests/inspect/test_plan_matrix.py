@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from headgate.config import Contract, Mode
-from headgate.inspect import PipelinePlan, read_plan
+from headgate.inspect.plan import PipelinePlan, read_plan
 from headgate.lake.ledger_entries import SchemaEntry
 from headgate.schema.changes import Outcome, SameColumns
 from headgate.testing.lake import stage_in_process

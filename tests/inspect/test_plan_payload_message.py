@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.inspect import PipelinePlan, read_plan
+from headgate.inspect.plan import PipelinePlan, read_plan
 from headgate.registry.registry import SchemaText
 from tests.engine.games import wrapped
 from tests.inspect.small_lake import SmallLake

@@ -1,25 +1,22 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from deltalake import write_deltalake
 
-from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
+from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import LandingError, UsageError
-from headgate.inspect import (
+from headgate.inspect.quarantine import (
     Position,
     count_quarantined,
     find_quarantined,
     read_quarantined,
-    read_status,
 )
+from headgate.inspect.status import read_status
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.operations import drop_quarantine, replay_quarantine
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
 from tests.inspect.small_lake import SmallLake
-from tests.readers import by_deltalake
 
 
 def test_quarantined_records_come_newest_batch_first(lake: SmallLake) -> None:
@@ -94,15 +91,3 @@ def test_records_that_were_settled_are_still_to_be_seen(tmp_path: Path) -> None:
     assert dropped == RUBBISH
     counts = count_quarantined(pipeline)
     assert (counts.open, counts.replayed, counts.dropped) == ({}, UNKNOWN, RUBBISH)
-
-
-def test_quarantine_of_an_older_version_is_readable(tmp_path: Path) -> None:
-    pipeline = make_quarantined_lake(tmp_path).pipeline
-    before = read_quarantined(pipeline, limit=3)
-    path = str(Path(pipeline.lake, pipeline.quarantine_table))
-    new = {"id", "state", "settled_at", "in_bronze"}
-    old = by_deltalake(path).select([name for name in QUARANTINE.names if name not in new])
-    write_deltalake(path, old, mode="overwrite", schema_mode="overwrite")
-    records, total = read_quarantined(pipeline, QuarantineFilter(state=None), limit=3)
-    assert ([replace(each, id=None) for each in before[0]], before[1]) == (records, total)
-    assert sum(count_quarantined(pipeline).open.values()) == total

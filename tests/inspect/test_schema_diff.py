@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import HeadgateError
-from headgate.inspect import SchemaDiff, read_schema_diff
+from headgate.inspect.schema_diff import SchemaDiff, read_schema_diff
 from headgate.registry.registry import SchemaText
 from tests.inspect.framed_lake import FramedLake, proto
 from tests.inspect.small_lake import SmallLake

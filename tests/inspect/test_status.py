@@ -8,7 +8,7 @@ import pytest
 
 from headgate.engine.run_lock import run_lock
 from headgate.errors import LandingError
-from headgate.inspect import read_status
+from headgate.inspect.status import read_status
 from headgate.lake.staged import StagedBatch
 from headgate.quarantine.operations import replay_quarantine
 from headgate.testing import Crash

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import LandingError
-from headgate.inspect import read_table_schema
+from headgate.inspect.schema import read_table_schema
 from tests.inspect.small_lake import SmallLake
 
 

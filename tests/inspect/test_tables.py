@@ -5,7 +5,8 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from headgate.inspect import read_status, read_tables
+from headgate.inspect.status import read_status
+from headgate.inspect.tables import read_tables
 from headgate.quarantine.operations import replay_quarantine
 from tests.inspect.quarantined_lake import make_quarantined_lake
 from tests.inspect.small_lake import SmallLake

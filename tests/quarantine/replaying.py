@@ -15,7 +15,7 @@ from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.lander import ReplayLander
 from headgate.quarantine.operations import drop_quarantined
 from headgate.quarantine.outcome import OutcomeNote
-from headgate.quarantine.replay import Portion, Replayed, replay_quarantined
+from headgate.quarantine.replay import PortionLimit, Replayed, replay_quarantined
 from headgate.testing import Crash
 from tests.engine.games import HEAD, GamesLake
 from tests.readers import by_deltalake
@@ -55,7 +55,7 @@ def replay(
     lake: GamesLake,
     wanted: QuarantineFilter | None = None,
     limit: int | None = None,
-    portion: Portion | None = None,
+    portion: PortionLimit | None = None,
 ) -> Replayed:
     return replay_quarantined(lander(lake), wanted or QuarantineFilter(), limit, portion)
 

@@ -15,7 +15,7 @@ from headgate.quarantine.filter import OffsetRange, QuarantineFilter
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 ROWS = pa.table(
     {
-        "state": ["open", "open", None, "replayed", "dropped"],
+        "state": ["open", "open", "open", "replayed", "dropped"],
         "reason": ["null_value", "schema_unknown", "schema_unknown", "too_large", "it's"],
         "route": [None, "chess", "Chess!", "go", "a'b"],
         "_topic": ["games", "games", "games", "other", "it's"],

@@ -17,13 +17,13 @@ from headgate.cdc import merge as merge_changes
 from headgate.cdc.source_tables import known_logs_with_replays
 from headgate.config import Pipeline
 from headgate.engine.events import Event, MergeFailed, TablesMerged
-from headgate.inspect import read_status
+from headgate.inspect.status import read_status
 from headgate.lake.ledger import LedgerSnapshot
 from headgate.lake.ledger_entries import TableEntry
 from headgate.quarantine import replay as replay_module
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.operations import drop_quarantine, replay_quarantine
-from headgate.quarantine.replay import Portion
+from headgate.quarantine.replay import PortionLimit
 from headgate.testing import Crash
 from tests.inspect.change_lake import OF_ANOTHER_SERIES, ShopLake, change, make_shop_lake
 from tests.quarantine.replaying import Step, crash_at
@@ -137,7 +137,7 @@ def test_portion_uses_the_logs_that_earlier_portions_created(
     lake.land_changes(change("orders", 0, "new", at=1))
     lake.land_changes(*(change("carts", key, "full", at=key) for key in range(1, 4)))
     lake.declare("max_tables: 1 ", "max_tables: 2 ")
-    monkeypatch.setattr(replay_module, "Portion", lambda: Portion(records=1))
+    monkeypatch.setattr(replay_module, "PortionLimit", lambda: PortionLimit(records=1))
     assert replay_quarantine(lake.pipeline).landed == {"log_shop_carts": 3}
     assert rows_of(lake, "shop_carts") == {1: "full", 2: "full", 3: "full"}
 
@@ -239,7 +239,7 @@ def test_every_change_lands_once_wherever_replays_crash(
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         lake = make_shop_lake(Path(folder))
         lake.declare_lineages(*LINEAGES)
-        patched.setattr(replay_module, "Portion", lambda: Portion(records=at_a_time))
+        patched.setattr(replay_module, "PortionLimit", lambda: PortionLimit(records=at_a_time))
         for trouble in troubles:
             with ExitStack() as stack:
                 stack.enter_context(suppress(Crash))

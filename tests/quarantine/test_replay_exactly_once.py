@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.quarantine.filter import QuarantineFilter
-from headgate.quarantine.replay import Portion
+from headgate.quarantine.replay import PortionLimit
 from headgate.testing import Crash, FailingCommitter
 from headgate.testing.lake import stage_in_process
 from tests.engine.games import PLAIN, UNKNOWN, WIDER, GamesLake, extent, record, records
@@ -77,7 +77,7 @@ def test_every_record_is_in_one_place(
                 if one.dropping:
                     drop(lake, QuarantineFilter(reason="envelope_undecodable"))
                 else:
-                    replay(lake, one.wanted, portion=Portion(one.at_a_time))
+                    replay(lake, one.wanted, portion=PortionLimit(one.at_a_time))
             if number == 0 and more:
                 values = [_value(one) for one in more]
                 stream.land(extent(1), stage_in_process(records(values, len(sent))))

@@ -16,7 +16,7 @@ from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import QuarantineEntry, SchemaEntry, TableEntry
 from headgate.quarantine.filter import OffsetRange, QuarantineFilter
 from headgate.quarantine.outcome import OutcomeNote
-from headgate.quarantine.replay import Portion, replay_quarantined
+from headgate.quarantine.replay import PortionLimit, replay_quarantined
 from headgate.testing import Crash, FailingCommitter
 from headgate.testing.lake import stage_in_process
 from tests.engine.games import PLAIN, UNKNOWN, WIDER, GamesLake, extent, record, records
@@ -118,7 +118,7 @@ def test_replay_with_a_limit_takes_the_oldest(lake: GamesLake) -> None:
 
 def test_many_records_are_taken_in_portions(lake: GamesLake) -> None:
     learn(lake)
-    done = replay(lake, portion=Portion(records=1))
+    done = replay(lake, portion=PortionLimit(records=1))
     events = [event for event in lake.events if isinstance(event, BatchLanded)][2:]
     assert len(events) == done.taken == 4
     assert sum(event.rows for event in events) == 3
@@ -130,7 +130,7 @@ def test_many_records_are_taken_in_portions(lake: GamesLake) -> None:
 
 def test_portions_are_bounded_by_bytes_too(lake: GamesLake) -> None:
     learn(lake)
-    replay(lake, portion=Portion(bytes=1))
+    replay(lake, portion=PortionLimit(bytes=1))
     events = [event for event in lake.events if isinstance(event, BatchLanded)][2:]
     assert len(events) > 1
     assert places(lake) == ALL_LANDED
@@ -142,7 +142,7 @@ def test_interrupted_replay_is_completed(
     lake: GamesLake, step: Step, records_at_a_time: int
 ) -> None:
     learn(lake)
-    portion = Portion(records_at_a_time)
+    portion = PortionLimit(records_at_a_time)
     with crash_at(step), pytest.raises(Crash):
         replay(lake, portion=portion)
     done = replay(lake, portion=portion)
@@ -287,7 +287,7 @@ def test_stream_lands_batches_between_two_portions(lake: GamesLake) -> None:
 
     settler = lander(lake)
     settler.listener = land_more
-    done = replay_quarantined(settler, QuarantineFilter(), portion=Portion(1))
+    done = replay_quarantined(settler, QuarantineFilter(), portion=PortionLimit(1))
     assert (done.taken, landed) == (4, 14)
     more = {("silver_chess", offset): 1 for offset in range(6, 14, 2)}
     bad = {("open", offset): 1 for offset in range(7, 14, 2)}
@@ -312,7 +312,7 @@ def test_stream_and_replay_land_concurrently(lake: GamesLake) -> None:
 
     thread = threading.Thread(target=land)
     thread.start()
-    done = replay(lake, QuarantineFilter(reason="schema_unknown"), portion=Portion(1))
+    done = replay(lake, QuarantineFilter(reason="schema_unknown"), portion=PortionLimit(1))
     thread.join()
     assert (failures, done.waiting, done.remaining) == ([], {}, {})
     assert done.landed == {"silver_chess": 10, "silver_go": 1}

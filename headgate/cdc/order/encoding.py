@@ -57,7 +57,7 @@ _RANK_DIGITS = pa.array(_RANKS.values(), pa.string())
 
 
 @dataclass(frozen=True)
-class Part:
+class OrderPart:
     """A part of the orders of some changes: null if unknown, for the given reason."""
 
     texts: pa.Array
@@ -110,24 +110,28 @@ def epochs(lineages: Sequence[str]) -> dict[str, str]:
     return {lineage: f"{index:0{_EPOCH_WIDTH}}" for index, lineage in enumerate(lineages)}
 
 
-def epoch_part(lineages: pa.Array, epochs: dict[str, str]) -> Part:
+def epoch_part(lineages: pa.Array, epochs: dict[str, str]) -> OrderPart:
     """Return the epochs of changes, given their lineages."""
     names, texts = pa.array(epochs.keys(), pa.string()), pa.array(epochs.values(), pa.string())
-    return Part(
+    return OrderPart(
         texts.take(pc.index_in(lineages, value_set=names, skip_nulls=True)),
         pc.binary_join_element_wise("the lineage ", lineages, " is not in the list", ""),
     )
 
 
-def change_type_part(changes: pa.RecordBatch) -> Part:
+def change_type_part(changes: pa.RecordBatch) -> OrderPart:
     """Return the ranks of change types."""
     indexes = pc.index_in(changes.column("_change_type"), value_set=_RANKED_TYPES)
-    return Part(_RANK_DIGITS.take(indexes), f"the change type is not one of {', '.join(_RANKS)}")
+    return OrderPart(
+        _RANK_DIGITS.take(indexes), f"the change type is not one of {', '.join(_RANKS)}"
+    )
 
 
-def uuid_part(changes: pa.RecordBatch) -> Part:
+def uuid_part(changes: pa.RecordBatch) -> OrderPart:
     """Return the uuids; a missing one sorts below all others."""
     uuids = changes.column("_uuid").fill_null("")
     fits = pc.less_equal(pc.binary_length(uuids), _MAX_UUID_SIZE)
     is_valid = pc.and_(fits, pc.match_substring_regex(uuids, _UUID_PATTERN))
-    return Part(pc.if_else(is_valid, uuids, None), "the uuid is too long or has invalid characters")
+    return OrderPart(
+        pc.if_else(is_valid, uuids, None), "the uuid is too long or has invalid characters"
+    )

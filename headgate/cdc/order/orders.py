@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from headgate.cdc.order.encoding import (
     BACKFILL,
     CHANGE,
-    Part,
+    OrderPart,
     change_type_part,
     epoch_part,
     epochs,
@@ -108,7 +108,9 @@ def _lineages(layout: Layout, changes: pa.RecordBatch) -> pa.Array:
     return pc.if_else(is_complete, positions.lineages, None)
 
 
-def _parts(layout: Layout, changes: pa.RecordBatch, epoch_of: dict[str, str]) -> tuple[Part, ...]:
+def _parts(
+    layout: Layout, changes: pa.RecordBatch, epoch_of: dict[str, str]
+) -> tuple[OrderPart, ...]:
     """Return all parts of the orders of changes with one layout."""
     if layout is Layout.UNKNOWN:
         return (_unknown_source(changes),)
@@ -125,22 +127,22 @@ def _complete_positions(layout: Layout, changes: pa.RecordBatch) -> Positions:
     return Positions(positions.lineages, (*positions.parts, *tie_breaks))
 
 
-def _phase(phase: str, changes: pa.RecordBatch) -> Part:
-    return Part(pa.repeat(phase, len(changes)), "")
+def _phase(phase: str, changes: pa.RecordBatch) -> OrderPart:
+    return OrderPart(pa.repeat(phase, len(changes)), "")
 
 
-def _source_time(changes: pa.RecordBatch) -> Part:
+def _source_time(changes: pa.RecordBatch) -> OrderPart:
     """Return the source time in microseconds, or else from the milliseconds in the sort keys."""
     micros = changes.column("_source_timestamp").cast(pa.int64()).cast(pa.string())
     millis = pc.binary_join_element_wise(sort_key_at(changes, 0), "000", "")
-    return Part(
+    return OrderPart(
         pad_numbers(pc.coalesce(micros, millis)), "the source time is missing or before 1970"
     )
 
 
-def _unknown_source(changes: pa.RecordBatch) -> Part:
+def _unknown_source(changes: pa.RecordBatch) -> OrderPart:
     methods = pc.utf8_slice_codeunits(changes.column("_read_method").fill_null("none"), 0, 80)
     reason = pc.binary_join_element_wise(
         "neither the read method (", methods, ") nor a position identifies a supported database", ""
     )
-    return Part(pa.nulls(len(changes), pa.string()), reason)
+    return OrderPart(pa.nulls(len(changes), pa.string()), reason)

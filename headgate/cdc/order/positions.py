@@ -19,7 +19,7 @@ from headgate.cdc.order.encoding import (
     HEX_WIDTH,
     HIGHEST,
     NUMBER_WIDTH,
-    Part,
+    OrderPart,
     epochs,
     extract_groups,
     hex_pattern,
@@ -37,7 +37,7 @@ class Positions:
     """The lineages of some changes, and the parts of their positions in them."""
 
     lineages: pa.Array
-    parts: tuple[Part, ...]
+    parts: tuple[OrderPart, ...]
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ def mysql_positions(changes: pa.RecordBatch) -> Positions:
     files = column_or_sort_key(changes, "_log_file", sort_key=1).dictionary_encode()
     groups = extract_groups(files.dictionary, _LOG_FILE)
     series = pc.binary_join_element_wise("log:", groups["series"], "").take(files.indices)
-    file = Part(pad_numbers(groups["file"]).take(files.indices), _BAD_LOG_FILE)
+    file = OrderPart(pad_numbers(groups["file"]).take(files.indices), _BAD_LOG_FILE)
     log_position = column_or_sort_key(changes, "_log_position", sort_key=2)
-    position = Part(pad_numbers(log_position), _BAD_LOG_POSITION)
+    position = OrderPart(pad_numbers(log_position), _BAD_LOG_POSITION)
     gtids = changes.column("_gtid")
     has_gtid = pc.greater(pc.binary_length(gtids), 0).fill_null(False)
     if not pc.any(has_gtid).as_py():
@@ -79,7 +79,7 @@ def mysql_positions(changes: pa.RecordBatch) -> Positions:
     return Positions(
         pc.if_else(has_gtid, pc.ascii_lower(numbering), series),
         (
-            Part(
+            OrderPart(
                 pc.if_else(has_gtid, by_gtid, file.texts),
                 pc.if_else(file.texts.is_null(), _BAD_LOG_FILE, _BAD_GTID),
             ),
@@ -120,9 +120,9 @@ def oracle_positions(changes: pa.RecordBatch) -> Positions:
     return Positions(
         pa.repeat(_ORACLE, len(changes)),
         (
-            Part(pad_numbers(scn), "the scn is missing or not a number"),
-            Part(record, "the rs_id does not have the form 0x1.2.3"),
-            Part(row, "the ssn is not a number"),
+            OrderPart(pad_numbers(scn), "the scn is missing or not a number"),
+            OrderPart(record, "the rs_id does not have the form 0x1.2.3"),
+            OrderPart(row, "the ssn is not a number"),
         ),
     )
 
@@ -144,7 +144,7 @@ def postgresql_positions(changes: pa.RecordBatch) -> Positions:
     lsn = join_parts(*map(pad_hex, halves.values()))
     return Positions(
         pa.repeat(_POSTGRESQL, len(changes)),
-        (Part(lsn, "the lsn is missing or does not have the form 16/CB002DB0"),),
+        (OrderPart(lsn, "the lsn is missing or does not have the form 16/CB002DB0"),),
     )
 
 
@@ -175,7 +175,7 @@ def sqlserver_positions(changes: pa.RecordBatch) -> Positions:
     lsn = pc.ascii_upper(join_parts(*parts.values()))
     return Positions(
         pa.repeat(_SQLSERVER, len(changes)),
-        (Part(lsn, "the lsn is missing or does not have the form 00000025:00000728:0003"),),
+        (OrderPart(lsn, "the lsn is missing or does not have the form 00000025:00000728:0003"),),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.amounts import counted
-from headgate.cli.output import print_json, printable, styled
+from headgate.cli.output import JsonOption, print_json, printable, styled
 from headgate.cli.pipeline_argument import find_pipeline
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def check(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Validate pipeline files without running them.
 

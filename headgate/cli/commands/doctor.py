@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.amounts import counted
-from headgate.cli.output import Style, print_json, printable, styled
+from headgate.cli.output import JsonOption, Style, print_json, printable, styled
 
 if TYPE_CHECKING:
     from headgate.inspect.doctor import Check
@@ -25,7 +25,7 @@ def doctor(
             metavar="PIPELINE", help="A pipeline file to check as well.", show_default=False
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check everything that a run needs, from Java to the lake.
 

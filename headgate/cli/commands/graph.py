@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.amounts import counted, number
-from headgate.cli.output import ago, print_columns, print_json, printable, styled
+from headgate.cli.output import JsonOption, ago, print_columns, print_json, printable, styled
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 from headgate.errors import UsageError
 
@@ -25,7 +25,7 @@ def graph(
     as_mermaid: Annotated[
         bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the data flow: source, bronze, silver, gold.
 

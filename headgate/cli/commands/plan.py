@@ -10,6 +10,7 @@ import typer
 from headgate.amounts import counted, number, size
 from headgate.cli.commands.schema import print_changes
 from headgate.cli.output import (
+    JsonOption,
     ShownError,
     print_json,
     print_next_steps,
@@ -22,7 +23,7 @@ from headgate.errors import UsageError
 from headgate.schema.changes import Outcome, SchemaChange, WidenType
 
 if TYPE_CHECKING:
-    from headgate.inspect import PipelinePlan, TablePlan, UnusableSchema
+    from headgate.inspect.plan import PipelinePlan, TablePlan, UnusableSchema
     from headgate.inspect.plan_gold import DerivedPlan, DerivedTablePlan
     from headgate.registry.registry import SubjectVersion
 
@@ -40,7 +41,7 @@ def plan(
             " for CI.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what new schemas and declarations would do; write nothing.
 
@@ -58,7 +59,7 @@ def plan(
     Next: headgate schema diff TABLE SUBJECT
     """
     from headgate.config import load_pipeline
-    from headgate.inspect import read_plan
+    from headgate.inspect.plan import read_plan
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)

@@ -22,7 +22,7 @@ from headgate.cli.commands.quarantine_output import (
     record_name,
 )
 from headgate.cli.help import GroupedOptions
-from headgate.cli.output import print_json, print_next_steps
+from headgate.cli.output import JsonOption, print_json, print_next_steps
 from headgate.cli.pipeline_argument import (
     PipelineArgument,
     find_pipeline,
@@ -39,7 +39,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="List, show, replay or drop records that could not land.",
 )
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _FILTERS = "Filters"
 _Reason = Annotated[
     str | None,
@@ -117,7 +116,7 @@ def list_records(
         bool, typer.Option("--all", help="Same as --state all.", rich_help_panel=_FILTERS)
     ] = False,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of records.")] = 20,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List records in quarantine, newest batch first.
 
@@ -130,7 +129,7 @@ def list_records(
     Next: headgate quarantine show PIPELINE RECORD
     """
     from headgate.config import load_pipeline
-    from headgate.inspect import read_quarantined
+    from headgate.inspect.quarantine import read_quarantined
     from headgate.quarantine.filter import parse_state
 
     chosen = parse_state("all" if every else state)
@@ -158,21 +157,14 @@ def list_records(
 
 @app.command(cls=GroupedOptions)
 def show(
-    first: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PIPELINE",
-            help="Pipeline file; optional if the folder has only one.",
-            show_default=False,
-        ),
-    ] = None,
+    first: PipelineArgument = None,
     second: Annotated[
         str | None,
         typer.Argument(
             metavar="RECORD", help="topic:partition:offset, or file:number.", show_default=False
         ),
     ] = None,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show one record in quarantine with its bytes.
 
@@ -184,7 +176,7 @@ def show(
     Next: headgate quarantine replay PIPELINE --offset RECORD
     """
     from headgate.config import load_pipeline
-    from headgate.inspect import FilePosition, Position, find_quarantined
+    from headgate.inspect.quarantine import FilePosition, Position, find_quarantined
 
     pipeline, record = split_arguments(first, second)
     if record is None:
@@ -213,7 +205,7 @@ def replay(
         int | None,
         typer.Option(metavar="N", min=1, help="Maximum number of records, oldest first."),
     ] = None,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Land open records once the cause is fixed.
 
@@ -261,7 +253,7 @@ def drop(
         bool, typer.Option("--all", help="All open records.", rich_help_panel=_FILTERS)
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Drop open records: their bytes are deleted for good.
 

@@ -19,7 +19,7 @@ from headgate.cli.output import (
 if TYPE_CHECKING:
     from headgate.config import Pipeline
     from headgate.engine.events import Event
-    from headgate.inspect import QuarantinedRecord
+    from headgate.inspect.quarantine import QuarantinedRecord
     from headgate.quarantine.replay import Replayed
 
 _HEADERS = ("RECORD", "REASON", "ROUTE", "SCHEMA", "SIZE", "BATCH", "WHEN", "DETAIL")

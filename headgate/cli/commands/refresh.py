@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.amounts import counted, number
-from headgate.cli.output import print_json, print_next_steps, printable, styled
+from headgate.cli.output import JsonOption, print_json, print_next_steps, printable, styled
 from headgate.cli.pipeline_argument import (
     PipelineArgument,
     find_pipeline,
@@ -31,7 +31,7 @@ def refresh(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Rebuild derived tables from the landed ones.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.amounts import counted
-from headgate.cli.output import print_json, print_next_steps, printable, styled
+from headgate.cli.output import JsonOption, print_json, print_next_steps, printable, styled
 from headgate.cli.pipeline_argument import (
     PipelineArgument,
     find_pipeline,
@@ -40,7 +40,7 @@ def rewind(
         str | None,
         typer.Option(metavar="NAME", help="Name of the new table.", show_default="T_at_WHEN"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Create a table with a source table's rows as of an earlier time.
 

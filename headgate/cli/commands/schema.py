@@ -9,18 +9,24 @@ import typer
 
 from headgate.amounts import counted
 from headgate.cli.help import GroupedOptions
-from headgate.cli.output import Style, ago, print_columns, print_json, printable, styled
-from headgate.cli.pipeline_argument import find_pipeline, load_record_pipeline, split_arguments
+from headgate.cli.output import JsonOption, Style, ago, print_columns, print_json, printable, styled
+from headgate.cli.pipeline_argument import (
+    PipelineArgument,
+    find_pipeline,
+    load_record_pipeline,
+    split_arguments,
+)
 from headgate.errors import UsageError
 from headgate.schema.changes import AddColumn, CreateTable, Outcome, SchemaChange
 
 if TYPE_CHECKING:
-    from headgate.inspect import RecordedChange, SchemaDiff, TableSchema
+    from headgate.inspect.ledger import RecordedChange
+    from headgate.inspect.schema import TableSchema
+    from headgate.inspect.schema_diff import SchemaDiff
 
 app = typer.Typer(rich_markup_mode=None, subcommand_metavar="[PIPELINE] TABLE | diff A B")
 _HEADERS = ("BATCH", "WHEN", "CHANGE", "OUTCOME", "SCHEMA IDS")
 _ROLES = {"log": ", change log of", "merged": ", merged rows of", "history": ", history of"}
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 Mark = Literal["+", "~", "!"]
 _STYLES: dict[Mark, Style] = {"+": "green", "~": "yellow", "!": "red"}
@@ -42,21 +48,14 @@ def schema() -> None:
 
 @app.command("show", cls=GroupedOptions)
 def show(
-    first: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PIPELINE",
-            help="Pipeline file; optional if the folder has only one.",
-            show_default=False,
-        ),
-    ] = None,
+    first: PipelineArgument = None,
     second: Annotated[
         str | None,
         typer.Argument(
             metavar="TABLE", help="A table, a route, or a source table.", show_default=False
         ),
     ] = None,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show a table's columns and history.
 
@@ -77,7 +76,7 @@ def show(
             "bad-argument", "missing argument TABLE", hint="headgate tables lists tables"
         )
     from headgate.config import load_pipeline
-    from headgate.inspect import read_table_schema
+    from headgate.inspect.schema import read_table_schema
 
     found = read_table_schema(load_pipeline(find_pipeline(pipeline)), table)
     if as_json:
@@ -101,7 +100,7 @@ def diff(
             show_default=False,
         ),
     ] = None,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the schema changes from A to B.
 
@@ -119,7 +118,7 @@ def diff(
 
     Next: headgate plan PIPELINE
     """
-    from headgate.inspect import is_schema_file, read_schema_diff
+    from headgate.inspect.schema_diff import is_schema_file, read_schema_diff
 
     needed = pipeline is not None or not (is_schema_file(first) and is_schema_file(second))
     found = read_schema_diff(first, second, load_record_pipeline(pipeline) if needed else None)

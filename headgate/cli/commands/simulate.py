@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.output import print_json
+from headgate.cli.output import JsonOption, print_json
 from headgate.errors import UsageError
 
 _DEFAULT_RECORDS = 100_000
@@ -79,7 +79,7 @@ def games(
     clean: Annotated[
         bool, typer.Option("--clean", help="First remove the records of an earlier simulation.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Send events of simulated games to a Kafka topic or a Delta table.
 
@@ -158,7 +158,7 @@ def shop(
     clean: Annotated[
         bool, typer.Option("--clean", help="First remove the files of an earlier simulation.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write change files of a simulated shop, in the format of Datastream.
 

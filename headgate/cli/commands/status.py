@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from headgate.amounts import counted, number
-from headgate.cli.output import ago, print_facts, print_json, print_next_steps, printable, styled
+from headgate.cli.output import (
+    JsonOption,
+    ago,
+    print_facts,
+    print_json,
+    print_next_steps,
+    printable,
+    styled,
+)
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
-    from headgate.inspect import Status
+    from headgate.inspect.status import Status
 
 _MAX_RULES = 10
 _MAX_ERRORS = 5
@@ -19,7 +25,7 @@ _MAX_ERRORS = 5
 
 def status(
     pipeline: PipelineArgument = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what has landed, what is pending and what is running.
 
@@ -30,7 +36,7 @@ def status(
     Next: headgate tables PIPELINE
     """
     from headgate.config import load_pipeline
-    from headgate.inspect import read_status
+    from headgate.inspect.status import read_status
 
     file = find_pipeline(pipeline)
     found = read_status(load_pipeline(file))

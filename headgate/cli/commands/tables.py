@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from headgate.amounts import counted, number, size
-from headgate.cli.output import ago, print_columns, print_json, print_next_steps
+from headgate.cli.output import JsonOption, ago, print_columns, print_json, print_next_steps
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
-    from headgate.inspect import RecordedChange, TableSummary
+    from headgate.inspect.ledger import RecordedChange
+    from headgate.inspect.tables import TableSummary
 
 _HEADERS = ("TABLE", "ROWS", "COLUMNS", "FILES", "SIZE", "VERSION", "LAST BATCH", "LAST CHANGE")
 _WITH_KINDS = ("TABLE", "KIND", *_HEADERS[1:])
@@ -21,7 +20,7 @@ _NUMBERS = ("ROWS", "COLUMNS", "FILES", "SIZE", "VERSION")
 
 def tables(
     pipeline: PipelineArgument = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List tables with rows, columns, size and last schema change.
 
@@ -34,7 +33,7 @@ def tables(
     Next: headgate schema PIPELINE TABLE
     """
     from headgate.config import load_pipeline
-    from headgate.inspect import read_tables
+    from headgate.inspect.tables import read_tables
 
     file = find_pipeline(pipeline)
     found = read_tables(load_pipeline(file))

@@ -10,6 +10,7 @@ import typer
 
 from headgate.amounts import counted, number
 from headgate.cli.output import (
+    JsonOption,
     Style,
     now,
     print_columns,
@@ -42,7 +43,7 @@ def verify(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare merged and history tables with their change logs.
 

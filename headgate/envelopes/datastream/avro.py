@@ -76,7 +76,7 @@ def extract_avro_records(content: bytes, positions: Collection[int]) -> Iterator
         rows = [row - first for row in positions if first <= row < first + block.count]
         if rows:
             records = _decompress(container, block, schema)
-            portion = Portion(schema, first, (records,), (block.count,))
+            portion = BlockPortion(schema, first, (records,), (block.count,))
             for row in rows:
                 yield first + row, container.single_record_file(portion.content(row))
         first += block.count
@@ -93,7 +93,7 @@ class _AvroFile:
         self._rejected_size = 0
         self._memory = 0
 
-    def add(self, portion: Portion) -> None:
+    def add(self, portion: BlockPortion) -> None:
         read = portion.read()
         self._memory += read.records.nbytes
         if self._memory > _MAX_MEMORY:
@@ -117,7 +117,12 @@ class _AvroFile:
         )
 
     def _reject(
-        self, portion: Portion, row: int, reason: Reason, detail: str, source: SourceTable | None
+        self,
+        portion: BlockPortion,
+        row: int,
+        reason: Reason,
+        detail: str,
+        source: SourceTable | None,
     ) -> None:
         raw = self._container.single_record_file(portion.content(row))
         self._rejected_size += len(raw)
@@ -137,7 +142,7 @@ class ReadPortion:
 
 
 @dataclass(frozen=True)
-class Portion:
+class BlockPortion:
     """Some decompressed blocks of a file."""
 
     schema: ChangeSchema
@@ -181,7 +186,7 @@ class Portion:
         return payload
 
 
-def _portions(container: Container, schema: ChangeSchema) -> Iterator[Portion]:
+def _portions(container: Container, schema: ChangeSchema) -> Iterator[BlockPortion]:
     """Yield the blocks of a file in portions, to bound the memory of decompressed data."""
     remaining = MAX_FILE_SIZE
     first = total = size = 0
@@ -197,10 +202,10 @@ def _portions(container: Container, schema: ChangeSchema) -> Iterator[Portion]:
         counts.append(block.count)
         size += len(records)
         if size >= _PORTION_SIZE:
-            yield Portion(schema, first, tuple(blocks), tuple(counts))
+            yield BlockPortion(schema, first, tuple(blocks), tuple(counts))
             first, size, blocks, counts = total, 0, [], []
     if blocks:
-        yield Portion(schema, first, tuple(blocks), tuple(counts))
+        yield BlockPortion(schema, first, tuple(blocks), tuple(counts))
 
 
 def _decompress(
@@ -271,7 +276,7 @@ def _field_index(schema: ChangeSchema, name: str) -> int:
     return [field.name for field in schema.record.fields].index(name)
 
 
-def _metadata(schema: ChangeSchema, portion: Portion, read: ReadPortion) -> pa.RecordBatch:
+def _metadata(schema: ChangeSchema, portion: BlockPortion, read: ReadPortion) -> pa.RecordBatch:
     values: dict[FieldPath, pa.Array] = {}
     extras: Extras = {}
     source = read.records.field(_field_index(schema, "source_metadata"))

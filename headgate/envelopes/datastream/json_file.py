@@ -68,7 +68,7 @@ def extract_json_records(content: bytes, positions: Collection[int]) -> Iterator
 
 
 @dataclass
-class _Table:
+class _TableChanges:
     """The changes of one source table."""
 
     columns: JsonColumns = field(default_factory=lambda: JsonColumns())
@@ -92,7 +92,7 @@ class _JsonFile:
     """The changes and rejected records of a file that is read record by record."""
 
     def __init__(self) -> None:
-        self._tables: dict[_SourceNames, _Table] = {}
+        self._tables: dict[_SourceNames, _TableChanges] = {}
         self._rejected: list[RejectedChange] = []
         self._pending_records = self._pending_size = 0
         self._first_error = ""
@@ -141,10 +141,10 @@ class _JsonFile:
             table.flush()
         self._pending_records = self._pending_size = 0
 
-    def _new_table(self, names: _SourceNames) -> _Table:
+    def _new_table(self, names: _SourceNames) -> _TableChanges:
         if len(self._tables) == MAX_TABLES:
             raise UnreadableFile(f"changes of more than {MAX_TABLES} tables")
-        self._tables[names] = _Table()
+        self._tables[names] = _TableChanges()
         return self._tables[names]
 
     def _reject(

@@ -15,7 +15,7 @@ from headgate.formats.avro.blocks import RecordBoundaries
 from headgate.formats.avro.columns import NULL, cell_count, record_columns, root_record
 from headgate.formats.avro.decoder import AvroDecoder
 from headgate.formats.avro.schema import parse_schema
-from headgate.formats.avro.types import Field, LogicalType, Primitive, Record, Type, Union
+from headgate.formats.avro.types import LogicalType, Primitive, Record, RecordField, Type, Union
 from headgate.formats.decoder import only_length
 from headgate.formats.storable import storable_array, storable_fields
 from headgate.registry.registry import RefusedSchema, SchemaText
@@ -120,7 +120,7 @@ class PayloadColumns:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _flattened(field: Field) -> list[tuple[Field, tuple[int, ...]]]:
+def _flattened(field: RecordField) -> list[tuple[RecordField, tuple[int, ...]]]:
     """Return the columns of a field: Datastream wraps some types into records."""
     record = _record_of(field.type)
     if record is not None:
@@ -129,14 +129,14 @@ def _flattened(field: Field) -> list[tuple[Field, tuple[int, ...]]]:
         match record.name.rpartition(".")[2].lower():
             case "varchar" if "value" in parts:
                 index, value = parts["value"]
-                return [(Field(field.name, _with_null(value, nullable)), (index,))]
+                return [(RecordField(field.name, _with_null(value, nullable)), (index,))]
             case "timestamptz" if {"timestamp", "offset"} <= parts.keys():
                 (index, timestamp), (offset_index, offset) = parts["timestamp"], parts["offset"]
                 if timestamp == Primitive("long"):
                     timestamp = _TIMESTAMP_MICROS
-                offset_field = Field(f"{field.name}_offset", _with_null(offset, nullable))
+                offset_field = RecordField(f"{field.name}_offset", _with_null(offset, nullable))
                 return [
-                    (Field(field.name, _with_null(timestamp, nullable)), (index,)),
+                    (RecordField(field.name, _with_null(timestamp, nullable)), (index,)),
                     (offset_field, (offset_index,)),
                 ]
     return [(field, ())]

@@ -42,7 +42,7 @@ _MAX_BATCH_CELLS = 1 << 27
 """Limit on cells in arrays and maps: a hostile count can turn every byte into many."""
 
 
-class _Reader:
+class _RecordReader:
     guarded: ClassVar[bool]
 
     def __init__(self, record: Record, schema: PhysicalType) -> None:
@@ -65,7 +65,7 @@ class _Reader:
             return None
 
 
-class BatchReader(_Reader):
+class BatchReader(_RecordReader):
     """Reads many payloads of one schema."""
 
     guarded = True
@@ -82,7 +82,7 @@ class BatchReader(_Reader):
         return self._to_columns(self._container.read_guarded(payloads))
 
 
-class BlockReader(_Reader):
+class BlockReader(_RecordReader):
     """Reads the records of many blocks, which have nothing between them."""
 
     guarded = False

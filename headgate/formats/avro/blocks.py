@@ -9,18 +9,18 @@ import pyarrow as pa
 
 from headgate.formats.avro.columns import root_record
 from headgate.formats.avro.encoding import Cursor, MalformedAvro
-from headgate.formats.avro.reference_decoder import ReferenceDecoder
+from headgate.formats.avro.reference_decoder import AvroReferenceDecoder
 from headgate.formats.avro.schema import AvroSchema
 from headgate.formats.avro.types import (
     Array,
     Enum,
-    Field,
     Fixed,
-    JsonText,
+    JsonTextType,
     Map,
     Named,
     Primitive,
     Record,
+    RecordField,
     Type,
     Union,
 )
@@ -31,7 +31,7 @@ class RecordBoundaries:
 
     def __init__(self, schema: AvroSchema) -> None:
         named = {name: _unchecked_named(defined) for name, defined in schema.named.items()}
-        self._decoder = ReferenceDecoder(_unchecked_record(root_record(schema)), named)
+        self._decoder = AvroReferenceDecoder(_unchecked_record(root_record(schema)), named)
 
     def find(self, block: bytes, count: int, max_cells: int) -> tuple[list[int], int]:
         """Return the end of each record, and the cells in arrays and maps of all of them.
@@ -73,12 +73,15 @@ def _unchecked(avro_type: Type) -> Type:
         case Array(items):
             return Array(_unchecked(items))
         case Map(values):
-            fields = (Field("key", Primitive("bytes")), Field("value", _unchecked(values)))
+            fields = (
+                RecordField("key", Primitive("bytes")),
+                RecordField("value", _unchecked(values)),
+            )
             return Array(Record("entry", fields, 1))
         case Union(branches):
             return Union(tuple(map(_unchecked, branches)))
-        case JsonText(inside):
-            return JsonText(_unchecked(inside))
+        case JsonTextType(inside):
+            return JsonTextType(_unchecked(inside))
         case Record():
             return _unchecked_record(avro_type)
         case Fixed(name, size):
@@ -101,5 +104,5 @@ def _unchecked_named(named: Named) -> Named:
 
 
 def _unchecked_record(record: Record) -> Record:
-    fields = tuple(Field(field.name, _unchecked(field.type)) for field in record.fields)
+    fields = tuple(RecordField(field.name, _unchecked(field.type)) for field in record.fields)
     return Record(record.name, fields, record.min_size)

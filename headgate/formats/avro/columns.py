@@ -15,12 +15,12 @@ from headgate.formats.avro.types import (
     PRIMITIVES,
     Array,
     Enum,
-    Field,
     Fixed,
-    JsonText,
+    JsonTextType,
     Map,
     Primitive,
     Record,
+    RecordField,
     Reference,
     Type,
     Union,
@@ -66,7 +66,7 @@ def root_record(schema: AvroSchema) -> Record:
     expanded = _Expansion(schema).expand(schema.type, (), 0)
     if isinstance(expanded, Record):
         return expanded
-    return Record(type_name(expanded), (Field("value", expanded),), min_size(expanded, {}))
+    return Record(type_name(expanded), (RecordField("value", expanded),), min_size(expanded, {}))
 
 
 class _Expansion:
@@ -93,15 +93,15 @@ class _Expansion:
                 self._count(len(fields))
                 inside = (*enclosing, name)
                 expanded = [
-                    Field(field.name, self._field(field, inside, depth)) for field in fields
+                    RecordField(field.name, self._field(field, inside, depth)) for field in fields
                 ]
                 return Record(name, tuple(expanded), size)
             case _:
                 return avro_type
 
-    def _field(self, field: Field, enclosing: tuple[str, ...], depth: int) -> Type:
+    def _field(self, field: RecordField, enclosing: tuple[str, ...], depth: int) -> Type:
         if _is_recursive(field.type, enclosing):
-            return JsonText(field.type)
+            return JsonTextType(field.type)
         return self.expand(field.type, enclosing, depth + 1)
 
     def _count(self, fields: int) -> None:
@@ -135,7 +135,7 @@ def column_type(avro_type: Type) -> pa.DataType:
             return _PRIMITIVE_COLUMNS[name]
         case Fixed():
             return pa.binary()
-        case Enum() | JsonText():
+        case Enum() | JsonTextType():
             return pa.string()
         case Array(items):
             return pa.list_(column_type(items))
@@ -169,7 +169,7 @@ def _nullable(avro_type: Type) -> bool:
     match avro_type:
         case Union(branches):
             return NULL in branches
-        case JsonText(inside):
+        case JsonTextType(inside):
             return _nullable(inside)
         case _:
             return avro_type == NULL

@@ -14,7 +14,7 @@ import pyarrow as pa
 from headgate.formats.avro.batch_reader import BatchReader
 from headgate.formats.avro.columns import cell_count, column_type, record_columns, root_record
 from headgate.formats.avro.encoding import MalformedAvro
-from headgate.formats.avro.reference_decoder import ReferenceDecoder
+from headgate.formats.avro.reference_decoder import AvroReferenceDecoder
 from headgate.formats.avro.schema import AvroSchema, parse_schema
 from headgate.formats.decoder import Decoded, only_length
 from headgate.formats.storable import storable_array, storable_fields
@@ -36,7 +36,7 @@ class AvroDecoder:
     schema: pa.Schema
     decoded_type: pa.DataType
     """The columns as decoded, before conversion to types that Delta can store."""
-    reference: ReferenceDecoder
+    reference: AvroReferenceDecoder
     batches: BatchReader | None
     min_batch_size: int
     """Bytes that the reference decoder reads in the time it takes to start a batch."""
@@ -53,7 +53,7 @@ class AvroDecoder:
             record_name=record.name,
             schema=pa.schema(columns),
             decoded_type=column_type(record),
-            reference=ReferenceDecoder(record, schema.named),
+            reference=AvroReferenceDecoder(record, schema.named),
             batches=BatchReader.of(record),
             min_batch_size=_BATCH_START_SIZE + _BATCH_START_SIZE_PER_CELL * cell_count(record),
         )

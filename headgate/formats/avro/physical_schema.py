@@ -23,7 +23,7 @@ from headgate.formats.avro.types import (
     Array,
     Enum,
     Fixed,
-    JsonText,
+    JsonTextType,
     Map,
     Primitive,
     Record,
@@ -82,7 +82,7 @@ def is_zero_size(avro_type: Type) -> bool:
 
 def _is_supported(avro_type: Type) -> bool:
     match avro_type:
-        case JsonText():
+        case JsonTextType():
             return False
         case Array(item) | Map(item):
             return _is_supported(item)

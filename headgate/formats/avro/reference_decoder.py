@@ -37,7 +37,7 @@ from headgate.formats.avro.types import (
     Array,
     Enum,
     Fixed,
-    JsonText,
+    JsonTextType,
     LogicalType,
     Map,
     Named,
@@ -51,7 +51,7 @@ from headgate.formats.avro.types import (
 _DECIMAL_CONTEXT = Context(prec=MAX_DECIMAL_PRECISION)
 
 
-class ReferenceDecoder:
+class AvroReferenceDecoder:
     """Decodes records of one type into values that pyarrow accepts for its columns."""
 
     def __init__(self, record: Record, named: Mapping[str, Named]) -> None:
@@ -97,7 +97,7 @@ class _ColumnReaders:
                 return self.record(tuple((field.name, self.reader(field.type)) for field in fields))
             case Union():
                 return self._union(avro_type)
-            case JsonText(inside):
+            case JsonTextType(inside):
                 return _json_text_reader(_JsonReaders(self.named).reader(inside))
             case _:
                 raise AssertionError(f"{avro_type} is not expanded")

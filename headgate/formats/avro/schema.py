@@ -15,12 +15,12 @@ from headgate.formats.avro.types import (
     PRIMITIVES,
     Array,
     Enum,
-    Field,
     Fixed,
     Map,
     Named,
     Primitive,
     Record,
+    RecordField,
     Reference,
     Type,
     Union,
@@ -129,7 +129,9 @@ class _Parser:
         for item in _list(definition, "fields"):
             if not isinstance(item, dict) or not isinstance(item.get("name"), str):
                 raise _invalid(f"record {name} has a field without a name")
-            fields.append(Field(item["name"], self.parse(item.get("type"), namespace, depth + 1)))
+            fields.append(
+                RecordField(item["name"], self.parse(item.get("type"), namespace, depth + 1))
+            )
         self._open.remove(name)
         if len({field.name for field in fields}) < len(fields):
             raise RefusedSchema(f"record {name} has two fields with the same name")

@@ -77,7 +77,7 @@ class Union:
 
 
 @dataclass(frozen=True)
-class Field:
+class RecordField:
     name: str
     type: Type
 
@@ -85,7 +85,7 @@ class Field:
 @dataclass(frozen=True)
 class Record:
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[RecordField, ...]
     min_size: int = field(compare=False)
     """Stored when the record is parsed: computing it later could take exponential time."""
 
@@ -98,14 +98,14 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class JsonText:
+class JsonTextType:
     """A recursive field, stored as JSON text because a column type cannot be recursive."""
 
     type: Type
 
 
 Named = Fixed | Enum | Record
-Type = Primitive | Array | Map | Union | Reference | JsonText | Named
+Type = Primitive | Array | Map | Union | Reference | JsonTextType | Named
 
 
 def logical_type(

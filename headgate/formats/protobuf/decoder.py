@@ -22,7 +22,7 @@ from headgate.formats.protobuf.descriptors import (
 from headgate.formats.protobuf.field import MapField, Repeated, Singular, ValueType
 from headgate.formats.protobuf.message import Message, Planner
 from headgate.formats.protobuf.ptars import PtarsDecoder, PtarsResult
-from headgate.formats.protobuf.reference import ReferenceDecoder, UnknownFields
+from headgate.formats.protobuf.reference import ProtobufReferenceDecoder, UndeclaredFields
 from headgate.formats.protobuf.wire import lengths_of
 from headgate.registry.registry import RefusedSchema, SchemaText
 from headgate.schema.origin import ORIGIN_COLUMNS
@@ -114,7 +114,7 @@ class ProtobufDecoder:
     columns: Message
     schema: pa.Schema
     size_limit: SizeLimit
-    reference: ReferenceDecoder
+    reference: ProtobufReferenceDecoder
     fast: PtarsDecoder | None
     """None if python-protobuf must decode every payload."""
 
@@ -131,7 +131,7 @@ class ProtobufDecoder:
             as_bytes = files.SerializeToString()
             planner = Planner(JsonClasses(files))
             columns = planner.message(find_message(pool_of(as_bytes), name), ORIGIN_COLUMNS)
-            reference = ReferenceDecoder(as_bytes, name, columns)
+            reference = ProtobufReferenceDecoder(as_bytes, name, columns)
             fast = None if planner.has_groups else PtarsDecoder.of(columns, reference, planner)
         except (KeyboardInterrupt, SystemExit, RefusedSchema, NoSuchMessage):
             raise
@@ -189,7 +189,7 @@ class ProtobufDecoder:
             return Decoded(only_length(len(payloads) - len(bad)), bad, unknown)
         return Decoded(self._batch(result, by_row, bad), bad, unknown)
 
-    def unknown_fields(self, payload: bytes) -> UnknownFields:
+    def unknown_fields(self, payload: bytes) -> UndeclaredFields:
         """Return the wire data of a payload in `Decoded.unknown` that the message lacks."""
         return self.reference.unknown_fields(payload)
 

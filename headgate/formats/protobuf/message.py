@@ -16,11 +16,11 @@ from headgate.formats.protobuf.scalar import (
     NANOS,
     SCALARS,
     SECONDS,
-    Duration,
-    Enum,
+    DurationValue,
+    EnumValue,
     Scalar,
     SecondsAndNanos,
-    Timestamp,
+    TimestampValue,
     WrapperValue,
 )
 from headgate.formats.protobuf.wire import (
@@ -66,7 +66,7 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _MeasuredColumns:
     """Columns to measure together: texts first, then varints, then numbers of a fixed size."""
 
     columns: tuple[_Column, ...]
@@ -79,7 +79,7 @@ class _Table:
     """Columns that are written or not depending on more than their value."""
 
     @classmethod
-    def of(cls, columns: Iterable[_Column]) -> _Table:
+    def of(cls, columns: Iterable[_Column]) -> _MeasuredColumns:
         texts, varints, fixed = list[_Column](), list[_Column](), list[_Column]()
         for one in columns:
             by_value = texts if one.scalar.is_text else varints
@@ -135,7 +135,7 @@ class EncodedSize:
     timestamps: tuple[tuple[int, int], ...]
     """Places of timestamps and durations, and the bytes each takes besides its parts; those are
     columns after all others."""
-    table: _Table
+    table: _MeasuredColumns
     others: tuple[tuple[int, Field], ...]
     """Fields that are measured one by one."""
 
@@ -145,7 +145,7 @@ class EncodedSize:
         timestamps = list[tuple[int, int]]()
         for place, one in enumerate(fields):
             value_type = one.value_type if isinstance(one, Singular) else None
-            scalar = _INT32 if isinstance(value_type, Enum) else value_type
+            scalar = _INT32 if isinstance(value_type, EnumValue) else value_type
             if isinstance(one, Singular) and isinstance(scalar, Scalar):
                 columns.append(_Column(place, scalar, one.number, one.has_presence))
             elif isinstance(value_type, SecondsAndNanos):
@@ -155,7 +155,7 @@ class EncodedSize:
                 timestamps.append((place, tag_size(one.number) + 1))
             else:
                 others.append((place, one))
-        return cls(fields, tuple(timestamps), _Table.of(columns), tuple(others))
+        return cls(fields, tuple(timestamps), _MeasuredColumns.of(columns), tuple(others))
 
     def sizes(self, raws: Sequence[pa.Array], count: int) -> np.ndarray:
         """Return the bytes that each message takes, from the columns that ptars read."""
@@ -314,7 +314,7 @@ class Planner:
     has_maps: bool = False
     has_lists_of_numbers: bool = False
     _known: dict[str, ValueType | None] = field(default_factory=dict)
-    _enums: dict[str, Enum] = field(default_factory=dict)
+    _enums: dict[str, EnumValue] = field(default_factory=dict)
 
     def message(self, descriptor: Any, reserved: Collection[str]) -> Message:
         """Plan the columns of a message; messages inside themselves become JSON text."""
@@ -374,13 +374,13 @@ class Planner:
             return JsonText(self.class_for_json(name))
         return self._message(of.message_type, around) if of.message_type.fields else EmptyMessage()
 
-    def _enum(self, descriptor: Any) -> Enum:
+    def _enum(self, descriptor: Any) -> EnumValue:
         """Share one for all fields of the type: it may have many values."""
         if descriptor.full_name not in self._enums:
             names: dict[int, str] = {}
             for value in descriptor.values:
                 names.setdefault(value.number, value.name)
-            self._enums[descriptor.full_name] = Enum(names, descriptor.is_closed)
+            self._enums[descriptor.full_name] = EnumValue(names, descriptor.is_closed)
         return self._enums[descriptor.full_name]
 
     def _well_known(self, descriptor: Any) -> ValueType | None:
@@ -405,7 +405,7 @@ class Planner:
                 return JsonText(self.class_for_json(descriptor.full_name))
             if module is wrappers_pb2:
                 return WrapperValue(SCALARS[descriptor.fields[0].type])
-            return Timestamp() if module is timestamp_pb2 else Duration()
+            return TimestampValue() if module is timestamp_pb2 else DurationValue()
         return None
 
 

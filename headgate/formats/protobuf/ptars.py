@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.formats.protobuf.message import Message, Planner
-from headgate.formats.protobuf.reference import ReferenceDecoder, Validation
+from headgate.formats.protobuf.reference import ProtobufReferenceDecoder, Validation
 from headgate.formats.protobuf.wire import PtarsSchema
 
 _SAFE_LENGTH = 16 << 10
 """ptars recurses into groups without a limit, but a payload cannot nest deeper than it is long."""
 _MAX_FIELD_NUMBERS = 1 << 24
+_CHUNK = 512
+_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,16 @@ class PtarsResult:
 
 
 @dataclass(frozen=True)
+class _Attempt:
+    """The batches that ptars decoded from an array, and the positions that are not in them."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    invalid: dict[int, str] = field(default_factory=dict)
+    failed: list[int] = field(default_factory=list)
+    """Payloads that python-protobuf parses, but ptars rejects."""
+
+
+@dataclass(frozen=True)
 class PtarsDecoder:
     """Decodes payloads of one message.
 
@@ -50,13 +62,13 @@ class PtarsDecoder:
 
     message: Message
     handler: Any
-    reference: ReferenceDecoder
+    reference: ProtobufReferenceDecoder
     has_maps: bool
     has_lists_of_numbers: bool
 
     @classmethod
     def of(
-        cls, message: Message, reference: ReferenceDecoder, planner: Planner
+        cls, message: Message, reference: ProtobufReferenceDecoder, planner: Planner
     ) -> PtarsDecoder | None:
         """Return None if field numbers are so high that ptars would need gigabytes for them."""
         schema = PtarsSchema.empty()
@@ -73,32 +85,32 @@ class PtarsDecoder:
             long = rows[lengths[rows] > _SAFE_LENGTH]
         validation = self.reference.validate(payloads, long)
         rows = _valid(rows, validation)
-        failed: list[int] = []
-        batches = self._decode_at_once(_taken(payloads, rows)) if len(rows) else []
-        all_validated = batches is None
-        if batches is None:
-            validation |= self._validate(payloads, lengths, _difference(rows, long))
-            rows = _valid(rows, validation)
-            batches, failed = self._decode_in_parts(_taken(payloads, rows))
-        if not batches:
-            return PtarsResult.without_rows(self.message, rows, validation)
-        read = np.delete(rows, failed) if failed else rows
-        raws = self._columns(batches)
-        arrays, mismatched = self.message.read_fields(raws)
-        suspicious = rows[:0] if all_validated else self._inexact(raws, lengths, read)
-        if mismatched is not None:
-            # An unknown value of a closed enum is an unknown field, but has the expected length.
-            suspicious = np.union1d(suspicious, read[mismatched])
-        suspicious = _difference(suspicious, long)
-        if len(suspicious):
-            validation |= self.reference.validate(payloads, suspicious)
-        # Protobuf skips a map entry that has an unknown field; ptars does not.
-        with_unknown = validation.unknown if self.has_maps else []
-        if mismatched is None and not failed and not with_unknown:
-            return PtarsResult(arrays, read, rows[:0], validation)
-        again = [rows[failed], rows[:0] if mismatched is None else read[mismatched], with_unknown]
-        fallback = np.unique(np.concatenate(again).astype(np.int64))
-        return PtarsResult(arrays, read, fallback, validation)
+        attempt = _Attempt()
+        if len(rows):
+            self._decode(_taken(payloads, rows), lengths[rows], 0, attempt)
+        read, failed = rows, rows[:0]
+        if attempt.invalid or attempt.failed:
+            invalid = {int(rows[place]): why for place, why in attempt.invalid.items()}
+            validation |= Validation(invalid)
+            failed = rows[attempt.failed]
+            read = np.delete(rows, [*attempt.failed, *attempt.invalid])
+        suspicious, again = failed, failed
+        arrays: list[pa.Array] = []
+        if attempt.batches:
+            raws = self._columns(attempt.batches)
+            arrays, mismatched = self.message.read_fields(raws)
+            suspicious = _union(suspicious, self._inexact(raws, lengths, read))
+            if mismatched is not None:
+                # An unknown value of a closed enum is an unknown field, but has the same length.
+                suspicious = _union(suspicious, read[mismatched])
+                again = _union(again, read[mismatched])
+        validation |= self.reference.validate(payloads, _difference(suspicious, long))
+        if not attempt.batches:
+            return PtarsResult.without_rows(self.message, failed, validation)
+        if self.has_maps:
+            # Protobuf skips a map entry that has an unknown field; ptars does not.
+            again = _union(again, np.array(validation.unknown, np.int64))
+        return PtarsResult(arrays, read, again, validation)
 
     def read_exact(self, payloads: pa.BinaryArray, lengths: np.ndarray) -> list[pa.Array] | None:
         """Return the columns if no payload needs python-protobuf, else None."""
@@ -112,20 +124,41 @@ class PtarsDecoder:
         is_exact = np.array_equal(lengths, self.message.sizes_of_fields(raws, len(lengths)))
         return arrays if mismatched is None and is_exact else None
 
-    def _validate(
-        self, payloads: pa.BinaryArray, lengths: np.ndarray, rows: np.ndarray
-    ) -> Validation:
-        """Validate all but exact payloads, so that the outcome does not depend on the others."""
-        validation = self.reference.validate(payloads, rows)
-        suspects = np.array(sorted([*validation.invalid, *validation.unknown]), np.int64)
-        if not len(suspects) or not self.has_lists_of_numbers:
-            return validation
+    def _decode(
+        self, payloads: pa.BinaryArray, lengths: np.ndarray, start: int, attempt: _Attempt
+    ) -> None:
+        """Decode an array at once, else in parts; python-protobuf parses only small ones that fail.
+
+        The array begins at position `start` of the attempt.
+        """
+        batches = self._decode_at_once(payloads)
+        if batches is not None:
+            attempt.batches.extend(batches)
+        elif len(payloads) > _CHUNK:
+            size = max(_CHUNK, len(payloads) // _PARTS)
+            for first in range(0, len(payloads), size):
+                part = slice(first, first + size)
+                self._decode(payloads[part], lengths[part], start + first, attempt)
+        else:
+            invalid = self._invalid(payloads, lengths)
+            rest = np.delete(np.arange(len(payloads)), list(invalid))
+            batches, failed = self._decode_in_parts(_taken(payloads, rest))
+            attempt.batches.extend(batches)
+            attempt.invalid.update({start + place: why for place, why in invalid.items()})
+            attempt.failed.extend((start + rest[failed]).tolist())
+
+    def _invalid(self, payloads: pa.BinaryArray, lengths: np.ndarray) -> dict[int, str]:
+        """Return what is wrong with payloads, but not with exact ones, which are not validated."""
+        invalid = self.reference.invalid(payloads)
+        if not invalid or not self.has_lists_of_numbers:
+            return invalid
+        suspects = np.array(list(invalid))
         batches, failed = self._decode_in_parts(_taken(payloads, suspects))
         if not batches:
-            return validation
+            return invalid
         read = np.delete(suspects, failed)
-        exact = np.setdiff1d(read, self._inexact(self._columns(batches), lengths, read))
-        return validation.without(exact.tolist())
+        exact = np.setdiff1d(read, self._inexact(self._columns(batches), lengths, read)).tolist()
+        return {place: why for place, why in invalid.items() if place not in exact}
 
     def _inexact(self, raws: list[pa.Array], lengths: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the rows whose payloads have another length than the encoding of their values."""
@@ -176,6 +209,10 @@ def _valid(rows: np.ndarray, validation: Validation) -> np.ndarray:
 
 def _difference(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.setdiff1d(rows, others) if len(rows) and len(others) else rows
+
+
+def _union(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    return np.union1d(rows, others) if len(others) else rows
 
 
 def _taken(payloads: pa.BinaryArray, rows: np.ndarray) -> pa.BinaryArray:

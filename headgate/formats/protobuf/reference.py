@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -32,19 +32,13 @@ class Validation:
     unknown: list[int] = field(default_factory=list)
     """Positions of valid payloads with fields that the schema does not have."""
 
-    def without(self, rows: Collection[int]) -> Validation:
-        return Validation(
-            {row: why for row, why in self.invalid.items() if row not in rows},
-            [row for row in self.unknown if row not in rows],
-        )
-
     def __or__(self, other: Validation) -> Validation:
         unknown = sorted({*self.unknown, *other.unknown})
         return Validation(self.invalid | other.invalid, unknown)
 
 
 @dataclass(frozen=True)
-class UnknownFields:
+class UndeclaredFields:
     """Wire data of a payload that its message does not declare."""
 
     data: bytes
@@ -57,7 +51,7 @@ class UnknownFields:
 
 
 @dataclass(frozen=True)
-class ReferenceDecoder:
+class ProtobufReferenceDecoder:
     """Decodes payloads of one message row by row."""
 
     files: bytes
@@ -79,6 +73,18 @@ class ReferenceDecoder:
         has_unknown, invalid = _for_each(self._has_unknown, payloads, rows)
         return Validation(invalid, [row for row, found in has_unknown.items() if found])
 
+    def invalid(self, payloads: pa.BinaryArray) -> dict[int, str]:
+        """Parse payloads and return what is wrong with them."""
+        from google.protobuf.message import DecodeError
+
+        found: dict[int, str] = {}
+        for place, payload in enumerate(payloads.to_pylist()):
+            try:
+                self.message.FromString(payload or b"")
+            except DecodeError as error:
+                found[place] = str(error)[:500]
+        return found
+
     def decode(
         self, payloads: pa.BinaryArray, rows: np.ndarray
     ) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
@@ -87,7 +93,7 @@ class ReferenceDecoder:
             return {}, {}
         return _for_each(self._values, payloads, rows)
 
-    def unknown_fields(self, payload: bytes) -> UnknownFields:
+    def unknown_fields(self, payload: bytes) -> UndeclaredFields:
         """Collect what the message does not declare of a valid payload."""
         message = self.message.FromString(payload)
         undeclared = self._undeclared(message)
@@ -103,7 +109,7 @@ class ReferenceDecoder:
         else:
             detail = f"message {self.name} has unknown fields in nested messages"
         is_legitimate = self._has_extensions and not undeclared
-        return UnknownFields(data, detail, only_extensions=is_legitimate)
+        return UndeclaredFields(data, detail, only_extensions=is_legitimate)
 
     def _undeclared(self, message: Any) -> list[str]:
         """Name some unknown fields; only extensions are a reason to look at a whole payload."""

@@ -136,7 +136,7 @@ _INT32 = SCALARS[5]
 
 
 @dataclass(frozen=True)
-class Enum:
+class EnumValue:
     """The name of the value; an unknown number of an open enum is that number as text."""
 
     names: dict[int, str]
@@ -217,7 +217,7 @@ class SecondsAndNanos:
 
 
 @dataclass(frozen=True)
-class Timestamp(SecondsAndNanos):
+class TimestampValue(SecondsAndNanos):
     """Microseconds, truncated, of the years 1 to 9999, which are the valid ones in protobuf."""
 
     type = pa.timestamp("us", "UTC")
@@ -241,7 +241,7 @@ class Timestamp(SecondsAndNanos):
 
 
 @dataclass(frozen=True)
-class Duration(SecondsAndNanos):
+class DurationValue(SecondsAndNanos):
     """Microseconds, truncated."""
 
     type = pa.int64()

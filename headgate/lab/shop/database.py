@@ -21,13 +21,13 @@ from headgate.lab.shop.binary_log import SHOP, connect, log_end, read_changes
 from headgate.lab.shop.datastream import write_changes
 from headgate.lab.shop.simulate import ShopPlan, SimulatedShop
 from headgate.lab.shop.statement import (
-    AddColumn,
+    AddColumnStatement,
     AlterTable,
     Change,
     Column,
-    CreateTable,
+    CreateTableStatement,
     Delete,
-    DropColumn,
+    DropColumnStatement,
     Insert,
     Row,
     Statement,
@@ -53,7 +53,7 @@ class Sql:
 def sql(statement: Statement) -> Sql:
     """Return the SQL of a statement."""
     match statement:
-        case CreateTable(table, columns, primary_key):
+        case CreateTableStatement(table, columns, primary_key):
             parts = [_definition(column) for column in columns]
             parts.append(f"PRIMARY KEY ({_names(primary_key)})")
             return Sql(f"CREATE TABLE {quoted(table)} ({', '.join(parts)})")
@@ -76,11 +76,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``").replace("%", "%%") + "`"
 
 
-def _change(change: AddColumn | DropColumn | WidenColumn) -> str:
+def _change(change: AddColumnStatement | DropColumnStatement | WidenColumn) -> str:
     match change:
-        case AddColumn(column):
+        case AddColumnStatement(column):
             return f"ADD COLUMN {_definition(column)}"
-        case DropColumn(name):
+        case DropColumnStatement(name):
             return f"DROP COLUMN {quoted(name)}"
         case WidenColumn(column):
             return f"MODIFY COLUMN {_definition(column)}"
@@ -169,7 +169,7 @@ class ShopDatabase:
         self._connection = connection
         self._cursor = connection.cursor()
         self.name = name
-        self._tables: dict[str, CreateTable] = {}
+        self._tables: dict[str, CreateTableStatement] = {}
         self._cursor.execute(f"CREATE DATABASE IF NOT EXISTS {quoted(name)}", ())
         connection.select_db(name)
         self._position = log_end(database)
@@ -192,7 +192,7 @@ class ShopDatabase:
         rendered = sql(statement)
         rows = self._cursor.execute(rendered.text, rendered.values)
         match statement:
-            case CreateTable(table):
+            case CreateTableStatement(table):
                 self._tables[table] = statement
                 return 0
             case AlterTable(table, change):
@@ -243,7 +243,6 @@ def run_on_database(
     plan: ShopPlan,
     folder: Path = DEFAULT_FOLDER,
     report: Callable[[str], None] = lambda _: None,
-    sleep: Callable[[float], None] = time.sleep,
     name: str = SHOP,
 ) -> Iterator[SimulatedShop]:
     """Write changes in portions; yield the totals after each portion.
@@ -260,14 +259,11 @@ def run_on_database(
         )
     with _connection_errors(database), connect(database) as connection:
         shop = ShopDatabase(database, connection, name)
-        yield from _run(plan, shop, report, sleep)
+        yield from _run(plan, shop, report)
 
 
 def _run(
-    plan: ShopPlan,
-    shop: ShopDatabase,
-    report: Callable[[str], None],
-    sleep: Callable[[float], None],
+    plan: ShopPlan, shop: ShopDatabase, report: Callable[[str], None]
 ) -> Iterator[SimulatedShop]:
     workload = statements(plan.seed)
     written = SimulatedShop()
@@ -300,12 +296,12 @@ def _run(
             while left > 0:
                 statement = next(workload)
                 left -= shop.run(statement)
-                written.schema_changes += isinstance(statement, AlterTable | CreateTable)
+                written.schema_changes += isinstance(statement, AlterTable | CreateTableStatement)
             write(shop.new_changes())
             if plan.rate is not None:
                 ahead = written.changes / plan.rate - (time.perf_counter() - began)
                 if ahead > 0:
-                    sleep(ahead)
+                    time.sleep(ahead)
             yield written
     finally:
         # An interrupted portion has changed rows too.

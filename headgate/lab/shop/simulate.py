@@ -17,7 +17,7 @@ from headgate.lab.shop.statement import (
     Change,
     ChangeKind,
     Column,
-    CreateTable,
+    CreateTableStatement,
     Delete,
     Insert,
     Row,
@@ -117,7 +117,7 @@ class DatabaseModel:
 
     def apply(self, statement: Statement, at: datetime) -> list[Change]:
         """Apply a statement; return its row changes. Unchanged rows are not logged."""
-        if isinstance(statement, CreateTable):
+        if isinstance(statement, CreateTableStatement):
             self.tables[statement.table] = TableModel(
                 statement.table, statement.columns, statement.primary_key
             )
@@ -295,7 +295,7 @@ def simulate_shop(
         while len(waiting) < left:
             number, statement = next(workload)
             waiting += model.apply(statement, clock.at(number))
-            written.schema_changes += isinstance(statement, AlterTable | CreateTable)
+            written.schema_changes += isinstance(statement, AlterTable | CreateTableStatement)
         written.add(waiting, write_changes(waiting, plan.landing, plan.file_options))
         waiting = []
         if plan.rate is not None:

@@ -66,7 +66,7 @@ Row = Mapping[str, object]
 
 
 @dataclass(frozen=True)
-class CreateTable:
+class CreateTableStatement:
     """Create an empty table; only key columns are NOT NULL."""
 
     table: str
@@ -75,14 +75,14 @@ class CreateTable:
 
 
 @dataclass(frozen=True)
-class AddColumn:
+class AddColumnStatement:
     """Add a column that is null in existing rows."""
 
     column: Column
 
 
 @dataclass(frozen=True)
-class DropColumn:
+class DropColumnStatement:
     """Drop a column; its name is never reused in the same table."""
 
     name: str
@@ -100,7 +100,7 @@ class AlterTable:
     """Change one column of a table; the database logs no row change for it."""
 
     table: str
-    change: AddColumn | DropColumn | WidenColumn
+    change: AddColumnStatement | DropColumnStatement | WidenColumn
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Delete:
     key: Row
 
 
-Statement = CreateTable | AlterTable | Insert | Update | Delete
+Statement = CreateTableStatement | AlterTable | Insert | Update | Delete
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from itertools import count
 from random import Random
 
 from headgate.lab.shop.statement import (
-    AddColumn,
+    AddColumnStatement,
     AlterTable,
     Column,
-    CreateTable,
-    DropColumn,
+    CreateTableStatement,
+    DropColumnStatement,
     WidenColumn,
 )
 
@@ -31,7 +31,7 @@ _EXTRA_KINDS = (
 _MAX_EXTRAS = 8
 
 FIRST_TABLES = (
-    CreateTable(
+    CreateTableStatement(
         "customers",
         (
             Column("id", "int"),
@@ -45,7 +45,7 @@ FIRST_TABLES = (
         ),
         ("id",),
     ),
-    CreateTable(
+    CreateTableStatement(
         "products",
         (
             Column("id", "int"),
@@ -57,7 +57,7 @@ FIRST_TABLES = (
         ),
         ("id",),
     ),
-    CreateTable(
+    CreateTableStatement(
         "orders",
         (
             Column("id", "int"),
@@ -69,7 +69,7 @@ FIRST_TABLES = (
         ),
         ("id",),
     ),
-    CreateTable(
+    CreateTableStatement(
         "order_lines",
         (
             Column("order_id", "int"),
@@ -81,7 +81,7 @@ FIRST_TABLES = (
         ),
         ("order_id", "line"),
     ),
-    CreateTable(
+    CreateTableStatement(
         "vouchers",
         (
             Column("code", "varchar", length=20),
@@ -94,7 +94,7 @@ FIRST_TABLES = (
     ),
 )
 
-_REVIEWS = CreateTable(
+_REVIEWS = CreateTableStatement(
     "reviews",
     (
         Column("id", "int"),
@@ -109,27 +109,27 @@ _REVIEWS = CreateTable(
 WIDER_ORDERS = AlterTable("orders", WidenColumn(Column("id", "bigint")))
 """After this change, order ids exceed the range of an int."""
 
-_PLANNED: tuple[CreateTable | AlterTable, ...] = (
-    AlterTable("customers", AddColumn(Column("phone", "varchar", length=30))),
+_PLANNED: tuple[CreateTableStatement | AlterTable, ...] = (
+    AlterTable("customers", AddColumnStatement(Column("phone", "varchar", length=30))),
     AlterTable("products", WidenColumn(Column("stock", "bigint"))),
     _REVIEWS,
-    AlterTable("customers", DropColumn("newsletter")),
-    AlterTable("orders", AddColumn(Column("shipped_at", "timestamp"))),
-    AlterTable("order_lines", AddColumn(Column("gift", "boolean"))),
+    AlterTable("customers", DropColumnStatement("newsletter")),
+    AlterTable("orders", AddColumnStatement(Column("shipped_at", "timestamp"))),
+    AlterTable("order_lines", AddColumnStatement(Column("gift", "boolean"))),
     AlterTable("order_lines", WidenColumn(Column("order_id", "bigint"))),
     WIDER_ORDERS,
-    AlterTable("products", DropColumn("weight")),
-    AlterTable("vouchers", AddColumn(Column("minimum", "decimal", precision=10, scale=2))),
+    AlterTable("products", DropColumnStatement("weight")),
+    AlterTable("vouchers", AddColumnStatement(Column("minimum", "decimal", precision=10, scale=2))),
     AlterTable("customers", WidenColumn(Column("points", "bigint"))),
-    AlterTable("orders", AddColumn(Column("extras", "json"))),
+    AlterTable("orders", AddColumnStatement(Column("extras", "json"))),
     AlterTable("customers", WidenColumn(Column("full_name", "varchar", length=160))),
-    AlterTable("orders", DropColumn("note")),
-    AlterTable("products", AddColumn(Column("rating", "double"))),
-    AlterTable("reviews", AddColumn(Column("answered_on", "date"))),
+    AlterTable("orders", DropColumnStatement("note")),
+    AlterTable("products", AddColumnStatement(Column("rating", "double"))),
+    AlterTable("reviews", AddColumnStatement(Column("answered_on", "date"))),
 )
 
 
-def evolution(random: Random) -> Iterator[CreateTable | AlterTable]:
+def evolution(random: Random) -> Iterator[CreateTableStatement | AlterTable]:
     """Yield the planned changes, then endless random ones: add, widen and drop columns."""
     yield from _PLANNED
     tables = [each.table for each in (*FIRST_TABLES, _REVIEWS)]
@@ -137,7 +137,7 @@ def evolution(random: Random) -> Iterator[CreateTable | AlterTable]:
     for number in count(1):
         kind = random.choice(_EXTRA_KINDS)
         table, column = random.choice(tables), replace(kind, name=f"extra_{number}")
-        yield AlterTable(table, AddColumn(column))
+        yield AlterTable(table, AddColumnStatement(column))
         extras.append((table, column))
         table, column = extras[len(extras) // 2]
         if column.kind == "int":
@@ -146,17 +146,17 @@ def evolution(random: Random) -> Iterator[CreateTable | AlterTable]:
             yield AlterTable(table, WidenColumn(column))
         if len(extras) > _MAX_EXTRAS:
             table, column = extras.popleft()
-            yield AlterTable(table, DropColumn(column.name))
+            yield AlterTable(table, DropColumnStatement(column.name))
 
 
 def columns_after(
-    columns: tuple[Column, ...], change: AddColumn | DropColumn | WidenColumn
+    columns: tuple[Column, ...], change: AddColumnStatement | DropColumnStatement | WidenColumn
 ) -> tuple[Column, ...]:
     """Return a table's columns after a change; a new column comes last."""
     match change:
-        case AddColumn(column):
+        case AddColumnStatement(column):
             return (*columns, column)
-        case DropColumn(name):
+        case DropColumnStatement(name):
             return tuple(each for each in columns if each.name != name)
         case WidenColumn(column):
             return tuple(column if each.name == column.name else each for each in columns)

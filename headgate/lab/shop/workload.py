@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from headgate.lab.shop.statement import (
     AlterTable,
     Column,
-    CreateTable,
+    CreateTableStatement,
     Delete,
     Insert,
     Row,
@@ -165,8 +165,8 @@ class Shop:
         yield self._insert("customers", self._customers, _FIRST_CUSTOMERS)
         yield self._insert("products", self._products, _FIRST_PRODUCTS)
 
-    def alter(self, change: CreateTable | AlterTable) -> CreateTable | AlterTable:
-        if isinstance(change, CreateTable):
+    def alter(self, change: CreateTableStatement | AlterTable) -> CreateTableStatement | AlterTable:
+        if isinstance(change, CreateTableStatement):
             self._tables[change.table] = change
             return change
         table = self._tables[change.table]

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from headgate.formats.avro.schema import parse_schema
-from headgate.formats.avro.types import Array, Field, Primitive, Record, Reference
+from headgate.formats.avro.types import Array, Primitive, Record, RecordField, Reference
 from headgate.registry.registry import RefusedSchema, SchemaText
 from tests.formats.avro.writing import parsed, record, refusal, text_of
 
@@ -21,7 +21,7 @@ def test_schema_text_is_parsed() -> None:
     schema = parse_schema(text_of(node))
     assert schema.type == Record(
         "a.Node",
-        (Field("all", Array(Reference("a.Node"))), Field("n", Primitive("int"))),
+        (RecordField("all", Array(Reference("a.Node"))), RecordField("n", Primitive("int"))),
         min_size=2,
     )
     assert dict(schema.named) == {"a.Node": schema.type}

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
+from headgate.formats.protobuf.reference import ProtobufReferenceDecoder, Validation
 from headgate.registry.registry import RefusedSchema, SchemaText
 from headgate.schema.field_metadata import field_number, is_required
 
@@ -52,12 +56,48 @@ def test_bad_records_are_found_wherever_they_stand(spoiled: list[bytes | None]) 
     assert result.columns.schema == POINT.schema
 
 
+@dataclass(frozen=True)
+class CountingReference(ProtobufReferenceDecoder):
+    """Counts the payloads that python-protobuf is given."""
+
+    given: list[int] = field(default_factory=list)
+
+    def invalid(self, payloads: pa.BinaryArray) -> dict[int, str]:
+        self.given.append(len(payloads))
+        return super().invalid(payloads)
+
+    def validate(self, payloads: pa.BinaryArray, rows: np.ndarray) -> Validation:
+        self.given.append(len(rows))
+        return super().validate(payloads, rows)
+
+    def decode(
+        self, payloads: pa.BinaryArray, rows: np.ndarray
+    ) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
+        self.given.append(len(rows))
+        return super().decode(payloads, rows)
+
+
+@pytest.mark.parametrize("bad", [0, 1, 5, 50])
+def test_bad_record_sends_only_a_chunk_around_it_to_python_protobuf(bad: int) -> None:
+    reference = CountingReference(POINT.reference.files, POINT.record_name, POINT.columns)
+    assert POINT.fast is not None
+    counting = replace(POINT, reference=reference, fast=replace(POINT.fast, reference=reference))
+    payloads = [point(7)] * 100_000
+    rows = [at * len(payloads) // bad for at in range(bad)]
+    for row in rows:
+        payloads[row] = b"\xff"
+    result = counting.decode(pa.array(payloads, pa.binary()))
+    assert list(result.bad) == rows
+    assert result.columns.column("x").to_pylist() == [7] * (len(payloads) - bad)
+    assert sum(reference.given) <= bad * 512
+
+
 @pytest.mark.parametrize("spoiled", [b"\xff", b"\x12\x01\xff", b""])
 def test_payload_means_the_same_among_any_others(spoiled: bytes) -> None:
     """Even one that is made to be as long as it should be, with other bytes in it."""
     lists = decoder("message M { repeated int32 a = 1; repeated fixed32 b = 2; string c = 3; }")
     odd = b"\x08\x05\x12\x05\x01\x00\x00\x00\x02"
-    for others in (0, 1, 10, 200):
+    for others in (0, 1, 10, 200, 2_000):
         payloads = [odd, *[spoiled] * others]
         result = lists.decode(pa.array(payloads, pa.binary()))
         assert 0 not in result.bad

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.formats.protobuf import ProtobufDecoder
 from headgate.formats.protobuf.descriptors import compile_proto
-from headgate.formats.protobuf.reference import ReferenceDecoder, Validation
+from headgate.formats.protobuf.reference import ProtobufReferenceDecoder, Validation
 from headgate.formats.protobuf.wire import lengths_of
 from tests.formats.protobuf.messages import MessageMaker
 from tests.formats.protobuf.oracle import Unstorable, decoded, differences, expected
@@ -81,7 +81,7 @@ def test_ten_thousand_messages_are_what_python_protobuf_says(
         assert differences(decoded(decoder, payloads), rows) == []
 
 
-class NeverAsked(ReferenceDecoder):
+class NeverAsked(ProtobufReferenceDecoder):
     """Where ptars reads all exactly, python-protobuf has nothing to do."""
 
     def validate(self, payloads: pa.BinaryArray, rows: np.ndarray) -> Validation:

@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 
 from headgate.formats.protobuf import ProtobufDecoder
-from headgate.lab.games import BASE_COLUMNS, Game, games
+from headgate.lab.games import Game, games
 from headgate.registry.registry import SchemaText
 from headgate.schema.names import safe_name
+
+BASE_COLUMNS = ("game_name", "user_name", "event_timestamp", "is_connection_stable")
 
 
 @pytest.mark.parametrize("count", [1, 29, 30, 31, 250, 1_000])

@@ -19,13 +19,13 @@ from headgate.lab.shop.binary_log import LogPosition, connect
 from headgate.lab.shop.database import ShopDatabase, read_tables, run_on_database, sql
 from headgate.lab.shop.simulate import DatabaseModel, ShopPlan
 from headgate.lab.shop.statement import (
-    AddColumn,
+    AddColumnStatement,
     AlterTable,
     Change,
     Column,
-    CreateTable,
+    CreateTableStatement,
     Delete,
-    DropColumn,
+    DropColumnStatement,
     Insert,
     Statement,
     Update,
@@ -125,7 +125,7 @@ def test_key_change_is_two_changes_at_one_place(shop: ShopDatabase) -> None:
     code = Column("code", "varchar", length=20)
     changes = run(
         shop,
-        CreateTable("vouchers", (code, Column("used", "boolean")), ("code",)),
+        CreateTableStatement("vouchers", (code, Column("used", "boolean")), ("code",)),
         Insert("vouchers", ({"code": "A", "used": False},)),
         Update("vouchers", {"code": "A"}, {"code": "B", "used": True}),
         Update("vouchers", {"code": "B"}, {"code": "B", "used": False}),
@@ -146,14 +146,14 @@ def test_each_change_has_the_columns_of_its_own_time(shop: ShopDatabase) -> None
     key = (Column("b", "int"), Column("a", "int"))
     changes = run(
         shop,
-        CreateTable("things", (*key, number), ("a", "b")),
+        CreateTableStatement("things", (*key, number), ("a", "b")),
         Insert("things", ({"a": 1, "b": 2, "n": 3},)),
-        AlterTable("things", AddColumn(note)),
+        AlterTable("things", AddColumnStatement(note)),
         AlterTable("things", WidenColumn(Column("n", "bigint"))),
         AlterTable("things", WidenColumn(Column("a", "bigint"))),
         Update("things", {"a": 1, "b": 2}, {"n": 2**40, "note": "ä"}),
-        AlterTable("things", DropColumn("n")),
-        AlterTable("things", AddColumn(amount)),
+        AlterTable("things", DropColumnStatement("n")),
+        AlterTable("things", AddColumnStatement(amount)),
         Update("things", {"a": 1}, {"amount": Decimal("-0.250")}),
         Delete("things", {"a": 1, "b": 2}),
     )
@@ -199,7 +199,7 @@ NULLABLE = st.fixed_dictionaries({name: st.none() | value for name, value in VAL
 def table_of_all_kinds(database: Database) -> Iterator[ShopDatabase]:
     with connect(database) as connection:
         shop = ShopDatabase(database, connection, "shop_of_all_kinds")
-        shop.run(CreateTable("kinds", COLUMNS, ("id",)))
+        shop.run(CreateTableStatement("kinds", COLUMNS, ("id",)))
         yield shop
 
 
@@ -222,7 +222,7 @@ def test_names_are_quoted(shop: ShopDatabase, database: Database, name: str) -> 
     odd = "sel`ect %s%"
     changes = run(
         shop,
-        CreateTable(odd, (Column(odd, "int"), Column("from", "text")), (odd,)),
+        CreateTableStatement(odd, (Column(odd, "int"), Column("from", "text")), (odd,)),
         Insert(odd, ({odd: 1},)),
         Update(odd, {odd: 1}, {"from": "'; DROP TABLE x; -- %s"}),
     )
@@ -240,7 +240,7 @@ def test_values_are_apart_from_the_text() -> None:
 def test_other_databases_changes_are_left_out(shop: ShopDatabase, database: Database) -> None:
     with connect(database) as connection:
         other = ShopDatabase(database, connection, "shop_other")
-        create = CreateTable("t", (Column("id", "int"),), ("id",))
+        create = CreateTableStatement("t", (Column("id", "int"),), ("id",))
         shop.run(create)
         assert len(run(other, create, Insert("t", ({"id": 1},)))) == 1
     assert len(run(shop, Insert("t", ({"id": 2}, {"id": 3})))) == 2
@@ -249,7 +249,7 @@ def test_other_databases_changes_are_left_out(shop: ShopDatabase, database: Data
 def test_log_goes_on_in_the_next_file(tmp_path: Path) -> None:
     try:
         database = up_database(tmp_path)
-        create = CreateTable("t", (Column("id", "int"),), ("id",))
+        create = CreateTableStatement("t", (Column("id", "int"),), ("id",))
         with connect(database) as connection:
             shop = ShopDatabase(database, connection, "shop")
             shop.run(create)

@@ -6,13 +6,13 @@ import pytest
 
 from headgate.lab.shop.simulate import BinaryLog, DatabaseModel
 from headgate.lab.shop.statement import (
-    AddColumn,
+    AddColumnStatement,
     AlterTable,
     Change,
     Column,
-    CreateTable,
+    CreateTableStatement,
     Delete,
-    DropColumn,
+    DropColumnStatement,
     Insert,
     Statement,
     Update,
@@ -20,7 +20,7 @@ from headgate.lab.shop.statement import (
 )
 
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
-_LINES = CreateTable(
+_LINES = CreateTableStatement(
     "lines", (Column("order", "int"), Column("line", "int"), Column("n", "int")), ("order", "line")
 )
 _THREE = Insert(
@@ -90,9 +90,9 @@ def test_existing_row_cannot_be_inserted() -> None:
 def test_columns_come_and_go_without_changes_of_rows() -> None:
     model = _model()
     for change in (
-        AddColumn(Column("gift", "boolean")),
+        AddColumnStatement(Column("gift", "boolean")),
         WidenColumn(Column("order", "bigint")),
-        DropColumn("n"),
+        DropColumnStatement("n"),
     ):
         assert model.apply(AlterTable("lines", change), _NOW) == []
     table = model.tables["lines"]

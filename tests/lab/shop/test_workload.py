@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from headgate.lab.shop.simulate import DatabaseModel
 from headgate.lab.shop.statement import (
-    AddColumn,
+    AddColumnStatement,
     AlterTable,
-    CreateTable,
+    CreateTableStatement,
     Delete,
-    DropColumn,
+    DropColumnStatement,
     Insert,
     Row,
     SourceClock,
@@ -38,14 +38,26 @@ def test_same_seed_gives_the_same_statements() -> None:
 def test_a_few_hundred_statements_have_every_kind_of_them() -> None:
     made = _some(300)
     altered = [each.change for each in made if isinstance(each, AlterTable)]
-    assert {type(each) for each in made} == {CreateTable, AlterTable, Insert, Update, Delete}
-    assert {type(each) for each in altered} == {AddColumn, DropColumn, WidenColumn}
-    assert [each.table for each in made[OPENING:] if isinstance(each, CreateTable)] == ["reviews"]
+    assert {type(each) for each in made} == {
+        CreateTableStatement,
+        AlterTable,
+        Insert,
+        Update,
+        Delete,
+    }
+    assert {type(each) for each in altered} == {
+        AddColumnStatement,
+        DropColumnStatement,
+        WidenColumn,
+    }
+    assert [each.table for each in made[OPENING:] if isinstance(each, CreateTableStatement)] == [
+        "reviews"
+    ]
 
 
 def test_opening_makes_tables_and_rows() -> None:
     *tables, customers, products = _some(OPENING)
-    assert all(isinstance(each, CreateTable) for each in tables)
+    assert all(isinstance(each, CreateTableStatement) for each in tables)
     assert isinstance(customers, Insert)
     assert isinstance(products, Insert)
 
@@ -53,9 +65,9 @@ def test_opening_makes_tables_and_rows() -> None:
 def test_name_of_a_column_is_never_used_again() -> None:
     used: set[tuple[str, str]] = set()
     for each in _some(4_000, evolve_every=1):
-        if isinstance(each, CreateTable):
+        if isinstance(each, CreateTableStatement):
             used |= {(each.table, column.name) for column in each.columns}
-        elif isinstance(each, AlterTable) and isinstance(each.change, AddColumn):
+        elif isinstance(each, AlterTable) and isinstance(each.change, AddColumnStatement):
             name = (each.table, each.change.column.name)
             assert name not in used
             used.add(name)
@@ -66,9 +78,11 @@ def test_orders_outgrow_an_int_only_when_their_columns_are_wide() -> None:
     kinds: dict[tuple[str, str], str] = {}
     large = 0
     for each in _some(2_000):
-        if isinstance(each, CreateTable):
+        if isinstance(each, CreateTableStatement):
             kinds |= {(each.table, column.name): column.kind for column in each.columns}
-        elif isinstance(each, AlterTable) and isinstance(each.change, AddColumn | WidenColumn):
+        elif isinstance(each, AlterTable) and isinstance(
+            each.change, AddColumnStatement | WidenColumn
+        ):
             kinds[each.table, each.change.column.name] = each.change.column.kind
         elif isinstance(each, Insert):
             for row in each.rows:
