@@ -74,13 +74,17 @@ class ProtobufReferenceDecoder:
         return Validation(invalid, [row for row, found in has_unknown.items() if found])
 
     def invalid(self, payloads: pa.BinaryArray) -> dict[int, str]:
-        """Parse payloads and return what is wrong with them."""
+        """Parse payloads and return what is wrong with them.
+
+        One message serves for all, which is faster; its memory grows until the last is parsed.
+        """
         from google.protobuf.message import DecodeError
 
         found: dict[int, str] = {}
+        message = self.message()
         for place, payload in enumerate(payloads.to_pylist()):
             try:
-                self.message.FromString(payload or b"")
+                self.message.ParseFromString(message, payload or b"")
             except DecodeError as error:
                 found[place] = str(error)[:500]
         return found
