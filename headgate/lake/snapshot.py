@@ -121,25 +121,27 @@ class Snapshot:
     def portions(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Read rows in the columns and types of the table, which files may not have."""
         wanted = self.selected(columns)
-        for path in self.files:
-            file = pq.ParquetFile(path)
+        for name in self.sizes:
+            file = pq.ParquetFile(f"{self.url}/{name}")
             in_file = set(file.schema_arrow.names)
-            present = [name for name in wanted.names if name in in_file]
+            present = [one for one in wanted.names if one in in_file]
             for rows in file.iter_batches(columns=present, batch_size=_PORTION_ROWS):
-                yield conform_rows(rows, wanted)
+                yield _with_constants(conform_rows(rows, wanted), self._partitions.get(name, {}))
 
     def selected(self, columns: Sequence[str] | None) -> pa.Schema:
         return self.schema if columns is None else pa.schema(map(self.schema.field, columns))
 
-    def read(self, columns: Sequence[str] | None = None, where: str = "true") -> pa.Table:
-        """Read rows with delta-rs, which works for tables that are not plain too.
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read all rows, also of a table that is not plain.
 
-        Not as a dataset of pyarrow, which reads files by calling back into Python: the process
+        Never as a dataset of pyarrow, which reads files by calling back into Python: the process
         aborts if it exits before pyarrow's threads have let go of the last file.
         """
+        if self.is_plain:
+            return self.rows(columns)
         wanted = self.selected(columns)
         names = ", ".join(map(quoted_name, wanted.names)) or "NULL"
-        rows = self.query(f"SELECT {names} FROM stored WHERE {where}", _IN_ORDER).read_all()
+        rows = self.query(f"SELECT {names} FROM stored", _IN_ORDER).read_all()
         return rows.select(range(len(wanted))).cast(wanted)
 
     def query(self, sql: str, settings: Mapping[str, str] | None = None) -> pa.RecordBatchReader:
@@ -162,6 +164,15 @@ class Snapshot:
         return sum(map(int, self._added["num_records"].to_pylist()))
 
     @cached_property
+    def _partitions(self) -> Mapping[str, Mapping[str, object]]:
+        """Values of the partition columns, which files do not have, by path."""
+        if not self.delta.metadata().partition_columns:
+            return {}
+        added = self._added
+        names = map(unquote, added["path"].to_pylist())
+        return dict(zip(names, added["partition"].to_pylist(), strict=True))
+
+    @cached_property
     def _added(self) -> pa.Table:
         return self._actions(flatten=False)
 
@@ -175,6 +186,16 @@ class Snapshot:
         if self.delta.version() == self.version:
             return self.delta
         return DeltaTable(self.url, version=self.version)
+
+
+def _with_constants(rows: pa.RecordBatch, values: Mapping[str, object]) -> pa.RecordBatch:
+    columns = [
+        pa.repeat(pa.scalar(values[field.name], field.type), len(rows))
+        if field.name in values
+        else column
+        for field, column in zip(rows.schema, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema) if values else rows
 
 
 def table_url(lake: str, table: str) -> str:

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -114,17 +115,35 @@ def plain(rows: list[dict[str, Any]]) -> list[Row]:
     return sorted((row["id"], row["line"], row["value"]) for row in rows)
 
 
-@settings(max_examples=60, deadline=None)
-@example(
-    seed=492, row_ids=True, metadata=False, in_memory=False
-)  # a row ID is reused by another key
-@given(
+any_arrival = given(
     seed=st.integers(0, 10**9),
     row_ids=st.booleans(),
     metadata=st.booleans(),
     in_memory=st.booleans(),
 )
+
+
+@settings(max_examples=20, deadline=None)
+@example(
+    seed=492, row_ids=True, metadata=False, in_memory=False
+)  # a row ID is reused by another key
+@any_arrival
 def test_merged_and_history_tables_do_not_depend_on_arrival_order(
+    seed: int, row_ids: bool, metadata: bool, in_memory: bool
+) -> None:
+    assert_independent_of_arrival(seed, row_ids, metadata, in_memory)
+
+
+@pytest.mark.soak
+@settings(max_examples=500, deadline=None)
+@any_arrival
+def test_five_hundred_orders_of_arrival(
+    seed: int, row_ids: bool, metadata: bool, in_memory: bool
+) -> None:
+    assert_independent_of_arrival(seed, row_ids, metadata, in_memory)
+
+
+def assert_independent_of_arrival(
     seed: int, row_ids: bool, metadata: bool, in_memory: bool
 ) -> None:
     random = Random(seed)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +34,24 @@ class Landed:
     def rows(self, case: Case) -> list[dict[str, Any]]:
         return [row_of(row) for row in self.lake.rows(f"silver_{case.route}")]
 
-    def quarantined(self, case: Case) -> list[str]:
-        rows = self.lake.rows("quarantine")
-        return [row["reason"] for row in rows if row["route"] == case.route]
+    def quarantined(self, case: Case) -> int:
+        return self._quarantined[case.route]
 
     def told(self, case: Case) -> set[tuple[str, Outcome]]:
-        """What the ledger tells of the second batch."""
-        ledger = self.lake.ledger.snapshot()
-        rows = ledger.entries(SchemaEntry, table=f"silver_{case.route}")
-        entries = [row.entry for row in rows if row.batch == 1]
-        return {(one.change, Outcome(one.outcome)) for one in entries}
+        """Return what the ledger records of the second batch."""
+        return self._recorded[f"silver_{case.route}"]
+
+    @cached_property
+    def _quarantined(self) -> Counter[str]:
+        return Counter(row["route"] for row in self.lake.rows("quarantine"))
+
+    @cached_property
+    def _recorded(self) -> defaultdict[str, set[tuple[str, Outcome]]]:
+        recorded = defaultdict[str, set[tuple[str, Outcome]]](set)
+        for row in self.lake.ledger.snapshot().entries(SchemaEntry):
+            if row.batch == 1:
+                recorded[row.entry.table].add((row.entry.change, Outcome(row.entry.outcome)))
+        return recorded
 
 
 def land_cases(

@@ -360,7 +360,7 @@ ENTRIES: st.SearchStrategy[Entry] = st.one_of(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(ENTRIES, max_size=6))
 def test_every_entry_is_read_back_equal(entries: list[Entry]) -> None:
     with TemporaryDirectory() as folder:

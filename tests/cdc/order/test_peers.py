@@ -6,21 +6,21 @@ import pytest
 
 from tests.cdc.changes import case
 from tests.cdc.order.peers import badal, google_bigquery, ours
+from tests.rounds import rounds
 
-CASES = 5_000
 
-
+@rounds(1_000, 5_000)
 @pytest.mark.parametrize("fail_over", [False, True], ids=["one server", "fail-over"])
-def test_only_complete_orders_give_the_rows_of_the_database(fail_over: bool) -> None:
+def test_only_complete_orders_give_the_rows_of_the_database(cases: int, fail_over: bool) -> None:
     wrong = dict.fromkeys((ours, badal, google_bigquery), 0)
-    for seed in range(CASES):
+    for seed in range(cases):
         made = case(seed, fail_over)
         for rule in wrong:
             wrong[rule] += rule(made) != made.rows
 
     print(f"\n{'rule':<16} {'cases':>6} {'wrong':>6}")
     for rule, count in wrong.items():
-        print(f"{rule.__name__:<16} {CASES:>6} {count:>6}")
+        print(f"{rule.__name__:<16} {cases:>6} {count:>6}")
     assert wrong[ours] == 0
     assert wrong[badal] > 0
     assert wrong[google_bigquery] > 0
