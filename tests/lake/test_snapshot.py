@@ -79,8 +79,8 @@ def test_read_leaves_out_rows_that_a_deletion_vector_deletes(tmp_path: Path) -> 
     }
     vector = {
         "storageType": "i",
-        "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
-        "sizeInBytes": 40,
+        "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
+        "sizeInBytes": 44,
         "cardinality": 6,
     }
     removed = {"path": added["path"], "dataChange": True, "deletionTimestamp": 0}
