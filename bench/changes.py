@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from bench.measure import Cost, measured
-from headgate.config import Datastream, Files, Pipeline
+from headgate.config import Datastream, Files, PipelineConfig
 from headgate.engine.events import BatchLanded, Event, TablesMerged
 from headgate.engine.runner import RunOptions
 from headgate.lab.shop.datastream import FileOptions, write_changes
@@ -90,10 +90,10 @@ def merge_large(
     return Merging(what, 1, changes, batch.seconds, merged.seconds, peer, cost)
 
 
-def _pipeline(folder: Path) -> Pipeline:
+def _pipeline(folder: Path) -> PipelineConfig:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "landing").mkdir(parents=True)
-    return Pipeline(
+    return PipelineConfig(
         name="bench",
         source=Files(path=str(folder / "landing")),
         envelope=Datastream(),
@@ -101,11 +101,13 @@ def _pipeline(folder: Path) -> Pipeline:
     )
 
 
-def _merged(pipeline: Pipeline, table: str) -> Path:
+def _merged(pipeline: PipelineConfig, table: str) -> Path:
     return Path(pipeline.lake, f"bench_{table}")
 
 
-def _land(pipeline: Pipeline, files: Sequence[Sequence[Path]]) -> tuple[BatchLanded, TablesMerged]:
+def _land(
+    pipeline: PipelineConfig, files: Sequence[Sequence[Path]]
+) -> tuple[BatchLanded, TablesMerged]:
     """Put the files into the landing folder and run; one batch."""
     for several in files:
         for file in several:
@@ -201,7 +203,7 @@ def _merge_with_spark(spark: SparkSession, path: Path, files: Sequence[Path]) ->
     return time.perf_counter() - began
 
 
-def _require_same(pipeline: Pipeline, folder: Path, names: Sequence[str]) -> None:
+def _require_same(pipeline: PipelineConfig, folder: Path, names: Sequence[str]) -> None:
     """A figure about two ways of which one is wrong says nothing."""
     for name in names:
         ours, peer = (

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from rich.table import Table
 
 from bench.measure import Cost, measured
-from headgate.config import Delta, Pipeline, Registry, Wrapper
+from headgate.config import Delta, PipelineConfig, Registry, Wrapper
 from headgate.engine.events import BatchLanded, Event, GoldDerived
 from headgate.engine.runner import RunOptions
 from headgate.lab.destination import DeltaDestination
@@ -101,9 +101,9 @@ def deriving_table(derived: Sequence[Deriving]) -> Table:
     return table
 
 
-def _pipeline(folder: Path) -> Pipeline:
+def _pipeline(folder: Path) -> PipelineConfig:
     shutil.rmtree(folder, ignore_errors=True)
-    return Pipeline(
+    return PipelineConfig(
         name="bench",
         source=Delta(path=str(folder / "inbox"), batch="4 GB"),
         registry=Registry(folder=str(folder / "schemas")),
@@ -116,15 +116,15 @@ def _pipeline(folder: Path) -> Pipeline:
     )
 
 
-def _silver(pipeline: Pipeline, game: str) -> DeltaTable:
+def _silver(pipeline: PipelineConfig, game: str) -> DeltaTable:
     return DeltaTable(Path(pipeline.lake, f"silver_{game}_events"))
 
 
-def _gold(pipeline: Pipeline, game: str) -> Path:
+def _gold(pipeline: PipelineConfig, game: str) -> Path:
     return Path(pipeline.lake, f"gold_{game}_player_agg")
 
 
-def _send(pipeline: Pipeline, games: int, records: int, seed: int) -> None:
+def _send(pipeline: PipelineConfig, games: int, records: int, seed: int) -> None:
     assert isinstance(pipeline.source, Delta)
     assert pipeline.registry is not None
     inbox = DeltaDestination(pipeline.source.path, "games")
@@ -134,7 +134,7 @@ def _send(pipeline: Pipeline, games: int, records: int, seed: int) -> None:
             pass
 
 
-def _land(pipeline: Pipeline) -> tuple[BatchLanded, GoldDerived]:
+def _land(pipeline: PipelineConfig) -> tuple[BatchLanded, GoldDerived]:
     events: list[Event] = []
     run_pipeline(pipeline, RunOptions(once=True), events.append)
     (batch,) = (event for event in events if isinstance(event, BatchLanded))
@@ -159,7 +159,7 @@ def _merge_with_spark(spark: SparkSession, path: Path, files: Sequence[str]) -> 
     return time.perf_counter() - began
 
 
-def _require_same(pipeline: Pipeline, folder: Path, names: Sequence[str]) -> None:
+def _require_same(pipeline: PipelineConfig, folder: Path, names: Sequence[str]) -> None:
     """A figure about two ways of which one is wrong says nothing."""
     for name in names:
         ours, peer = (

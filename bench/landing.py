@@ -10,7 +10,7 @@ from statistics import median
 
 from bench.data import Data
 from bench.measure import Cost, measured
-from headgate.config import Kafka, Pipeline, Registry, Wrapper
+from headgate.config import Kafka, PipelineConfig, Registry, Wrapper
 from headgate.engine.events import BatchLanded, Event
 from headgate.engine.runner import RunOptions
 from headgate.run import run_pipeline
@@ -83,7 +83,7 @@ def land_in_turn(
 def land(data: Data, folder: Path, batch: int) -> Run:
     lake = folder / f"lake-{data.tables}"
     shutil.rmtree(lake, ignore_errors=True)
-    pipeline = Pipeline(
+    pipeline = PipelineConfig(
         name="bench",
         source=Kafka(servers=data.services.servers, topics=[data.topic], batch=batch),
         registry=Registry(url=data.services.registry),

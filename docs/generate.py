@@ -38,7 +38,7 @@ def _pipeline_file() -> str:
         GoldUnion,
         Kafka,
         Merge,
-        Pipeline,
+        PipelineConfig,
         Registry,
         Security,
         Wrapper,
@@ -51,9 +51,9 @@ def _pipeline_file() -> str:
         " {files: …}` with `envelope: datastream`. Unknown keys are errors. Relative paths are"
         " resolved against the folder of the file.\n"
     )
-    text += _keys("Every file", Pipeline, leave_out=(*RECORD_KEYS, *CHANGE_KEYS))
-    text += _keys("A stream of records", Pipeline, only=RECORD_KEYS)
-    text += _keys("Change files", Pipeline, only=CHANGE_KEYS) + _names_of_changes()
+    text += _keys("Every file", PipelineConfig, leave_out=(*RECORD_KEYS, *CHANGE_KEYS))
+    text += _keys("A stream of records", PipelineConfig, only=RECORD_KEYS)
+    text += _keys("Change files", PipelineConfig, only=CHANGE_KEYS) + _names_of_changes()
     after = {Contract: _other_tools_modes(), Expectation: _EXPECT, GoldUnion: _gold()}
     for title, model in (
         ("`source.kafka`", Kafka),
@@ -89,11 +89,11 @@ def _keys(
 
 
 def _names_of_changes() -> str:
-    from headgate.config import Pipeline
+    from headgate.config import PipelineConfig
     from headgate.config.names import PLACEHOLDERS
     from headgate.lake.names import ChangeTables
 
-    fields = Pipeline.model_fields
+    fields = PipelineConfig.model_fields
     names = ChangeTables(
         fields["change_log"].get_default(), "quarantine", "ledger", fields["merged"].get_default()
     )

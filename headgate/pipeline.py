@@ -105,7 +105,7 @@ class RunResult(ResultView):
         return "\n".join(lines)
 
 
-class Pipeline(config.Pipeline):
+class Pipeline(config.PipelineConfig):
     """A declared pipeline that can be run and inspected.
 
         pipeline = headgate.load("games.yaml")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headgate.cdc.merge import MergeFollowUp
 from headgate.cdc.source_tables import known_logs_with_replays
 from headgate.cdc.stage import ChangeStaging
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.events import Ended, Listener
 from headgate.engine.follow_up import FollowUp
 from headgate.engine.plan import BatchPlan
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def run_pipeline(
-    pipeline: Pipeline,
+    pipeline: PipelineConfig,
     options: RunOptions | None = None,
     listener: Listener = lambda _: None,
     stop: StopSignal | None = None,
@@ -42,7 +42,7 @@ def run_pipeline(
 
 
 def _records(
-    pipeline: Pipeline, options: RunOptions, listener: Listener, stop: StopSignal
+    pipeline: PipelineConfig, options: RunOptions, listener: Listener, stop: StopSignal
 ) -> Runner:
     source = StreamSource(
         pipeline,
@@ -62,7 +62,7 @@ def _records(
 
 
 def _changes(
-    pipeline: Pipeline, options: RunOptions, listener: Listener, stop: StopSignal
+    pipeline: PipelineConfig, options: RunOptions, listener: Listener, stop: StopSignal
 ) -> Runner:
     source = FileSource(
         pipeline,
@@ -93,25 +93,25 @@ def _changes(
     )
 
 
-def batch_plan(pipeline: Pipeline) -> BatchPlan:
+def batch_plan(pipeline: PipelineConfig) -> BatchPlan:
     """Return the plan of a pipeline's first batch."""
     return _change_plan(pipeline) if pipeline.lands_changes else RecordPlan.of(pipeline)
 
 
-def _change_plan(pipeline: Pipeline) -> ChangeStaging:
+def _change_plan(pipeline: PipelineConfig) -> ChangeStaging:
     plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline))
     plan.require_known_lineages()
     return plan
 
 
-def pending_replays(pipeline: Pipeline) -> tuple[Pending, ...]:
+def pending_replays(pipeline: PipelineConfig) -> tuple[Pending, ...]:
     """Return the pending files of replays of the quarantine."""
     ledger = Ledger(pipeline.lake, pipeline.ledger, replay_name(pipeline.name))
     progress = ledger.progress()
     return progress.pending if progress else ()
 
 
-def schema_history(pipeline: Pipeline) -> SchemaHistory:
+def schema_history(pipeline: PipelineConfig) -> SchemaHistory:
     """Return the schemas that tables have met, in runs and in replays."""
     names = pipeline.name, replay_name(pipeline.name)
     return LedgerSnapshot.open(pipeline.lake, pipeline.ledger, *names).schema_history()

@@ -25,7 +25,7 @@ from headgate.cdc.merge_table import (
     same_key,
 )
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
-from headgate.lake.commit import Committer, Merge, MergeClauses, MergeCounts, commit_rows
+from headgate.lake.commit import Committer, MergeClauses, MergeCommit, MergeCounts, commit_rows
 from headgate.lake.snapshot import Snapshot
 
 VALIDITY = pa.schema(
@@ -86,7 +86,7 @@ def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsS
         insert="change._is_new",
         flag="_is_new",
     )
-    merge = Merge(plan.history, source, clauses, (plan.mark(log.version),))
+    merge = MergeCommit(plan.history, source, clauses, (plan.mark(log.version),))
     counts = committer.merge(merge)
     return TableMerged.of(plan, plan.history, log.version, committer, len(changes), counts)
 

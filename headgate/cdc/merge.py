@@ -12,7 +12,7 @@ from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged, me
 from headgate.cdc.merge_with_spark import merge_with_spark
 from headgate.cdc.plan import ChangePlan
 from headgate.cdc.source_tables import KnownSource
-from headgate.config import Merge, Pipeline
+from headgate.config import Merge, PipelineConfig
 from headgate.engine.events import Listener, MergeFailed, TablesMerged, WithoutKey
 from headgate.engine.follow_up import Followed, TableChanged
 from headgate.lake.commit import Committer
@@ -49,7 +49,7 @@ class MergeFollowUp:
         cls,
         spark: SparkSession | None,
         committer: Committer,
-        pipeline: Pipeline,
+        pipeline: PipelineConfig,
         plan: ChangePlan,
         app: str,
         listener: Listener,

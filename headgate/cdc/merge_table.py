@@ -33,8 +33,8 @@ from headgate.lake.commit import (
     Committer,
     Engine,
     Mark,
-    Merge,
     MergeClauses,
+    MergeCommit,
     MergeCounts,
     commit_rows,
 )
@@ -197,7 +197,9 @@ def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSpa
     else:
         clauses = merge_clauses(key, plan.metadata)
         source = merge_source(folded.changes, schema)
-        counts = committer.merge(Merge(plan.merged, source, clauses, (plan.mark(log.version),)))
+        counts = committer.merge(
+            MergeCommit(plan.merged, source, clauses, (plan.mark(log.version),))
+        )
     return _merged(plan, committer, log, len(folded.changes), counts)
 
 

@@ -23,7 +23,7 @@ from headgate.cdc.merge_table import (
     merge_clauses,
 )
 from headgate.cdc.tombstones import Tombstones
-from headgate.lake.commit import Commit, Committer, Merge, MergeCounts
+from headgate.lake.commit import Commit, Committer, MergeCommit, MergeCounts
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.spark import SparkCommitter
 
@@ -41,7 +41,7 @@ def merge_with_spark(
         table = Snapshot.open(plan.lake, request.table)
         assert table is not None
         clauses = merge_clauses(TableKey.from_schema(table.schema), plan.metadata)
-        counts = by_spark.merge(Merge(request.table, request.folded, clauses, (mark,)))
+        counts = by_spark.merge(MergeCommit(request.table, request.folded, clauses, (mark,)))
         changes = counts.inserted + counts.updated + counts.deleted
         return TableMerged.of(plan, request.table, mark.version, by_spark, changes, counts)
     log = ChangeLog.open(plan.lake, plan.log)

@@ -11,7 +11,7 @@ from typing import Self
 import pyarrow as pa
 
 from headgate.cdc.source_tables import KnownSource, SourceNaming, source_in_files
-from headgate.config import Datastream, Files, Pipeline
+from headgate.config import Datastream, Files, PipelineConfig
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan, TableShape
 from headgate.engine.quarantine_table import QUARANTINE
@@ -52,7 +52,7 @@ class ChangePlan(BatchPlan):
     """Files by log that could not be committed yet; their changes must not land twice."""
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> Self:
+    def of(cls, pipeline: PipelineConfig) -> Self:
         return cls(
             lake=pipeline.lake,
             tables=ChangeTables.of(pipeline),

@@ -22,7 +22,7 @@ from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.key import merged_columns
 from headgate.cdc.merge_table import MAX_FOLD_BYTES
 from headgate.cdc.source_tables import SourceTableNames, find_source, known_sources
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, UsageError, shown
 from headgate.lake.choose_committer import choose_committer
@@ -58,7 +58,7 @@ class Rewound:
 
 
 def rewind(
-    pipeline: Pipeline,
+    pipeline: PipelineConfig,
     table: str,
     until: str,
     into: str | None = None,
@@ -128,7 +128,7 @@ def _name_suffix(timestamp: datetime | None, position: str) -> str:
     return f"{timestamp:%Y%m%d_%H%M%S}" + (f"_{timestamp:%f}" if timestamp.microsecond else "")
 
 
-def _require_new(pipeline: Pipeline, sources: Sequence[SourceTableNames], name: str) -> None:
+def _require_new(pipeline: PipelineConfig, sources: Sequence[SourceTableNames], name: str) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(
             "bad-argument",
@@ -142,7 +142,7 @@ def _require_new(pipeline: Pipeline, sources: Sequence[SourceTableNames], name: 
         raise _already_exists(pipeline, name)
 
 
-def _already_exists(pipeline: Pipeline, name: str) -> UsageError:
+def _already_exists(pipeline: PipelineConfig, name: str) -> UsageError:
     return UsageError(
         "already-exists",
         f"table {name} already exists, and rewind only creates new tables",

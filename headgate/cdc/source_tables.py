@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.envelopes.datastream.changes import SourceTable
 from headgate.errors import LandingError, UsageError, did_you_mean, listed, shown
 from headgate.lake.ledger import LedgerSnapshot, replay_name
@@ -81,7 +81,7 @@ def known_logs(ledger: LedgerSnapshot, lake: str) -> dict[str, KnownSource]:
     }
 
 
-def known_logs_with_replays(pipeline: Pipeline) -> dict[str, KnownSource]:
+def known_logs_with_replays(pipeline: PipelineConfig) -> dict[str, KnownSource]:
     """Return every log of the pipeline, also those that only a replay has created."""
     sources: dict[str, KnownSource] = {}
     ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, pipeline.name)
@@ -173,7 +173,7 @@ class SourceTableNames:
         return (*self.in_lake, self.name, by_schema, f"{source.database}.{by_schema}")
 
 
-def known_sources(pipeline: Pipeline) -> list[SourceTableNames]:
+def known_sources(pipeline: PipelineConfig) -> list[SourceTableNames]:
     """Return all source tables in the ledger, by the names of their logs."""
     naming = SourceNaming(ChangeTables.of(pipeline), known_logs_with_replays(pipeline))
     found = []

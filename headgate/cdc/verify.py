@@ -16,7 +16,7 @@ from headgate.cdc.history import all_versions, history_columns
 from headgate.cdc.key import ORDER, TableKey, merged_columns
 from headgate.cdc.merge_table import MAX_FOLD_BYTES
 from headgate.cdc.source_tables import SourceTableNames, find_source, known_sources
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.session import pipeline_session
 from headgate.lake.commit import Engine
 from headgate.lake.ledger import app_id
@@ -197,7 +197,7 @@ class TableVerified:
 
 
 def verify(
-    pipeline: Pipeline,
+    pipeline: PipelineConfig,
     tables: Sequence[str] = (),
     *,
     spark: Callable[[], SparkSession] | None = None,
@@ -219,7 +219,7 @@ class _SparkOptions:
 
 
 def _verified(
-    pipeline: Pipeline, sources: Sequence[SourceTableNames], options: _SparkOptions
+    pipeline: PipelineConfig, sources: Sequence[SourceTableNames], options: _SparkOptions
 ) -> Iterator[TableVerified]:
     for source in sources:
         kinds = {ChangeTableKind.MERGED: source.merged, ChangeTableKind.HISTORY: source.history}
@@ -234,7 +234,10 @@ def _verified(
 
 
 def _verify(
-    pipeline: Pipeline, source: SourceTableNames, result: TableVerified, options: _SparkOptions
+    pipeline: PipelineConfig,
+    source: SourceTableNames,
+    result: TableVerified,
+    options: _SparkOptions,
 ) -> TableVerified:
     newest = ChangeLog.open(pipeline.lake, source.log)
     if newest is None:

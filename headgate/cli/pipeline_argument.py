@@ -18,7 +18,7 @@ from headgate.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headgate.config import Pipeline
+    from headgate.config import PipelineConfig
 
 PipelineArgument = Annotated[
     str | None,
@@ -55,7 +55,7 @@ def find_pipeline(named: str | None) -> str:
     )
 
 
-def load_record_pipeline(named: str | None) -> Pipeline:
+def load_record_pipeline(named: str | None) -> PipelineConfig:
     """Load a pipeline that must be one of a stream of records."""
     from headgate.config import load_pipeline
 
@@ -85,7 +85,7 @@ def _is_pipeline(path: Path) -> bool:
     return len(keys) >= _MIN_KEYS
 
 
-def load_change_pipeline(file: str) -> Pipeline:
+def load_change_pipeline(file: str) -> PipelineConfig:
     """Load a pipeline that must be one of change files."""
     from headgate.config import load_pipeline
 
@@ -100,7 +100,7 @@ def load_change_pipeline(file: str) -> Pipeline:
 
 
 @contextmanager
-def spark_when_needed(pipeline: Pipeline) -> Iterator[Callable[[], SparkSession]]:
+def spark_when_needed(pipeline: PipelineConfig) -> Iterator[Callable[[], SparkSession]]:
     """Yield a function that starts Spark quietly; most tables are small enough not to need it."""
 
     with ExitStack() as stack:

@@ -12,7 +12,7 @@ from headgate.config.load import (
     load_pipeline,
     pipeline_json_schema,
 )
-from headgate.config.pipeline import Merge, Pipeline
+from headgate.config.pipeline import Merge, PipelineConfig
 from headgate.config.registry import Registry
 from headgate.config.secrets import Secret
 from headgate.config.sources import Delta, Files
@@ -34,7 +34,7 @@ __all__ = [
     "Kafka",
     "Merge",
     "Mode",
-    "Pipeline",
+    "PipelineConfig",
     "Registry",
     "Rules",
     "Secret",

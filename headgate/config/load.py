@@ -9,21 +9,23 @@ from pydantic import ValidationError
 
 from headgate.config.location import FileContext
 from headgate.config.model import explain
-from headgate.config.pipeline import CHANGE_KEYS, RECORD_KEYS, Pipeline
+from headgate.config.pipeline import CHANGE_KEYS, RECORD_KEYS, PipelineConfig
 from headgate.config.yaml import MarkedYaml, read_marked_yaml
 from headgate.errors import Finding, InvalidPipeline
 
 _LARGEST_FILE = 1_000_000
 
-_Model = TypeVar("_Model", bound=Pipeline)
+_Model = TypeVar("_Model", bound=PipelineConfig)
 
 
 @overload
-def load_pipeline(path: str | os.PathLike[str]) -> Pipeline: ...
+def load_pipeline(path: str | os.PathLike[str]) -> PipelineConfig: ...
 @overload
 def load_pipeline(path: str | os.PathLike[str], model: type[_Model]) -> _Model: ...
-def load_pipeline(path: str | os.PathLike[str], model: type[Pipeline] = Pipeline) -> Pipeline:
-    """Load the pipeline that a file declares, as a `Pipeline` or a subclass of it.
+def load_pipeline(
+    path: str | os.PathLike[str], model: type[PipelineConfig] = PipelineConfig
+) -> PipelineConfig:
+    """Load the pipeline that a file declares, as a `PipelineConfig` or a subclass of it.
 
     Raises `InvalidPipeline`, a `PipelineFileError`, with everything that is wrong as its
     `findings`.
@@ -39,11 +41,11 @@ def check_pipeline(path: str | os.PathLike[str]) -> list[Finding]:
 
     Uses neither Spark nor the network.
     """
-    _, findings = _read(os.fspath(path), Pipeline)
+    _, findings = _read(os.fspath(path), PipelineConfig)
     return findings
 
 
-def _read(file: str, model: type[Pipeline]) -> tuple[Pipeline | None, list[Finding]]:
+def _read(file: str, model: type[PipelineConfig]) -> tuple[PipelineConfig | None, list[Finding]]:
     text = _read_text(file)
     if isinstance(text, Finding):
         return None, [text]
@@ -68,7 +70,7 @@ def _read_text(file: str) -> str | Finding:
     return Finding("not-yaml", "the file is not UTF-8 text", file, line, 1)
 
 
-def _validate(marked: MarkedYaml, model: type[Pipeline]) -> Pipeline | None:
+def _validate(marked: MarkedYaml, model: type[PipelineConfig]) -> PipelineConfig | None:
     try:
         return model.model_validate(marked.data, context=FileContext(marked.file))
     except ValidationError as error:
@@ -84,7 +86,7 @@ def pipeline_json_schema() -> dict[str, Any]:
     """Return the JSON schema of a pipeline file, for editors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Pipeline.model_json_schema(),
+        **PipelineConfig.model_json_schema(),
         "title": "Headgate pipeline",
         "if": {"properties": {"source": {"required": ["files"]}}, "required": ["source"]},
         "then": {"properties": dict.fromkeys(RECORD_KEYS, False)},

@@ -157,7 +157,11 @@ def _explain_one(details: ErrorDetails, model: type[BaseModel]) -> Finding:
 
 def _subject(path: Path, model: type[BaseModel]) -> str:
     if not path:
-        return "the pipeline" if model.__name__.endswith("Pipeline") else f"`{model.__name__}`"
+        return (
+            "the pipeline"
+            if model.__name__.endswith(("Pipeline", "PipelineConfig"))
+            else f"`{model.__name__}`"
+        )
     *parent, key = path
     if isinstance(key, int):
         return f"item {key + 1} of `{'.'.join(map(str, parent))}`"

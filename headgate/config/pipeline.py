@@ -79,7 +79,7 @@ class Merge(ConfigModel):
     """Tables above this size are merged by Spark."""
 
 
-class Pipeline(ConfigModel):
+class PipelineConfig(ConfigModel):
     """A pipeline from one source to one Delta table per route, or per table of a database.
 
         Pipeline(

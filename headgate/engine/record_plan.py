@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.config import Mode, Pipeline, Registry
+from headgate.config import Mode, PipelineConfig, Registry
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan, TableShape
 from headgate.engine.quarantine_table import QUARANTINE, quarantine_rows
@@ -77,7 +77,7 @@ class RecordPlan(BatchPlan):
     max_record_bytes: int
 
     @classmethod
-    def of(cls, pipeline: Pipeline, known_tables: frozenset[str] = frozenset()) -> RecordPlan:
+    def of(cls, pipeline: PipelineConfig, known_tables: frozenset[str] = frozenset()) -> RecordPlan:
         return cls(
             lake=pipeline.lake,
             names=TableNames.of(pipeline),

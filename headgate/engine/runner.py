@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.batch import BatchLander
 from headgate.engine.events import BatchLanded, Ended, Event, FilesWait, Idle, Listener, Started
 from headgate.engine.follow_up import FollowUp, TableChanged, follow_all
@@ -49,7 +49,7 @@ class RunOptions:
 class Runner:
     """One run of a pipeline. All of its state can be restored from the lake."""
 
-    pipeline: Pipeline
+    pipeline: PipelineConfig
     source: Source
     plan: BatchPlan
     history: SchemaHistory

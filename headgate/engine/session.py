@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.jars.jars import jar_paths
 from headgate.jars.java import find_java
 from headgate.sources.kafka import text
@@ -65,5 +65,5 @@ def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Spark
 _LOGGING = os.path.join(os.path.dirname(__file__), "log4j2.properties")
 
 
-def pipeline_session(pipeline: Pipeline) -> SparkSession:
+def pipeline_session(pipeline: PipelineConfig) -> SparkSession:
     return spark_session(pipeline.name, {key: text(one) for key, one in pipeline.spark.items()})

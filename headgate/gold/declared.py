@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Literal
 
-from headgate.config import GoldQuery, GoldUnion, Pipeline
+from headgate.config import GoldQuery, GoldUnion, PipelineConfig
 from headgate.config.gold import ROUTE
 from headgate.sql.expressions import columns_in, distinct_names, root_name
 from headgate.sql.gold_select import GoldSelect, OutputColumn, UnionSelect, parse_gold
@@ -31,7 +31,7 @@ class Landed:
     route: str
 
 
-def landed(pipeline: Pipeline, tables: Iterable[tuple[str, str | None]]) -> list[Landed]:
+def landed(pipeline: PipelineConfig, tables: Iterable[tuple[str, str | None]]) -> list[Landed]:
     """Return the landed tables among `tables`; a merged table is its own route."""
     if pipeline.lands_changes:
         return [Landed(table, table, table) for table, _ in tables]
@@ -107,7 +107,9 @@ class DeclaredUnion:
                     yield table, one.route
 
 
-def declared_gold(pipeline: Pipeline, app: str) -> tuple[list[DeclaredQuery], list[DeclaredUnion]]:
+def declared_gold(
+    pipeline: PipelineConfig, app: str
+) -> tuple[list[DeclaredQuery], list[DeclaredUnion]]:
     """Return the declared queries and the unions, which may read tables of the queries."""
     queries, unions = [], []
     for name, declared in pipeline.gold.items():

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.events import GoldDerived, GoldFailed, Listener
 from headgate.gold.commit import Committed
 from headgate.gold.declared import DeclaredQuery, DeclaredUnion, Landed, declared_gold
@@ -37,7 +37,7 @@ class GoldDeriver:
 
     spark: SparkSession
     committer: Committer
-    pipeline: Pipeline
+    pipeline: PipelineConfig
     app: str
     listener: Listener
     known: dict[str, Landed] = field(default_factory=dict)

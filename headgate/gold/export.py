@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from headgate.config import GoldQuery, GoldUnion, Pipeline
+from headgate.config import GoldQuery, GoldUnion, PipelineConfig
 from headgate.errors import UsageError
 from headgate.jars.jars import locked_jars
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.sql.gold_select import GoldSelect, OutputColumn
 
 
-def sdp_declarations(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
+def sdp_declarations(pipeline: PipelineConfig) -> dict[str, dict[str, Any]]:
     """Return, by name, what a declaration reads, its input and output columns, and its SQL."""
     return {
         name: _declaration(declared, pipeline.gold_source)
@@ -92,7 +92,7 @@ class Exported:
     files: tuple[str, ...]
 
 
-def export_sdp(pipeline: Pipeline, folder: str | os.PathLike[str]) -> Exported:
+def export_sdp(pipeline: PipelineConfig, folder: str | os.PathLike[str]) -> Exported:
     """Write the project. Files of an earlier export are overwritten, all others are kept."""
     target = Path(folder)
     if not pipeline.gold:
@@ -115,7 +115,7 @@ def export_sdp(pipeline: Pipeline, folder: str | os.PathLike[str]) -> Exported:
     return Exported(str(target), tuple(texts))
 
 
-def project_files(pipeline: Pipeline) -> dict[str, str]:
+def project_files(pipeline: PipelineConfig) -> dict[str, str]:
     """Return the content of the project's files by relative path."""
     templates = files("headgate.gold").joinpath("sdp_project")
     variables = {
@@ -141,7 +141,7 @@ def delta_package() -> str:
     return f"{found.organisation}:{found.name}:{found.revision}"
 
 
-def _check_target(target: Path, pipeline: Pipeline) -> None:
+def _check_target(target: Path, pipeline: PipelineConfig) -> None:
     """Raise unless the folder is new, empty, or a project of the same pipeline."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
@@ -165,7 +165,7 @@ def _render(text: str, variables: Mapping[str, str]) -> str:
     return text
 
 
-def _specification(pipeline: Pipeline) -> dict[str, Any]:
+def _specification(pipeline: PipelineConfig) -> dict[str, Any]:
     return {
         "name": _name(pipeline),
         "storage": f"file://{_state(pipeline)}/storage",
@@ -175,11 +175,11 @@ def _specification(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _name(pipeline: Pipeline) -> str:
+def _name(pipeline: PipelineConfig) -> str:
     return f"{pipeline.name}_gold"
 
 
-def _project(pipeline: Pipeline) -> dict[str, Any]:
+def _project(pipeline: PipelineConfig) -> dict[str, Any]:
     return {
         "pipeline": pipeline.name,
         "lake": _lake(pipeline),
@@ -191,12 +191,12 @@ def _project(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _state(pipeline: Pipeline) -> str:
+def _state(pipeline: PipelineConfig) -> str:
     """Return the folder of the project's tables and catalog, which is inside the lake."""
     return f"{_lake(pipeline)}/_sdp/{pipeline.name}"
 
 
-def _lake(pipeline: Pipeline) -> str:
+def _lake(pipeline: PipelineConfig) -> str:
     """Return the lake as a plain path."""
     lake = pipeline.lake
     path = lake.split(":", 1)[1] if lake.lower().startswith("file:/") else lake

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headgate.cdc.source_tables import known_sources
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.events import Listener
 from headgate.engine.follow_up import Followed, TableChanged
 from headgate.engine.run_lock import run_lock
@@ -31,7 +31,7 @@ class GoldFollowUp:
         self,
         spark: SparkSession,
         committer: Committer,
-        pipeline: Pipeline,
+        pipeline: PipelineConfig,
         listener: Listener,
     ) -> None:
         self._pipeline = pipeline
@@ -68,7 +68,7 @@ class GoldFollowUp:
         self._deriver.known |= {one.table: one for one in all_landed(self._pipeline)}
 
 
-def all_landed(pipeline: Pipeline) -> list[Landed]:
+def all_landed(pipeline: PipelineConfig) -> list[Landed]:
     """Return all landed tables that gold may read, as the ledger records them."""
     if pipeline.lands_changes:
         merged = [one.merged for one in known_sources(pipeline) if one.merged is not None]
@@ -89,7 +89,7 @@ class Refreshed:
 
 
 def refresh(
-    pipeline: Pipeline,
+    pipeline: PipelineConfig,
     patterns: Sequence[str] = ("*",),
     listener: Listener = lambda _: None,
     began: Callable[[list[str]], None] = lambda _: None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from headgate.config import Finding, Pipeline, Wrapper, check_pipeline, load_pipeline
+from headgate.config import Finding, PipelineConfig, Wrapper, check_pipeline, load_pipeline
 from headgate.config.yaml import read_marked_yaml
 from headgate.errors import PipelineFileError
 
@@ -17,7 +17,7 @@ def find_mistakes(path: str | os.PathLike[str]) -> list[Finding]:
     return find_envelope_mistakes(load_pipeline(path))
 
 
-def find_envelope_mistakes(pipeline: Pipeline) -> list[Finding]:
+def find_envelope_mistakes(pipeline: PipelineConfig) -> list[Finding]:
     """Return the mistakes of the .proto file, located in the pipeline file if there is one."""
     if not isinstance(pipeline.envelope, Wrapper):
         return []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyarrow.fs import FileSystem, FileType
 
-from headgate.config import Duration, Kafka, Pipeline, Secret, load_pipeline
+from headgate.config import Duration, Kafka, PipelineConfig, Secret, load_pipeline
 from headgate.errors import CheckpointError, HeadgateError, RegistryUnavailable, SetupError
 from headgate.inspect.check import find_mistakes
 from headgate.inspect.ledger import open_ledger
@@ -216,7 +216,7 @@ def _file(path: str) -> Check:
     return fail("pipeline file", detail, f"headgate check {path}")
 
 
-def check_lake(pipeline: Pipeline) -> list[Check]:
+def check_lake(pipeline: PipelineConfig) -> list[Check]:
     lake = tried("lake", lambda: _writable(pipeline))
     pending = tried("pending tables", lambda: _pending(pipeline))
     if pipeline.lands_changes:
@@ -225,7 +225,7 @@ def check_lake(pipeline: Pipeline) -> list[Check]:
     return [lake, tried("checkpoint", lambda: _checkpoint(pipeline)), pending]
 
 
-def _writable(pipeline: Pipeline) -> Check:
+def _writable(pipeline: PipelineConfig) -> Check:
     lake = Path(pipeline.lake)
     folder = lake
     while not folder.exists():
@@ -238,7 +238,7 @@ def _writable(pipeline: Pipeline) -> Check:
     return ok("lake", f"{lake} can be {'written' if folder == lake else 'created'}")
 
 
-def _ledger(pipeline: Pipeline) -> Check:
+def _ledger(pipeline: PipelineConfig) -> Check:
     """Check the ledger alone: change files have no checkpoint to compare it with."""
     run = find_current_run(pipeline)
     if run is not None:
@@ -256,7 +256,7 @@ def _ledger(pipeline: Pipeline) -> Check:
     return ok("ledger", f"batch {progress.landed + 1} is next")
 
 
-def _behind(pipeline: Pipeline) -> Check:
+def _behind(pipeline: PipelineConfig) -> Check:
     behind = tables_behind(pipeline, open_ledger(pipeline))
     if not behind:
         return ok("merged tables", "up to date with their change logs")
@@ -267,7 +267,7 @@ def _behind(pipeline: Pipeline) -> Check:
     )
 
 
-def _checkpoint(pipeline: Pipeline) -> Check:
+def _checkpoint(pipeline: PipelineConfig) -> Check:
     run = find_current_run(pipeline)
     if run is not None:
         return ok("checkpoint", f"in use by process {run.pid}")
@@ -285,7 +285,7 @@ def _checkpoint(pipeline: Pipeline) -> Check:
     return ok("checkpoint", f"matches the ledger; batch {last + 1} is next")
 
 
-def _pending(pipeline: Pipeline) -> Check:
+def _pending(pipeline: PipelineConfig) -> Check:
     waiting = pending_tables(open_ledger(pipeline).stream)
     if not waiting:
         return ok("pending tables", "none")
@@ -300,7 +300,7 @@ def _pending(pipeline: Pipeline) -> Check:
 _TIMEOUT = 5
 
 
-def check_source(pipeline: Pipeline) -> list[Check]:
+def check_source(pipeline: PipelineConfig) -> list[Check]:
     secrets = [tried(f"secret {each}", partial(_secret, each)) for each in _secrets(pipeline)]
     if pipeline.lands_changes:
         path = pipeline.change_files.path
@@ -358,7 +358,7 @@ def _folder(path: str) -> Check:
     return ok("change files", f"{path} can be read")
 
 
-def _registry(pipeline: Pipeline) -> Check:
+def _registry(pipeline: PipelineConfig) -> Check:
     declared = pipeline.schema_registry
     if declared.url is not None:
         try:
@@ -384,7 +384,7 @@ def _secret(secret: Secret) -> Check:
     return ok(f"secret {secret}", "found")
 
 
-def _secrets(pipeline: Pipeline) -> list[Secret]:
+def _secrets(pipeline: PipelineConfig) -> list[Secret]:
     """Return every secret that the pipeline refers to, once."""
     values: list[object] = [*pipeline.spark.values()]
     if pipeline.registry is not None:

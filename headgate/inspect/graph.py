@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from headgate.config import Delta, Files, Kafka, Pipeline
+from headgate.config import Delta, Files, Kafka, PipelineConfig
 from headgate.config.gold import ROUTE, GoldUnion
 from headgate.config.names import around
 from headgate.config.pipeline import FILES_TABLE
@@ -150,7 +150,7 @@ class _Drawn:
         return [self.add(_node_of(one, kind, template), [made_of(one) or else_of]) for one in found]
 
 
-def read_graph(pipeline: Pipeline) -> Graph:
+def read_graph(pipeline: PipelineConfig) -> Graph:
     """Read a graph with a node for every table; `folded` makes hundreds of them readable."""
     drawn = _Drawn()
     tables = {one.table: one for one in read_tables(pipeline)}
@@ -164,7 +164,7 @@ def read_graph(pipeline: Pipeline) -> Graph:
     return Graph(pipeline.name, tuple(drawn.nodes.values()), tuple(drawn.edges))
 
 
-def source_name(pipeline: Pipeline) -> str:
+def source_name(pipeline: PipelineConfig) -> str:
     """Describe what a pipeline reads; the space in it keeps it apart from names of tables."""
     match pipeline.source:
         case Kafka(pattern=str(pattern)):
@@ -178,14 +178,18 @@ def source_name(pipeline: Pipeline) -> str:
     raise AssertionError(f"{type(pipeline.source).__name__} is not a known source")
 
 
-def _draw_records(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str) -> list[str]:
+def _draw_records(
+    drawn: _Drawn, pipeline: PipelineConfig, tables: Tables, source: str
+) -> list[str]:
     raw = source
     if pipeline.bronze:
         raw = drawn.add(_own_node(pipeline.bronze, NodeKind.BRONZE, tables), [source])
     return drawn.add_landed(NodeKind.SILVER, pipeline.silver, tables, lambda _: raw, raw)
 
 
-def _draw_changes(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str) -> list[str]:
+def _draw_changes(
+    drawn: _Drawn, pipeline: PipelineConfig, tables: Tables, source: str
+) -> list[str]:
     logs = drawn.add_landed(NodeKind.LOG, pipeline.change_log, tables, lambda _: source, source)
     landed: list[str] = []
     for kind, template in (
@@ -198,7 +202,9 @@ def _draw_changes(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str
     return landed
 
 
-def _draw_gold(drawn: _Drawn, pipeline: Pipeline, landed: Sequence[str], tables: Tables) -> None:
+def _draw_gold(
+    drawn: _Drawn, pipeline: PipelineConfig, landed: Sequence[str], tables: Tables
+) -> None:
     made_of = dict(_gold_and_its_inputs(pipeline, landed))
     with ThreadPoolExecutor(_MAX_WORKERS) as pool:
         rows = list(pool.map(lambda each: _row_count(pipeline.lake, each[1]), made_of))
@@ -217,7 +223,7 @@ def _draw_gold(drawn: _Drawn, pipeline: Pipeline, landed: Sequence[str], tables:
 
 
 def _gold_and_its_inputs(
-    pipeline: Pipeline, landed: Sequence[str]
+    pipeline: PipelineConfig, landed: Sequence[str]
 ) -> Iterator[tuple[tuple[str, str], list[str]]]:
     """Yield declarations and tables with their inputs, each after its inputs."""
     known = landed_tables(pipeline, [(table, "") for table in landed])
@@ -239,7 +245,7 @@ def _gold_and_its_inputs(
         yield (declaration, declaration), [name for name in of_routes if union.takes(name)]
 
 
-def _draw_own_tables(drawn: _Drawn, pipeline: Pipeline, tables: Tables, source: str) -> None:
+def _draw_own_tables(drawn: _Drawn, pipeline: PipelineConfig, tables: Tables, source: str) -> None:
     drawn.add(_own_node(pipeline.quarantine_table, NodeKind.QUARANTINE, tables), [source])
     if pipeline.lands_changes:
         drawn.add(_own_node(FILES_TABLE, NodeKind.FILES, tables), [source])

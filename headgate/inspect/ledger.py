@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.lake.ledger import LedgerSnapshot, TableTotals, replay_name
 from headgate.lake.ledger_entries import Kind, LedgerRow, SchemaEntry
 
@@ -25,7 +25,7 @@ class PipelineLedger:
         return self.everything.tables(Kind.TABLE)
 
 
-def open_ledger(pipeline: Pipeline) -> PipelineLedger:
+def open_ledger(pipeline: PipelineConfig) -> PipelineLedger:
     name, replays = pipeline.name, replay_name(pipeline.name)
     stream = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, name)
     return PipelineLedger(stream, stream.of(replays), stream.of(name, replays))

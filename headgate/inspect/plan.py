@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.land_table import RequestedChange
 from headgate.formats.decoder import Refusal
 from headgate.formats.decoders import Decoders
@@ -157,7 +157,7 @@ def _is_changed(table: TablePlan) -> bool:
     return any(one.change.outcome in (Outcome.APPLIED, Outcome.KEPT_APART) for one in table.changes)
 
 
-def read_plan(pipeline: Pipeline) -> PipelinePlan:
+def read_plan(pipeline: PipelineConfig) -> PipelinePlan:
     """Plan tables and derived tables; change files carry their schemas, so that only derived
     tables can be planned for them."""
     ledger = open_ledger(pipeline)
@@ -193,7 +193,7 @@ def read_plan(pipeline: Pipeline) -> PipelinePlan:
 class _SchemaPlanner:
     """Plans the tables of one pipeline."""
 
-    pipeline: Pipeline
+    pipeline: PipelineConfig
     known: Mapping[str, KnownTable]
     decoders: Decoders
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.config.gold import ROUTE
 from headgate.errors import nearest
 from headgate.gold.declared import (
@@ -124,7 +124,7 @@ class _Source:
 
 
 def plan_gold(
-    pipeline: Pipeline, ledger: LedgerSnapshot, coming: Iterable[ComingTable] = ()
+    pipeline: PipelineConfig, ledger: LedgerSnapshot, coming: Iterable[ComingTable] = ()
 ) -> tuple[DerivedPlan, ...]:
     """Plan each declaration, in the order of the file."""
     if not pipeline.gold:
@@ -138,7 +138,7 @@ def plan_gold(
 
 
 def _landed(
-    pipeline: Pipeline, ledger: LedgerSnapshot, coming: Iterable[ComingTable]
+    pipeline: PipelineConfig, ledger: LedgerSnapshot, coming: Iterable[ComingTable]
 ) -> list[Landed]:
     """Return the tables in the lake, and those that the newest schemas would create."""
     totals = ledger.tables(Kind.MERGED if pipeline.lands_changes else Kind.TABLE)
@@ -153,7 +153,7 @@ def _landed(
 class _GoldPlanner:
     """Plans the declarations of one pipeline."""
 
-    pipeline: Pipeline
+    pipeline: PipelineConfig
     after: Mapping[str, ComingTable]
     queries: Sequence[DeclaredQuery]
     landed: Sequence[Landed]
@@ -251,5 +251,5 @@ def _asked_for(columns: Iterable[str]) -> list[str]:
     return sorted(column for column in columns if column.lower() != "route")
 
 
-def _exists(pipeline: Pipeline, table: str) -> bool:
+def _exists(pipeline: PipelineConfig, table: str) -> bool:
     return is_table(table_url(pipeline.lake, table))

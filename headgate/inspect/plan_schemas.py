@@ -10,7 +10,7 @@ from itertools import count
 
 import pyarrow as pa
 
-from headgate.config import Confluent, Kafka, Mode, Pipeline, Rules
+from headgate.config import Confluent, Kafka, Mode, PipelineConfig, Rules
 from headgate.engine.land_table import RequestedChange, fit_files
 from headgate.formats.decoder import MessageChoice, Refusal
 from headgate.formats.decoders import Decoders
@@ -64,7 +64,7 @@ class KnownTable:
         return (schema_id, change.kind, change.column, change.outcome.value) in self.blocked
 
 
-def read_known_tables(pipeline: Pipeline, ledger: LedgerSnapshot) -> dict[str, KnownTable]:
+def read_known_tables(pipeline: PipelineConfig, ledger: LedgerSnapshot) -> dict[str, KnownTable]:
     """Return the tables by name, also those that the contract did not allow to be created."""
     own = set(pipeline.own_tables.values())
     routes = {table: one.route for table, one in ledger.tables(Kind.TABLE).items()}
@@ -106,7 +106,7 @@ class PlacedSchemas:
 
 
 def place_subjects(
-    pipeline: Pipeline,
+    pipeline: PipelineConfig,
     known: Mapping[str, KnownTable],
     newest: Sequence[SubjectVersion],
     subjects_of: Mapping[int, Sequence[str]],
@@ -134,7 +134,9 @@ def place_subjects(
 
 
 def _by_history(
-    pipeline: Pipeline, known: Mapping[str, KnownTable], subjects_of: Mapping[int, Sequence[str]]
+    pipeline: PipelineConfig,
+    known: Mapping[str, KnownTable],
+    subjects_of: Mapping[int, Sequence[str]],
 ) -> dict[str, list[str]]:
     """Return the tables that have met a schema of a subject.
 
@@ -161,7 +163,7 @@ def _routes(subject: str) -> Iterable[str]:
 
 
 def _by_name(
-    pipeline: Pipeline,
+    pipeline: PipelineConfig,
     known: Mapping[str, KnownTable],
     version: SubjectVersion,
     decoders: Decoders,
@@ -178,7 +180,7 @@ def _by_name(
 
 
 def _by_record(
-    pipeline: Pipeline,
+    pipeline: PipelineConfig,
     known: Mapping[str, KnownTable],
     version: SubjectVersion,
     decoders: Decoders,
@@ -198,7 +200,7 @@ def _by_record(
     return found
 
 
-def _is_read(pipeline: Pipeline, subject: str) -> bool:
+def _is_read(pipeline: PipelineConfig, subject: str) -> bool:
     """Return whether the pipeline may meet schemas of a subject: keys are not decoded, and topics
     outside the source are not read."""
     if not isinstance(pipeline.envelope, Confluent):

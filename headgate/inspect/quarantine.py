@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import LandingError, UsageError
 from headgate.inspect.tables import names_of_route, shown_route
@@ -111,7 +111,7 @@ class QuarantineCounts:
     dropped: int
 
 
-def count_quarantined(pipeline: Pipeline) -> QuarantineCounts:
+def count_quarantined(pipeline: PipelineConfig) -> QuarantineCounts:
     snapshot = _open(pipeline)
     rows = _query(
         snapshot,
@@ -132,7 +132,7 @@ def count_quarantined(pipeline: Pipeline) -> QuarantineCounts:
 
 
 def read_quarantined(
-    pipeline: Pipeline, wanted: QuarantineFilter | None = None, limit: int = 20
+    pipeline: PipelineConfig, wanted: QuarantineFilter | None = None, limit: int = 20
 ) -> tuple[list[QuarantinedRecord], int]:
     """Return the newest records that match, up to the limit, and the number of all that match."""
     snapshot = _open(pipeline)
@@ -142,7 +142,7 @@ def read_quarantined(
 
 
 def find_quarantined(
-    pipeline: Pipeline, position: Position | FilePosition
+    pipeline: PipelineConfig, position: Position | FilePosition
 ) -> list[QuarantinedRecord]:
     """Return every row for the record at a position; raise if it never was in quarantine."""
     snapshot = _open(pipeline)
@@ -158,7 +158,7 @@ def find_quarantined(
 
 
 def _read(
-    pipeline: Pipeline, snapshot: QuarantineSnapshot, where: str, limit: int
+    pipeline: PipelineConfig, snapshot: QuarantineSnapshot, where: str, limit: int
 ) -> tuple[list[QuarantinedRecord], int]:
     count = _query(snapshot, f"SELECT count(*) AS count FROM stored WHERE {where}")
     rows = _query(
@@ -171,7 +171,7 @@ def _read(
     return [_record(pipeline, row) for row in rows], count[0]["count"]
 
 
-def _open(pipeline: Pipeline) -> QuarantineSnapshot | None:
+def _open(pipeline: PipelineConfig) -> QuarantineSnapshot | None:
     return QuarantineSnapshot.open(
         pipeline.lake, pipeline.quarantine_table, names_of_route(pipeline)
     )
@@ -193,7 +193,7 @@ def _query(snapshot: QuarantineSnapshot | None, sql: str) -> list[dict[str, Any]
         raise unreadable(snapshot.table.url, error) from error
 
 
-def _record(pipeline: Pipeline, row: dict[str, Any]) -> QuarantinedRecord:
+def _record(pipeline: PipelineConfig, row: dict[str, Any]) -> QuarantinedRecord:
     return QuarantinedRecord(
         id=row["id"],
         position=_position(row),

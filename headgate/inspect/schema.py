@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headgate.cdc.history import VALIDITY
 from headgate.cdc.source_tables import source_text
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import LandingError, nearest
 from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger, recorded_changes
@@ -49,7 +49,7 @@ class TableSchema(ResultView):
     """The change log that a merged or history table is made from."""
 
 
-def read_table_schema(pipeline: Pipeline, name: str) -> TableSchema:
+def read_table_schema(pipeline: PipelineConfig, name: str) -> TableSchema:
     """Find a table by its name, by its route, or by the name of its source table."""
     ledger = open_ledger(pipeline)
     gold = ledger.everything.tables(Kind.GOLD)
@@ -73,7 +73,7 @@ def read_table_schema(pipeline: Pipeline, name: str) -> TableSchema:
     )
 
 
-def _of_gold(pipeline: Pipeline, table: str) -> TableSchema:
+def _of_gold(pipeline: PipelineConfig, table: str) -> TableSchema:
     """Describe a derived table, whose columns follow from its declaration and have no history."""
     opened = open_table(pipeline, table)
     return TableSchema(
@@ -87,7 +87,7 @@ def _of_gold(pipeline: Pipeline, table: str) -> TableSchema:
 
 
 def _of_changes(
-    pipeline: Pipeline, ledger: PipelineLedger, name: str, gold: Collection[str]
+    pipeline: PipelineConfig, ledger: PipelineLedger, name: str, gold: Collection[str]
 ) -> TableSchema:
     merged = merged_tables(ledger)
     naming = source_naming(pipeline, ledger)
@@ -118,7 +118,7 @@ def _columns(table: Snapshot, origin: Collection[str]) -> tuple[TableColumn, ...
     )
 
 
-def find_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str | None:
+def find_table(pipeline: PipelineConfig, name: str, known: Collection[str]) -> str | None:
     """Return the table of that name or route."""
     if name in known:
         return name
@@ -126,12 +126,12 @@ def find_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str | N
     return by_route if by_route in known else None
 
 
-def nearest_table(pipeline: Pipeline, name: str, known: Collection[str]) -> str | None:
+def nearest_table(pipeline: PipelineConfig, name: str, known: Collection[str]) -> str | None:
     """Return the table whose name or route is most like this one."""
     return nearest(name, known) or nearest(TableNames.of(pipeline).silver_for(name), known)
 
 
-def open_table(pipeline: Pipeline, table: str) -> Snapshot:
+def open_table(pipeline: PipelineConfig, table: str) -> Snapshot:
     """Open a table that the ledger has."""
     try:
         snapshot = Snapshot.open(pipeline.lake, table)
@@ -145,7 +145,7 @@ def open_table(pipeline: Pipeline, table: str) -> Snapshot:
     raise LandingError("lake-unreadable", message, "restore the table's folder", where=where)
 
 
-def _unknown(pipeline: Pipeline, name: str, meant: str | None) -> LandingError:
+def _unknown(pipeline: PipelineConfig, name: str, meant: str | None) -> LandingError:
     hint = f"did you mean `{meant}`?" if meant else "headgate tables lists them"
     message = f"nothing has landed in a table `{name}`"
     return LandingError("table-unknown", message, hint, where=pipeline.lake)

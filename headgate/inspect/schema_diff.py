@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.config import Contract, Duration, Pipeline, Rules, Wrapper
+from headgate.config import Contract, Duration, PipelineConfig, Rules, Wrapper
 from headgate.errors import LandingError, RegistryError, UsageError, nearest
 from headgate.formats.avro import AvroDecoder
 from headgate.formats.decoder import (
@@ -77,7 +77,7 @@ def is_schema_file(name: str) -> bool:
     return path.suffix in SCHEMA_TYPES and (path.is_file() or "/" in name)
 
 
-def payload_message(pipeline: Pipeline | None, names: Iterable[str]) -> MessageChoice:
+def payload_message(pipeline: PipelineConfig | None, names: Iterable[str]) -> MessageChoice:
     """Return the message that payloads of a registered schema are, by its routes or subjects.
 
     In Confluent's framing the records themselves name it; the first one is assumed.
@@ -94,7 +94,7 @@ def payload_message(pipeline: Pipeline | None, names: Iterable[str]) -> MessageC
     return ROOT_MESSAGE
 
 
-def find_schema(name: str, pipeline: Pipeline | None) -> NamedSchema:
+def find_schema(name: str, pipeline: PipelineConfig | None) -> NamedSchema:
     """Find a file by its path; with a pipeline also an id, a table or route, or a subject."""
     if is_schema_file(name):
         return _in_file(name, payload_message(pipeline, [Path(name).stem]))
@@ -135,7 +135,7 @@ def _in_file(name: str, message: MessageChoice) -> NamedSchema:
     return NamedSchema(name, Named.FILE, _own(decoder.schema))
 
 
-def _of_table(pipeline: Pipeline, table: str, version: int | None) -> NamedSchema:
+def _of_table(pipeline: PipelineConfig, table: str, version: int | None) -> NamedSchema:
     opened = open_table(pipeline, table)
     newest = opened.version
     if version is not None and version != newest:
@@ -157,7 +157,7 @@ def _of_table(pipeline: Pipeline, table: str, version: int | None) -> NamedSchem
 
 def _of_subject(
     registry: SchemaCatalog,
-    pipeline: Pipeline,
+    pipeline: PipelineConfig,
     name: str,
     version: int | None,
     tables: Collection[str],
@@ -195,7 +195,7 @@ def _own(columns: pa.Schema) -> pa.Schema:
     return pa.schema([one for one in columns if one.name not in ORIGIN_COLUMNS])
 
 
-def can_rewrite(pipeline: Pipeline, table: str, size: int) -> bool:
+def can_rewrite(pipeline: PipelineConfig, table: str, size: int) -> bool:
     """Return whether the committer that a run uses for the table would rewrite it."""
     most = int(pipeline.contract.rewrite_up_to)
     delta_rs = DeltaRsCommitter(pipeline.lake)
@@ -222,7 +222,7 @@ class SchemaDiff:
         }
 
 
-def read_schema_diff(first: str, second: str, pipeline: Pipeline | None = None) -> SchemaDiff:
+def read_schema_diff(first: str, second: str, pipeline: PipelineConfig | None = None) -> SchemaDiff:
     """Compare two schemas; without a pipeline, both are files and every change is allowed."""
     one, other = find_schema(first, pipeline), find_schema(second, pipeline)
     rules = _rules(pipeline, one, other)
@@ -267,7 +267,7 @@ def _gone_inside(before: pa.DataType, after: pa.DataType, path: str) -> Iterator
         yield from _gone_inside(before.item_type, after.item_type, f"{path}.value")
 
 
-def _rules(pipeline: Pipeline | None, *schemas: NamedSchema) -> Rules:
+def _rules(pipeline: PipelineConfig | None, *schemas: NamedSchema) -> Rules:
     contract = pipeline.contract if pipeline is not None else Contract()
     for one in schemas:
         if one.what is Named.TABLE:
@@ -280,7 +280,7 @@ def _rules(pipeline: Pipeline | None, *schemas: NamedSchema) -> Rules:
     )
 
 
-def _may_widen(pipeline: Pipeline | None, first: NamedSchema) -> bool:
+def _may_widen(pipeline: PipelineConfig | None, first: NamedSchema) -> bool:
     if pipeline is None or first.what is not Named.TABLE:
         return True
     size = open_table(pipeline, first.name).bytes

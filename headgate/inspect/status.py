@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.config.gold import ROUTE, as_pattern, is_declared_gold
 from headgate.config.pipeline import FILES_TABLE
 from headgate.inspect.ledger import PipelineLedger, open_ledger, recorded_changes
@@ -31,7 +31,7 @@ class CurrentRun:
     pid: int
 
 
-def find_current_run(pipeline: Pipeline) -> CurrentRun | None:
+def find_current_run(pipeline: PipelineConfig) -> CurrentRun | None:
     path = Path(f"{pipeline.checkpoint.rstrip('/')}.lock")
     try:
         pid = int(json.loads(path.read_text())["pid"])
@@ -55,7 +55,7 @@ def _is_held(path: Path) -> bool:
     return False
 
 
-def batch_in_progress(pipeline: Pipeline, landed: int | None) -> int | None:
+def batch_in_progress(pipeline: PipelineConfig, landed: int | None) -> int | None:
     """Return the version of a staged batch that is being committed, or that a run left behind."""
     staged = StagedBatchNote(pipeline.lake, pipeline.name).under_way(landed)
     return staged.version if staged else None
@@ -95,7 +95,7 @@ class GoldTable:
     error: str | None = None
 
 
-def read_gold(pipeline: Pipeline, ledger: PipelineLedger) -> tuple[GoldTable, ...]:
+def read_gold(pipeline: PipelineConfig, ledger: PipelineLedger) -> tuple[GoldTable, ...]:
     """Return the derived tables that the pipeline still declares, by name."""
     rows = [
         row for row in ledger.everything.gold() if is_declared_gold(pipeline.gold, row.entry.table)
@@ -163,7 +163,7 @@ class Status(ResultView):
     """Tables that `gold` declares and that were derived, or failed to be."""
 
 
-def read_status(pipeline: Pipeline) -> Status:
+def read_status(pipeline: PipelineConfig) -> Status:
     ledger = open_ledger(pipeline)
     own = set(pipeline.own_tables.values())
     landed = [one for one in ledger.landed.values() if one.table not in own]
@@ -208,6 +208,6 @@ def _last_batch(ledger: PipelineLedger, newest: Totals, own: set[str]) -> LastBa
     return LastBatch(newest.version, newest.at, sum(one.rows for one in landed), len(landed))
 
 
-def _is_replay_interrupted(pipeline: Pipeline, ledger: PipelineLedger) -> bool:
+def _is_replay_interrupted(pipeline: PipelineConfig, ledger: PipelineLedger) -> bool:
     note = StagedBatchNote(pipeline.lake, name_of_files(pipeline.name))
     return note.under_way(ledger.replays.batches().version) is not None

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache
 
 from headgate.cdc.source_tables import KnownSource, SourceNaming, source_of, source_text
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.config.gold import is_declared_gold
 from headgate.config.pipeline import FILES_TABLE
 from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger, recorded_changes
@@ -51,7 +51,7 @@ class TableKind(StrEnum):
         return not (self.is_landed_in or self.is_derived or self is TableKind.GOLD)
 
 
-def kind_of(pipeline: Pipeline, table: str) -> TableKind:
+def kind_of(pipeline: PipelineConfig, table: str) -> TableKind:
     if table == pipeline.quarantine_table:
         return TableKind.QUARANTINE
     if is_declared_gold(pipeline.gold, table):
@@ -63,14 +63,14 @@ def kind_of(pipeline: Pipeline, table: str) -> TableKind:
     return TableKind.BRONZE if table == pipeline.bronze else TableKind.SILVER
 
 
-def landed_tables(pipeline: Pipeline) -> list[str]:
+def landed_tables(pipeline: PipelineConfig) -> list[str]:
     """Return the silver tables or change logs in the lake, whether or not the ledger has them."""
     if pipeline.lands_changes:
         return ChangeTables.of(pipeline).logs_in(pipeline.lake)
     return TableNames.of(pipeline).silver_in(pipeline.lake)
 
 
-def source_naming(pipeline: Pipeline, ledger: PipelineLedger) -> SourceNaming:
+def source_naming(pipeline: PipelineConfig, ledger: PipelineLedger) -> SourceNaming:
     """Return how the source tables in the ledger are named."""
     known = {
         one.table: KnownSource(source_of(one.route))
@@ -80,7 +80,7 @@ def source_naming(pipeline: Pipeline, ledger: PipelineLedger) -> SourceNaming:
     return SourceNaming(ChangeTables.of(pipeline), known)
 
 
-def names_of_route(pipeline: Pipeline) -> NamesOfRoute:
+def names_of_route(pipeline: PipelineConfig) -> NamesOfRoute:
     """Return a function for the other names by which a person may select a route."""
     if pipeline.lands_changes:
         return _names_of_source(pipeline)
@@ -88,7 +88,7 @@ def names_of_route(pipeline: Pipeline) -> NamesOfRoute:
     return lambda route: (tables.silver_for(route),)
 
 
-def _names_of_source(pipeline: Pipeline) -> NamesOfRoute:
+def _names_of_source(pipeline: PipelineConfig) -> NamesOfRoute:
     @cache
     def naming() -> SourceNaming:
         return source_naming(pipeline, open_ledger(pipeline))
@@ -99,7 +99,7 @@ def _names_of_source(pipeline: Pipeline) -> NamesOfRoute:
     return names
 
 
-def shown_route(pipeline: Pipeline, route: str | None) -> str | None:
+def shown_route(pipeline: PipelineConfig, route: str | None) -> str | None:
     """Return a route for display: for changes, the name of the source table."""
     if route is None or not pipeline.lands_changes:
         return route
@@ -122,7 +122,7 @@ def merged_tables(ledger: PipelineLedger) -> dict[str, MergedFrom]:
     }
 
 
-def tables_behind(pipeline: Pipeline, ledger: PipelineLedger) -> tuple[str, ...]:
+def tables_behind(pipeline: PipelineConfig, ledger: PipelineLedger) -> tuple[str, ...]:
     """Return the merged and history tables that are behind their change logs, by name."""
     merged = merged_tables(ledger)
     naming = source_naming(pipeline, ledger)
@@ -175,7 +175,7 @@ class _Content:
     bytes: int | None = None
 
 
-def read_tables(pipeline: Pipeline) -> list[TableSummary]:
+def read_tables(pipeline: PipelineConfig) -> list[TableSummary]:
     """Return the tables that the source's records land in and those merged from them, then derived
     tables, then the pipeline's own."""
     ledger = open_ledger(pipeline)

@@ -14,7 +14,7 @@ from time import perf_counter
 
 import pyarrow as pa
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.events import BatchLanded, Event, Listener, TableWaits
 from headgate.errors import LandingError, UsageError
 from headgate.lab.destination import DeltaDestination
@@ -160,7 +160,7 @@ class Demo:
     def _changing(self) -> Sequence[Game]:
         return games(2)
 
-    def run(self, pipeline: Pipeline) -> DemoResult:
+    def run(self, pipeline: PipelineConfig) -> DemoResult:
         """Run the pipeline until every record has landed, or until Ctrl-C."""
         from headgate.engine.runner import RunOptions
         from headgate.run import run_pipeline

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from headgate.lake.commit import Commit, Committer, Engine, Merge, MergeCounts, TableState
+from headgate.lake.commit import Commit, Committer, Engine, MergeCommit, MergeCounts, TableState
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.spark import SparkCommitter
 
@@ -49,7 +49,7 @@ class AutoCommitter:
     def commit(self, commit: Commit) -> int:
         return self._for(commit.table).commit(commit)
 
-    def merge(self, merge: Merge) -> MergeCounts:
+    def merge(self, merge: MergeCommit) -> MergeCounts:
         return self._for(merge.table).merge(merge)
 
     def _for(self, table: str) -> Committer:

@@ -74,7 +74,7 @@ class MergeClauses:
 
 
 @dataclass(frozen=True)
-class Merge:
+class MergeCommit:
     """Changes to merge into a table in one transaction."""
 
     table: str
@@ -121,7 +121,7 @@ class Committer(Protocol):
         """Commit atomically, without checking marks, and return the table's new version."""
         ...
 
-    def merge(self, merge: Merge) -> MergeCounts:
+    def merge(self, merge: MergeCommit) -> MergeCounts:
         """Merge atomically, without checking marks."""
         ...
 

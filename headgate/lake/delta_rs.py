@@ -26,7 +26,7 @@ from deltalake.transaction import (
     create_table_with_add_actions,
 )
 
-from headgate.lake.commit import Commit, Engine, Mark, Merge, MergeCounts, TableState
+from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.parquet import write_parquet
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedFile
@@ -139,7 +139,7 @@ class DeltaRsCommitter:
         )
         return self._committed(table, commit)
 
-    def merge(self, merge: Merge) -> MergeCounts:
+    def merge(self, merge: MergeCommit) -> MergeCounts:
         table = self._tables.newest(merge.table)
         assert table is not None
         clauses = merge.clauses

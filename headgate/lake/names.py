@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.config.gold import is_declared_gold
 from headgate.config.names import around, parts
 from headgate.config.pipeline import FILES_TABLE
@@ -27,7 +27,7 @@ class TableNames:
     bronze: str | None = None
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> TableNames:
+    def of(cls, pipeline: PipelineConfig) -> TableNames:
         return cls(pipeline.silver, pipeline.quarantine_table, pipeline.ledger, pipeline.bronze)
 
     @cached_property
@@ -163,7 +163,7 @@ class ChangeTables:
     files: ClassVar[str] = FILES_TABLE
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> ChangeTables:
+    def of(cls, pipeline: PipelineConfig) -> ChangeTables:
         return cls(
             change_log=pipeline.change_log,
             quarantine=pipeline.quarantine_table,

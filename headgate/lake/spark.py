@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headgate.lake.commit import Commit, Engine, Mark, Merge, MergeCounts, TableState
+from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.parquet import delete_file, delete_staged, stage_merge
 from headgate.lake.snapshot import table_url
 from headgate.lake.tables import CommitConflict, TableError
@@ -81,7 +81,7 @@ class SparkCommitter:
                 delete_staged(self.lake, file)
             return self._version(commit.table)
 
-    def merge(self, merge: Merge) -> MergeCounts:
+    def merge(self, merge: MergeCommit) -> MergeCounts:
         changes = merge.changes
         staged = (
             changes if isinstance(changes, str) else stage_merge(self.lake, merge.table, changes)
@@ -164,7 +164,7 @@ class SparkCommitter:
             self._spark.conf.unset(_APP)
             self._spark.conf.unset(_VERSION)
 
-    def _merge_sql(self, merge: Merge, columns: Sequence[str]) -> str:
+    def _merge_sql(self, merge: MergeCommit, columns: Sequence[str]) -> str:
         clauses = merge.clauses
         names = [f"`{name}`" for name in columns if name != clauses.flag]
         to_set = clauses.set or {name: f"change.{name}" for name in names}

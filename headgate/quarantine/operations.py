@@ -12,7 +12,7 @@ import pyarrow as pa
 from headgate.cdc.plan import ChangePlan
 from headgate.cdc.source_tables import known_logs_with_replays
 from headgate.cdc.stage import ChangeStaging
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.events import Listener
 from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantine_table import QuarantineState
@@ -73,7 +73,7 @@ def _dropped(snapshot: QuarantineSnapshot, wanted: QuarantineFilter) -> pa.Table
 
 
 def replay_quarantine(
-    pipeline: Pipeline,
+    pipeline: PipelineConfig,
     wanted: QuarantineFilter | None = None,
     listener: Listener = lambda _: None,
     limit: int | None = None,
@@ -90,7 +90,7 @@ def replay_quarantine(
 
 
 def drop_quarantine(
-    pipeline: Pipeline,
+    pipeline: PipelineConfig,
     wanted: QuarantineFilter,
     confirm: Confirm = lambda _: True,
 ) -> dict[str, int]:
@@ -100,7 +100,7 @@ def drop_quarantine(
 
 
 @contextmanager
-def _lander(pipeline: Pipeline, listener: Listener) -> Iterator[ReplayLander]:
+def _lander(pipeline: PipelineConfig, listener: Listener) -> Iterator[ReplayLander]:
     with _locked(pipeline):
         _require_writable(pipeline)
         committer = choose_committer(
@@ -109,7 +109,7 @@ def _lander(pipeline: Pipeline, listener: Listener) -> Iterator[ReplayLander]:
         yield ReplayLander(_plan(pipeline), committer, pipeline.name, listener)
 
 
-def _plan(pipeline: Pipeline) -> BatchPlan:
+def _plan(pipeline: PipelineConfig) -> BatchPlan:
     if pipeline.lands_changes:
         plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline))
         plan.require_known_lineages()
@@ -118,7 +118,7 @@ def _plan(pipeline: Pipeline) -> BatchPlan:
 
 
 @contextmanager
-def _locked(pipeline: Pipeline) -> Iterator[None]:
+def _locked(pipeline: PipelineConfig) -> Iterator[None]:
     path = table_url(pipeline.lake, f"_staged/{name_of_files(pipeline.name)}")
     with ExitStack() as stack:
         try:
@@ -134,7 +134,7 @@ def _locked(pipeline: Pipeline) -> Iterator[None]:
         yield
 
 
-def _require_writable(pipeline: Pipeline) -> None:
+def _require_writable(pipeline: PipelineConfig) -> None:
     """Check before anything lands that the quarantine can be updated afterwards."""
     if pipeline.commit != "delta-rs":
         return

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
 from headgate.errors import LandingError
-from headgate.lake.commit import Committer, Merge, MergeClauses
+from headgate.lake.commit import Committer, MergeClauses, MergeCommit
 from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.staged import NoteFile
 from headgate.lake.tables import CommitConflict, TableError
@@ -115,7 +115,7 @@ def record_outcome(committer: Committer, quarantine: str, outcome: ReplayOutcome
         set=updates,
     )
 
-    merge = Merge(quarantine, source, clauses)
+    merge = MergeCommit(quarantine, source, clauses)
     return _retry(committer, quarantine, lambda: committer.merge(merge).version)
 
 

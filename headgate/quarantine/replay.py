@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from headgate.cdc.merge import MergeResult, merge_plan, merge_summary, merge_tables
 from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged
 from headgate.cdc.plan import ChangePlan
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.events import Listener, MergeFailed, WithoutKey
 from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
@@ -251,7 +251,7 @@ class MergedTables:
 
 
 def merge_replayed(
-    pipeline: Pipeline,
+    pipeline: PipelineConfig,
     plan: ChangePlan,
     committer: Committer,
     ledger: ReplayLedger,

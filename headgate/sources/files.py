@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from headgate.config import Files, Pipeline
+from headgate.config import Files, PipelineConfig
 from headgate.config.location import is_remote
 from headgate.config.pipeline import FILES_TABLE
 from headgate.errors import CheckpointError, SourceError
@@ -73,7 +73,7 @@ class FileSource:
     """
 
     def __init__(
-        self, pipeline: Pipeline, stop: StopSignal, *, once: bool, trigger_milliseconds: int
+        self, pipeline: PipelineConfig, stop: StopSignal, *, once: bool, trigger_milliseconds: int
     ) -> None:
         self._pipeline = pipeline
         self._source = pipeline.change_files

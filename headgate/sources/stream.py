@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headgate.config import Delta, Kafka, Pipeline
+from headgate.config import Delta, Kafka, PipelineConfig
 from headgate.errors import CheckpointError
 from headgate.lake.ledger import Ledger, Progress
 from headgate.lake.names import TableNames
@@ -43,7 +43,7 @@ class StreamSource:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        pipeline: PipelineConfig,
         stop: StopSignal,
         *,
         once: bool,

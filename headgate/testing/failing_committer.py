@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headgate.lake.commit import Commit, Committer, Engine, Merge, MergeCounts, TableState
+from headgate.lake.commit import Commit, Committer, Engine, MergeCommit, MergeCounts, TableState
 
 
 class Crash(BaseException):
@@ -70,7 +70,7 @@ class FailingCommitter:
             self.commits.append(commit)
         return version
 
-    def merge(self, merge: Merge) -> MergeCounts:
+    def merge(self, merge: MergeCommit) -> MergeCounts:
         with self._failures(merge.table):
             return self.inner.merge(merge)
 

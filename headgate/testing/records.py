@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.config import Pipeline, Wrapper
+from headgate.config import PipelineConfig, Wrapper
 from headgate.envelopes.open import open_envelope
 from headgate.envelopes.wrapper import WrapperEnvelope
 from headgate.errors import UsageError
@@ -41,7 +41,7 @@ class Record:
 
 
 def frame(
-    pipeline: Pipeline,
+    pipeline: PipelineConfig,
     registry: SchemaRegistry,
     route: str,
     schema_id: int,

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.config import Datastream, Files, Merge, Pipeline, check_pipeline, load_pipeline
+from headgate.config import Datastream, Files, Merge, PipelineConfig, check_pipeline, load_pipeline
 from headgate.errors import CODES
 
 Write = Callable[[str], Path]
@@ -201,7 +201,7 @@ def test_broken_file_has_one_finding_per_cause(
 
 def test_good_file_has_no_finding(write: Write) -> None:
     assert check_pipeline(write(GOOD)) == []
-    assert isinstance(load_pipeline(write(GOOD)), Pipeline)
+    assert isinstance(load_pipeline(write(GOOD)), PipelineConfig)
 
 
 @pytest.mark.parametrize("key", ["change_log", "merge", "history"])
@@ -219,7 +219,7 @@ lake: ./lake
     assert finding.hint == "it is for change files, `source: {files: …}`"
 
 
-MODELS = (Pipeline, Files, Datastream, Merge)
+MODELS = (PipelineConfig, Files, Datastream, Merge)
 KEYS = sorted(
     {*re.findall(r"\w+(?=:)", GOOD), *(key for one in MODELS for key in one.model_fields)}
 )

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.config import InvalidPipeline, Kafka, Pipeline, check_pipeline, load_pipeline
+from headgate.config import InvalidPipeline, Kafka, PipelineConfig, check_pipeline, load_pipeline
 from headgate.errors import CODES, PipelineFileError
 
 Write = Callable[[str], Path]
@@ -301,7 +301,7 @@ def test_error_has_the_message_of_the_first_finding_and_keeps_all(
     assert [each.where for each in raised.value.findings] == ["games.yaml:5:5", "games.yaml:9:7"]
 
 
-KEYS = sorted({*re.findall(r"\w+(?=:)", GOOD), *Pipeline.model_fields, *Kafka.model_fields})
+KEYS = sorted({*re.findall(r"\w+(?=:)", GOOD), *PipelineConfig.model_fields, *Kafka.model_fields})
 TEXTS = st.text("ab1:/@{}.~é \n", max_size=8)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.dates()
 VALUES = st.recursive(

@@ -18,7 +18,7 @@ from headgate.config import (
     InvalidPipeline,
     Merge,
     Mode,
-    Pipeline,
+    PipelineConfig,
     Size,
     load_pipeline,
 )
@@ -67,12 +67,12 @@ spark: {spark.driver.memory: 2g}
 Write = Callable[[str], Path]
 
 
-def build(**fields: Any) -> Pipeline:
+def build(**fields: Any) -> PipelineConfig:
     small = {"name": "shop", "source": Files(path="./landing"), "envelope": Datastream()}
-    return Pipeline(**{**small, "lake": "./lake", **fields})
+    return PipelineConfig(**{**small, "lake": "./lake", **fields})
 
 
-def load(path: Path) -> Pipeline:
+def load(path: Path) -> PipelineConfig:
     pipeline = load_pipeline(path)
     assert pipeline.lands_changes
     return pipeline
@@ -120,7 +120,7 @@ def test_change_pipeline_has_defaults(write: Write) -> None:
 def test_change_pipeline_reads_every_key(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(WHOLE)
     monkeypatch.chdir(path.parent)
-    assert load(path) == Pipeline(
+    assert load(path) == PipelineConfig(
         name="shop",
         source=Files(
             path="s3://bucket/landing",
@@ -161,7 +161,7 @@ def test_change_pipeline_reads_every_key(write: Write, monkeypatch: pytest.Monke
 
 def test_whole_file_names_every_key() -> None:
     keys = {line.split(":")[0] for line in WHOLE.splitlines() if not line.startswith(" ")}
-    assert keys == set(fields_by_key(Pipeline)) - {*RECORD_KEYS}
+    assert keys == set(fields_by_key(PipelineConfig)) - {*RECORD_KEYS}
 
 
 def test_change_pipeline_built_in_python_equals_the_loaded_one(

@@ -14,7 +14,7 @@ from headgate.config import (
     GoldUnion,
     Kafka,
     Merge,
-    Pipeline,
+    PipelineConfig,
     pipeline_json_schema,
 )
 from headgate.config.model import fields_by_key
@@ -28,7 +28,7 @@ def _definition(name: str) -> dict[str, Any]:
 
 def test_json_schema_has_every_key_with_a_description() -> None:
     schema = pipeline_json_schema()
-    assert list(schema["properties"]) == list(fields_by_key(Pipeline))
+    assert list(schema["properties"]) == list(fields_by_key(PipelineConfig))
     assert set(schema["required"]) == {"name", "source", "envelope", "lake"}
     assert schema["additionalProperties"] is False
     assert all(each["description"] for each in schema["properties"].values())

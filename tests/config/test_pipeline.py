@@ -21,7 +21,7 @@ from headgate.config import (
     GoldQuery,
     InvalidPipeline,
     Kafka,
-    Pipeline,
+    PipelineConfig,
     Registry,
     Secret,
     Security,
@@ -82,10 +82,10 @@ KAFKA = Kafka(servers="localhost:9092", topics=["games"])
 Write = Callable[[str], Path]
 
 
-def build(**fields: Any) -> Pipeline:
+def build(**fields: Any) -> PipelineConfig:
     """Build a pipeline in a few lines, as a user would."""
     small = {"name": "games", "source": KAFKA, "registry": "./schemas", "envelope": WRAPPER}
-    return Pipeline(**{**small, "lake": "./lake", **fields})
+    return PipelineConfig(**{**small, "lake": "./lake", **fields})
 
 
 def test_pipeline_built_in_python_equals_the_loaded_one(
@@ -129,7 +129,7 @@ def test_pipeline_reads_every_key(write: Write, monkeypatch: pytest.MonkeyPatch)
     path = write(WHOLE)
     folder = path.parent
     monkeypatch.chdir(folder)
-    assert load_pipeline(path) == Pipeline(
+    assert load_pipeline(path) == PipelineConfig(
         name="games",
         source=Kafka(
             servers="localhost:9092",

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headgate.config import Pipeline, load_pipeline
+from headgate.config import PipelineConfig, load_pipeline
 from headgate.errors import UsageError
 from headgate.examples import find_example
 from headgate.gold.export import delta_package, export_sdp, project_files
 from tests.inspect.gold_declared import GAMES, SHOP, declare_gold
 
 
-def declared(folder: Path, example: str, gold: str) -> Pipeline:
+def declared(folder: Path, example: str, gold: str) -> PipelineConfig:
     file = folder / "pipeline.yaml"
     file.write_text(find_example(example).text(), "utf-8")
     declare_gold(file, gold)
@@ -25,11 +25,11 @@ def declared(folder: Path, example: str, gold: str) -> Pipeline:
 
 
 @pytest.fixture
-def games(tmp_path: Path) -> Pipeline:
+def games(tmp_path: Path) -> PipelineConfig:
     return declared(tmp_path, "games-embedded", GAMES)
 
 
-def test_spark_can_load_the_specification(games: Pipeline, tmp_path: Path) -> None:
+def test_spark_can_load_the_specification(games: PipelineConfig, tmp_path: Path) -> None:
     from pyspark.pipelines.cli import find_pipeline_spec, load_pipeline_spec
 
     export_sdp(games, tmp_path / "project")
@@ -39,7 +39,7 @@ def test_spark_can_load_the_specification(games: Pipeline, tmp_path: Path) -> No
     assert [one.include for one in found.libraries] == ["transformations/**/*"]
 
 
-def test_declarations_are_exported_with_their_columns(games: Pipeline) -> None:
+def test_declarations_are_exported_with_their_columns(games: PipelineConfig) -> None:
     project = yaml.safe_load(project_files(games)["gold.yml"])
     assert project["template"] == "silver_{route}_events"
     of_players = project["gold"]["gold_{route}_player_agg"]
@@ -52,7 +52,7 @@ def test_declarations_are_exported_with_their_columns(games: Pipeline) -> None:
     assert sorted(unified["columns"]) == sorted(["route", *of_players["outputs"]])
 
 
-def test_sql_is_exported_verbatim(games: Pipeline) -> None:
+def test_sql_is_exported_verbatim(games: PipelineConfig) -> None:
     assert (
         "      SELECT user_name, count(*) AS session_count,\n" in project_files(games)["gold.yml"]
     )
@@ -77,7 +77,7 @@ def test_changes_are_read_from_merged_tables(tmp_path: Path) -> None:
     assert project["gold"]["all_names"]["reads"] == "merged"
 
 
-def test_exported_python_passes_ruff(games: Pipeline, tmp_path: Path) -> None:
+def test_exported_python_passes_ruff(games: PipelineConfig, tmp_path: Path) -> None:
     export_sdp(games, tmp_path / "project")
     for command in (["check"], ["format", "--check"]):
         subprocess.run(
@@ -101,7 +101,7 @@ def test_the_lake_is_the_only_local_path_in_the_project(
         assert sys.prefix not in text
 
 
-def test_a_second_export_keeps_other_files(games: Pipeline, tmp_path: Path) -> None:
+def test_a_second_export_keeps_other_files(games: PipelineConfig, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     written = export_sdp(games, folder)
     own = folder / "transformations" / "own.sql"
@@ -114,7 +114,7 @@ def test_a_second_export_keeps_other_files(games: Pipeline, tmp_path: Path) -> N
     assert (folder / "gold.yml").read_text("utf-8") == project_files(games)["gold.yml"]
 
 
-def test_a_folder_with_other_files_is_rejected(games: Pipeline, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_rejected(games: PipelineConfig, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UsageError, match="already exists and is something else"):
         export_sdp(games, tmp_path)
@@ -125,7 +125,7 @@ def test_a_folder_with_other_files_is_rejected(games: Pipeline, tmp_path: Path) 
         export_sdp(games, file)
 
 
-def test_the_project_of_another_pipeline_is_rejected(games: Pipeline, tmp_path: Path) -> None:
+def test_the_project_of_another_pipeline_is_rejected(games: PipelineConfig, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     export_sdp(games, folder)
     before = (folder / "gold.yml").read_text("utf-8")
@@ -134,13 +134,13 @@ def test_the_project_of_another_pipeline_is_rejected(games: Pipeline, tmp_path: 
     assert (folder / "gold.yml").read_text("utf-8") == before
 
 
-def test_a_folder_that_cannot_be_written_is_named(games: Pipeline, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(games: PipelineConfig, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"file/project cannot be written: Not a directory"):
         export_sdp(games, tmp_path / "file" / "project")
 
 
-def test_an_empty_folder_is_accepted(games: Pipeline, tmp_path: Path) -> None:
+def test_an_empty_folder_is_accepted(games: PipelineConfig, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     assert export_sdp(games, tmp_path / "project").files
 
@@ -151,12 +151,12 @@ def test_a_pipeline_without_gold_cannot_be_exported(tmp_path: Path) -> None:
     assert not (tmp_path / "project").exists()
 
 
-def test_every_variable_is_filled_in(games: Pipeline) -> None:
+def test_every_variable_is_filled_in(games: PipelineConfig) -> None:
     for text in project_files(games).values():
         assert re.findall("@[a-z]+@", text) == []
 
 
-def test_a_lake_may_be_a_url(games: Pipeline, tmp_path: Path) -> None:
+def test_a_lake_may_be_a_url(games: PipelineConfig, tmp_path: Path) -> None:
     by_url = games.model_copy(update={"lake": f"file://{games.lake}"})
     for name in ("gold.yml", "conf/spark-defaults.conf", "spark-pipeline.yml"):
         assert project_files(by_url)[name] == project_files(games)[name]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.gold.declared import declared_gold
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import GoldEntry
@@ -16,7 +16,7 @@ from headgate.lake.ledger_entries import GoldEntry
 ROWS = pa.table({"user_name": [f"player {each}" for each in range(200)], "_kept": [*range(200)]})
 
 
-def app_of(pipeline: Pipeline, declaration: str) -> str:
+def app_of(pipeline: PipelineConfig, declaration: str) -> str:
     """What the marks of a declaration begin with."""
     queries, unions = declared_gold(pipeline, ledger_of(pipeline).app)
     return {
@@ -25,14 +25,14 @@ def app_of(pipeline: Pipeline, declaration: str) -> str:
     }[declaration]
 
 
-def derive(pipeline: Pipeline, declaration: str, table: str, *sources: str) -> None:
+def derive(pipeline: PipelineConfig, declaration: str, table: str, *sources: str) -> None:
     """A table that has what its sources have; without sources, it is of one alone."""
     app = app_of(pipeline, declaration)
     marks = [f"{app}:{source}" for source in sources] or [app]
     commit(pipeline, table, dict.fromkeys(marks, 1))
 
 
-def commit(pipeline: Pipeline, table: str, marks: Mapping[str, int] | None = None) -> None:
+def commit(pipeline: PipelineConfig, table: str, marks: Mapping[str, int] | None = None) -> None:
     transactions = [Transaction(app, version) for app, version in (marks or {}).items()]
     write_deltalake(
         str(Path(pipeline.lake, table)),
@@ -42,12 +42,12 @@ def commit(pipeline: Pipeline, table: str, marks: Mapping[str, int] | None = Non
     )
 
 
-def record(pipeline: Pipeline, table: str, rows: int = 2, error: str | None = None) -> None:
+def record(pipeline: PipelineConfig, table: str, rows: int = 2, error: str | None = None) -> None:
     """Add a row to the ledger, as after a batch."""
     entry = GoldEntry(table, rows, 0) if error is None else GoldEntry(table, 0, None, error)
     ledger = ledger_of(pipeline)
     ledger.add(ledger.landed() or 0, [entry])
 
 
-def ledger_of(pipeline: Pipeline) -> Ledger:
+def ledger_of(pipeline: PipelineConfig) -> Ledger:
     return Ledger(pipeline.lake, pipeline.ledger, pipeline.name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headgate.config import Pipeline, load_pipeline
+from headgate.config import PipelineConfig, load_pipeline
 from headgate.lab.games import RecordMaker, RegisteredVersion, games, register_versions
 from headgate.testing import FailingCommitter, InProcessLake
 
@@ -43,10 +43,10 @@ class SmallLake:
         self.registry = self.landing.registry
 
     @property
-    def pipeline(self) -> Pipeline:
+    def pipeline(self) -> PipelineConfig:
         return load_pipeline(self.file)
 
-    def declare(self, of_the_wrapper: str) -> Pipeline:
+    def declare(self, of_the_wrapper: str) -> PipelineConfig:
         """The pipeline with one more key under `envelope.wrapper`."""
         text = PIPELINE.replace("payload: payload}", f"payload: payload, {of_the_wrapper}}}")
         self.file.write_text(text, "utf-8")

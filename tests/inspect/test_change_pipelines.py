@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from deltalake import write_deltalake
 
-from headgate.config import Pipeline, Secret, load_pipeline
+from headgate.config import PipelineConfig, Secret, load_pipeline
 from headgate.examples import find_example
 from headgate.inspect import doctor as check_services
 from headgate.inspect.check import find_mistakes
@@ -21,7 +21,7 @@ from headgate.schema.origin import SOURCE_COLUMNS
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
+def pipeline(tmp_path: Path) -> PipelineConfig:
     file = tmp_path / "shop.yaml"
     file.write_text(find_example("shop").text(), "utf-8")
     assert find_mistakes(file) == []
@@ -30,14 +30,14 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return found
 
 
-def test_nothing_has_landed_at_first(pipeline: Pipeline) -> None:
+def test_nothing_has_landed_at_first(pipeline: PipelineConfig) -> None:
     status = read_status(pipeline)
     assert (status.pipeline, status.batches, status.rows, status.run) == ("shop", 0, 0, None)
     assert read_tables(pipeline) == []
     assert landed_tables(pipeline) == []
 
 
-def test_status_is_read_from_the_ledger(pipeline: Pipeline) -> None:
+def test_status_is_read_from_the_ledger(pipeline: PipelineConfig) -> None:
     Ledger(pipeline.lake, pipeline.ledger, pipeline.name).start("query", 0)
     status = read_status(pipeline)
     assert (status.batches, status.tables, status.pending) == (0, 0, ())
@@ -53,18 +53,18 @@ def test_status_is_read_from_the_ledger(pipeline: Pipeline) -> None:
         ("_files", "files"),
     ],
 )
-def test_tables_are_of_their_kind(pipeline: Pipeline, table: str, kind: str) -> None:
+def test_tables_are_of_their_kind(pipeline: PipelineConfig, table: str, kind: str) -> None:
     assert kind_of(pipeline, table) == kind
 
 
-def test_change_logs_are_found_in_the_lake(pipeline: Pipeline) -> None:
+def test_change_logs_are_found_in_the_lake(pipeline: PipelineConfig) -> None:
     for table in ("log_shop_orders", "shop_orders", "quarantine"):
         write_deltalake(f"{pipeline.lake}/{table}", SOURCE_COLUMNS.empty_table())
     assert landed_tables(pipeline) == ["log_shop_orders"]
 
 
 def test_doctor_looks_for_the_folder_and_asks_no_registry(
-    pipeline: Pipeline, tmp_path: Path
+    pipeline: PipelineConfig, tmp_path: Path
 ) -> None:
     (check,) = check_source(pipeline)
     assert (check.name, check.state, check.fix) == (
@@ -78,7 +78,7 @@ def test_doctor_looks_for_the_folder_and_asks_no_registry(
     assert {each.state for each in check_lake(pipeline)} == {"ok"}
 
 
-def test_doctor_asks_for_secrets_of_spark(pipeline: Pipeline) -> None:
+def test_doctor_asks_for_secrets_of_spark(pipeline: PipelineConfig) -> None:
     settings = {"spark.hadoop.fs.s3a.secret.key": Secret("env", "NOT_THERE")}
     changed = pipeline.model_copy(update={"spark": settings})
     checks = {each.name: each.state for each in check_source(changed)}

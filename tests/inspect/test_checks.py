@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
-from headgate.config import Kafka, Pipeline, Security
+from headgate.config import Kafka, PipelineConfig, Security
 from headgate.errors import SetupError
 from headgate.inspect.doctor import (
     Check,
@@ -115,7 +115,7 @@ def _states(checks: list[Check]) -> dict[str, str]:
     return {each.name: str(each.state) for each in checks}
 
 
-def _write_checkpoint(pipeline: Pipeline, query_id: str, last: int) -> None:
+def _write_checkpoint(pipeline: PipelineConfig, query_id: str, last: int) -> None:
     folder = Path(pipeline.checkpoint)
     for name in ("offsets", "commits"):
         (folder / name).mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.inspect.plan import read_plan
 from headgate.inspect.plan_gold import (
     DerivedPlan,
@@ -33,7 +33,7 @@ def lake(tmp_path: Path) -> SmallLake:
     return made
 
 
-def planned(pipeline: Pipeline, name: str) -> DerivedPlan:
+def planned(pipeline: PipelineConfig, name: str) -> DerivedPlan:
     return next(one for one in read_plan(pipeline).derived if one.name == name)
 
 
@@ -41,7 +41,7 @@ def steps(plan: DerivedPlan) -> dict[str, str]:
     return {one.table: one.step.value for one in plan.tables}
 
 
-def size(pipeline: Pipeline, table: str) -> int:
+def size(pipeline: PipelineConfig, table: str) -> int:
     return size_of(DeltaTable(str(Path(pipeline.lake, table))))
 
 

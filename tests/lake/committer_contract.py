@@ -14,8 +14,8 @@ from headgate.lake.commit import (
     Commit,
     Committer,
     Mark,
-    Merge,
     MergeClauses,
+    MergeCommit,
     commit_rows,
 )
 from headgate.lake.staged import StagedFile
@@ -360,7 +360,7 @@ class CommitterContract:
         changes = rows(
             (1, "a", True), (2, "k", False), (3, "d", False), (4, "e", False), (5, "f", True)
         )
-        merged = committer.merge(Merge("t", changes, clauses, (Mark(APP, 7),)))
+        merged = committer.merge(MergeCommit("t", changes, clauses, (Mark(APP, 7),)))
         assert (merged.inserted, merged.updated, merged.deleted) == (1, 1, 1)
         assert (
             rows_in(lake, "t", "name")
@@ -371,7 +371,7 @@ class CommitterContract:
         assert (state.version, state.marked) == (merged.version, 7)
 
         # Without a change there is nothing to commit but the mark.
-        merged = committer.merge(Merge("t", changes, clauses, (Mark(APP, 8),)))
+        merged = committer.merge(MergeCommit("t", changes, clauses, (Mark(APP, 8),)))
         assert (merged.inserted, merged.updated, merged.deleted) == (0, 0, 0)
         state = committer.state("t", APP)
         assert state is not None
@@ -384,7 +384,7 @@ class CommitterContract:
             on="row.n = change.n", update="row.b IS NOT NULL", set={"a": "change.a", "b": "NULL"}
         )
         changes = pa.table({"n": pa.array([1, 2, 3], pa.int64()), "a": ["y", "y", "y"]})
-        merged = committer.merge(Merge("t", changes, clauses))
+        merged = committer.merge(MergeCommit("t", changes, clauses))
         assert (merged.inserted, merged.updated, merged.deleted) == (0, 1, 0)
         assert rows_in(lake, "t", "n") == [
             {"n": 1, "a": "y", "b": None},

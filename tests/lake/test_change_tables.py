@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.config import Datastream, Files, Pipeline
+from headgate.config import Datastream, Files, PipelineConfig
 from headgate.lake.names import ChangeTableKind, ChangeTables, pattern_name
 
 
@@ -56,7 +56,7 @@ def test_tables_that_are_not_declared_have_no_name() -> None:
 
 
 def test_tables_are_those_of_the_pipeline() -> None:
-    pipeline = Pipeline(
+    pipeline = PipelineConfig(
         name="shop",
         source=Files(path="./landing"),
         envelope=Datastream(),

@@ -6,7 +6,15 @@ import pyarrow as pa
 import pytest
 
 from headgate.lake.choose_committer import AutoCommitter
-from headgate.lake.commit import Commit, Committer, Engine, Mark, Merge, MergeCounts, TableState
+from headgate.lake.commit import (
+    Commit,
+    Committer,
+    Engine,
+    Mark,
+    MergeCommit,
+    MergeCounts,
+    TableState,
+)
 from headgate.lake.delta_rs import DeltaRsCommitter
 
 from .committer_contract import APP, CommitterContract, numbers
@@ -38,7 +46,7 @@ class RecordingCommitter:
         self.calls.append(f"commit to {commit.table}")
         return 7
 
-    def merge(self, merge: Merge) -> MergeCounts:
+    def merge(self, merge: MergeCommit) -> MergeCounts:
         raise AssertionError
 
 

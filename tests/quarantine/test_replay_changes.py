@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headgate.cdc import merge as merge_changes
 from headgate.cdc.source_tables import known_logs_with_replays
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.events import Event, MergeFailed, TablesMerged
 from headgate.inspect.status import read_status
 from headgate.lake.ledger import LedgerSnapshot
@@ -261,7 +261,7 @@ def _crash(*_: Any) -> None:
     raise Crash("merging")
 
 
-def _landed_by_ledger(pipeline: Pipeline) -> int:
+def _landed_by_ledger(pipeline: PipelineConfig) -> int:
     names = (pipeline.name, f"{pipeline.name}:replay")
     rows = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, *names).entries(TableEntry)
     return sum(row.entry.rows for row in rows if row.entry.table.startswith("log_"))

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 from deltalake import DeltaTable
 
-from headgate.config import Delta, Kafka, Pipeline, Registry, Wrapper
+from headgate.config import Delta, Kafka, PipelineConfig, Registry, Wrapper
 from headgate.engine.events import Event
 from headgate.lab.destination import DeltaDestination, Destination
 from headgate.lab.games import GamesPlan, simulate_games
@@ -62,8 +62,8 @@ def places(lake: str, tables: str = "silver_*") -> Counter[Place]:
 
 
 @pytest.fixture
-def delta_pipeline(tmp_path: Path) -> Pipeline:
-    return Pipeline(
+def delta_pipeline(tmp_path: Path) -> PipelineConfig:
+    return PipelineConfig(
         name="games",
         source=Delta(path=str(tmp_path / "inbox")),
         registry=Registry(folder=str(tmp_path / "schemas")),
@@ -82,8 +82,10 @@ def topic() -> str:
     return f"games-{uuid.uuid4().hex[:8]}"
 
 
-def kafka_pipeline(servers: str, registry: str, topic: str, lake: Path, **more: Any) -> Pipeline:
-    return Pipeline(
+def kafka_pipeline(
+    servers: str, registry: str, topic: str, lake: Path, **more: Any
+) -> PipelineConfig:
+    return PipelineConfig(
         name="games",
         source=Kafka(servers=servers, topics=[topic]),
         registry=Registry(url=registry),

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from headgate.cdc.verify import verify
-from headgate.config import Datastream, Files, Pipeline
+from headgate.config import Datastream, Files, PipelineConfig
 from headgate.engine.events import GoldFailed, MergeFailed
 from headgate.engine.runner import RunOptions
 from headgate.lab.shop.simulate import DatabaseModel, ShopPlan, simulate_shop
@@ -39,7 +39,7 @@ def test_spark_commits_to_every_table_of_a_lake(spark: SparkSession, tmp_path: P
     files = [file for name in wanted for file in sorted((tmp_path / "made" / name).rglob("*.avro"))]
     landing = tmp_path / "landing"
     landing.mkdir()
-    pipeline = Pipeline(
+    pipeline = PipelineConfig(
         name="shop",
         source=Files(path=str(landing)),
         envelope=Datastream(),

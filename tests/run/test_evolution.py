@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from headgate.config import Delta, Mode, Pipeline
+from headgate.config import Delta, Mode, PipelineConfig
 from headgate.engine.runner import RunOptions
 from headgate.lab.destination import DeltaDestination
 from headgate.lake.spark import SparkCommitter
@@ -53,7 +53,7 @@ def test_tables_of_the_matrix_open_in_all_readers(spark: SparkSession, tmp_path:
 
 
 def test_types_change_both_ways_while_the_stream_runs(
-    spark: SparkSession, delta_pipeline: Pipeline, inbox: DeltaDestination, tmp_path: Path
+    spark: SparkSession, delta_pipeline: PipelineConfig, inbox: DeltaDestination, tmp_path: Path
 ) -> None:
     schemas = FolderRegistry(tmp_path / "schemas")
     ids = {

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from headgate.config import Delta, GoldQuery, Pipeline, Registry
+from headgate.config import Delta, GoldQuery, PipelineConfig, Registry
 from headgate.engine.events import GoldDerived, GoldFailed
 from headgate.engine.runner import RunOptions
 from headgate.errors import LandingError
@@ -31,8 +31,8 @@ ALL = "SELECT route, count(*) AS sessions FROM silver GROUP BY route"
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    return Pipeline(
+def pipeline(tmp_path: Path) -> PipelineConfig:
+    return PipelineConfig(
         name="games",
         source=Delta(path=str(tmp_path / "inbox")),
         registry=Registry(folder=str(tmp_path / "schemas")),
@@ -67,7 +67,7 @@ def recomputed(spark: SparkSession, lake: str, silver: str, sql: str) -> list[di
     return list(spark.sql(sql).toArrow().to_pylist())
 
 
-def assert_all_derived(spark: SparkSession, pipeline: Pipeline) -> None:
+def assert_all_derived(spark: SparkSession, pipeline: PipelineConfig) -> None:
     lake, united = pipeline.lake, []
     games = [path.name[7:-7] for path in Path(lake).glob("silver_*_events")]
     for game in games:
@@ -88,7 +88,7 @@ def assert_all_derived(spark: SparkSession, pipeline: Pipeline) -> None:
 
 
 def test_gold_matches_silver_after_every_run(
-    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+    spark: SparkSession, pipeline: PipelineConfig, tmp_path: Path
 ) -> None:
     registry, inbox = pipeline.schema_registry, DeltaDestination(str(tmp_path / "inbox"), "games")
     for seed, (tables, versions) in enumerate([(2, 1), (3, 2), (3, 3)]):
@@ -102,7 +102,7 @@ def test_gold_matches_silver_after_every_run(
 
 
 def test_a_changed_declaration_is_rebuilt_and_a_broken_one_does_not_fail_others(
-    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+    spark: SparkSession, pipeline: PipelineConfig, tmp_path: Path
 ) -> None:
     inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
     simulate(GamesPlan(tables=2, versions=2, records=200), pipeline.schema_registry, inbox)
@@ -129,7 +129,7 @@ def test_a_changed_declaration_is_rebuilt_and_a_broken_one_does_not_fail_others(
 
 
 def test_refresh_rebuilds_tables_and_updates_those_derived_from_them(
-    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+    spark: SparkSession, pipeline: PipelineConfig, tmp_path: Path
 ) -> None:
     inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
     simulate(GamesPlan(tables=2, versions=2, records=200), pipeline.schema_registry, inbox)
@@ -143,7 +143,7 @@ def test_refresh_rebuilds_tables_and_updates_those_derived_from_them(
 
 
 def test_rows_deleted_by_deletion_vectors_are_removed_from_derived_tables(
-    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+    spark: SparkSession, pipeline: PipelineConfig, tmp_path: Path
 ) -> None:
     inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
     simulate(GamesPlan(tables=2, versions=2, records=200), pipeline.schema_registry, inbox)

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from headgate.config import Delta, Pipeline, Registry
+from headgate.config import Delta, PipelineConfig, Registry
 from headgate.engine.events import Event, GoldFailed
 from headgate.gold.declared import Landed
 from headgate.gold.derive import GoldDeriver
@@ -47,8 +47,8 @@ BY_GAME = "SELECT route, count(*) AS sessions, sum(score) AS total FROM silver G
 UNION_COLUMNS = "route, player, sessions, total"
 
 
-def pipeline_in(lake: Path) -> Pipeline:
-    return Pipeline(
+def pipeline_in(lake: Path) -> PipelineConfig:
+    return PipelineConfig(
         name="games",
         source=Delta(path=str(lake / "inbox")),
         registry=Registry(folder=str(lake / "schemas")),

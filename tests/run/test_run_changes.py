@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 
 from headgate.cdc.rewind import rewind
 from headgate.cdc.verify import verify
-from headgate.config import Datastream, Duration, Files, Merge, Pipeline, Size, load_pipeline
+from headgate.config import Datastream, Duration, Files, Merge, PipelineConfig, Size, load_pipeline
 from headgate.engine.events import BatchLanded, FilesWait, Idle, TablesMerged
 from headgate.engine.runner import RunOptions
 from headgate.lab.database import Database
@@ -42,9 +42,9 @@ PARTS = 3
 STATEMENTS = 120
 
 
-def pipeline(folder: Path, **more: Any) -> Pipeline:
+def pipeline(folder: Path, **more: Any) -> PipelineConfig:
     (folder / "landing").mkdir(parents=True, exist_ok=True)
-    return Pipeline(
+    return PipelineConfig(
         name="shop",
         **{
             "source": Files(path=str(folder / "landing"), files_per_batch=40),

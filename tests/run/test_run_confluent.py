@@ -18,7 +18,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
 from pyspark.sql import SparkSession
 
-from headgate.config import Confluent, Kafka, Pipeline, Registry
+from headgate.config import Confluent, Kafka, PipelineConfig, Registry
 from headgate.engine.runner import RunOptions
 from headgate.formats.protobuf.descriptors import compile_proto
 from headgate.lab.services import Services
@@ -55,8 +55,8 @@ def _send(servers: str, topic: str, records: list[tuple[bytes | None, list[Any] 
     producer.flush(30)
 
 
-def _pipeline(services: Services, topic: str, lake: Path, route: str) -> Pipeline:
-    return Pipeline(
+def _pipeline(services: Services, topic: str, lake: Path, route: str) -> PipelineConfig:
+    return PipelineConfig(
         name="framed",
         source=Kafka(servers=services.servers, topics=[topic]),
         registry=Registry(url=services.registry),

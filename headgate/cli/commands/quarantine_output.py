@@ -17,7 +17,7 @@ from headgate.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from headgate.config import Pipeline
+    from headgate.config import PipelineConfig
     from headgate.engine.events import Event
     from headgate.inspect.quarantine import QuarantinedRecord
     from headgate.quarantine.replay import Replayed
@@ -83,7 +83,7 @@ def hex_dump(value: bytes, most: int = _MAX_BYTES) -> Iterator[str]:
         yield f"… and {len(value) - most:,} bytes more"
 
 
-def landing_folder(pipeline: Pipeline) -> str:
+def landing_folder(pipeline: PipelineConfig) -> str:
     """Return the folder of a pipeline's change files; empty for a stream."""
 
     if not pipeline.lands_changes:

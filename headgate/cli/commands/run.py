@@ -13,7 +13,7 @@ from headgate.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.cli.progress.tally import Tally
-    from headgate.config import Pipeline
+    from headgate.config import PipelineConfig
     from headgate.inspect.status import GoldTable, PendingTable
 
 _MAX_TABLES = 5
@@ -100,14 +100,14 @@ def _milliseconds(trigger: str) -> int:
         raise UsageError("bad-argument", f"--trigger: {error.message}", error.hint) from None
 
 
-def _pending(pipeline: Pipeline) -> tuple[PendingTable, ...]:
+def _pending(pipeline: PipelineConfig) -> tuple[PendingTable, ...]:
     from headgate.inspect.ledger import open_ledger
     from headgate.inspect.status import pending_tables
 
     return pending_tables(open_ledger(pipeline).stream)
 
 
-def _not_derived(pipeline: Pipeline) -> list[GoldTable]:
+def _not_derived(pipeline: PipelineConfig) -> list[GoldTable]:
     """Return the derived tables that could not be updated."""
     from headgate.inspect.ledger import open_ledger
     from headgate.inspect.status import read_gold

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from headgate.config import Pipeline
+from headgate.config import PipelineConfig
 from headgate.engine.events import (
     BatchLanded,
     Ended,
@@ -77,7 +77,7 @@ class Tally:
     _created: list[SchemaChanged] = field(default_factory=list)
 
     @classmethod
-    def of(cls, pipeline: Pipeline, tables: Collection[str] = ()) -> Tally:
+    def of(cls, pipeline: PipelineConfig, tables: Collection[str] = ()) -> Tally:
         own = frozenset(pipeline.own_tables.values())
         return cls(pipeline.name, pipeline.lake, set(tables), own_tables=own)
 
