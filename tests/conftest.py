@@ -20,6 +20,18 @@ settings.register_profile("search", derandomize=False)
 settings.load_profile("repeat")
 
 
+SERVERS = pytest.mark.xdist_group("servers")
+"""Marks tests that start Spark or a server: one after the other, beside all other tests."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests of servers, which take longest."""
+    for item in items:
+        if {"spark", "services", "database"} & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(SERVERS)
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from headgate.engine.session import spark_session
