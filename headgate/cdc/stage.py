@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -236,6 +237,8 @@ def _overlapping(added: pa.Table, chunks: Sequence[Chunk]) -> list[str]:
     if earliest is None or latest is None or not set(bounds) <= set(added.column_names):
         return paths
     firsts, lasts = (added[name].cast(pa.timestamp("us", "UTC")) for name in bounds)
+    # Spark truncates the statistics of timestamps to milliseconds.
+    lasts = pc.add(lasts, pa.scalar(timedelta(milliseconds=1)))
     apart = pc.or_(pc.greater(firsts, latest), pc.less(lasts, earliest)).fill_null(False)
     return [path for path, is_apart in zip(paths, apart.to_pylist(), strict=True) if not is_apart]
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headgate.gold.commit import TABLE
 from headgate.gold.source_table import SourceRows
-from headgate.lake.parquet import open_parquet
+from headgate.lake.parquet import ParquetRows
 from headgate.lake.snapshot import Snapshot, table_url
 from headgate.schema.conform import conform_rows
 
@@ -112,12 +112,12 @@ def _read_files(columns: pa.Schema, files: Iterable[pa.RecordBatch]) -> Iterator
     held: list[pa.RecordBatch] = []
     for batch in files:
         for constants in batch.to_pylist():
-            file = open_parquet(constants.pop("path"))
+            file = ParquetRows(constants.pop("path"))
             own = pa.schema([field for field in columns if field.name not in constants])
-            present = [name for name in file.schema_arrow.names if name in own.names]
+            present = [name for name in file.names if name in own.names]
             # Without any of the columns, read another one for the number of rows.
-            read = present or file.schema_arrow.names[:1]
-            for rows in file.iter_batches(columns=read, batch_size=_BATCH_ROWS):
+            read = present or file.names[:1]
+            for rows in file.batches(read, _BATCH_ROWS):
                 common = [
                     pa.repeat(pa.scalar(constants[name], columns.field(name).type), len(rows))
                     for name in constants

@@ -10,7 +10,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import (
     CommitProperties,
     DeltaTable,
@@ -27,7 +26,7 @@ from deltalake.transaction import (
 )
 
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
-from headgate.lake.parquet import write_parquet
+from headgate.lake.parquet import ParquetRows, write_parquet
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedFile
 from headgate.lake.tables import CommitConflict, TableCache, is_plain_parquet, size_of
@@ -42,9 +41,7 @@ def rewrite_files(
     A column that a file lacks is missing from its rewritten file too; readers return nulls for it.
     """
     for path in actions.column("path").to_pylist():
-        source = pq.ParquetFile(Path(lake, table, unquote(path)))
-        for group in range(source.num_row_groups):
-            rows = source.read_row_group(group)
+        for rows in ParquetRows(f"{table_url(lake, table)}/{unquote(path)}").row_groups():
             columns = [
                 conform_chunked(rows.column(name), schema.field(name).type)
                 for name in rows.column_names
@@ -145,7 +142,7 @@ class DeltaRsCommitter:
         clauses = merge.clauses
         changes = merge.changes
         job = table.merge(
-            pq.ParquetFile(changes).read() if isinstance(changes, str) else changes,
+            ParquetRows(changes).read() if isinstance(changes, str) else changes,
             clauses.on,
             source_alias="change",
             target_alias="row",

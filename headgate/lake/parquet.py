@@ -6,12 +6,12 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -149,14 +149,68 @@ def stage_rows(
     return write_parquet(lake, table, name, rows, partition=partition, statistics_of=statistics_of)
 
 
-def open_parquet(path: str) -> pq.ParquetFile:
-    """Open a Parquet file of the lake."""
-    return pq.ParquetFile(path)
+class ParquetRows:
+    """The rows of a Parquet file of the lake.
+
+    Spark writes timestamps as INT96, without a zone. Read as nanoseconds, which is pyarrow's
+    default, they would overflow before 1677 and after 2262. Here they are microseconds in UTC.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+        leaves = (column.physical_type for column in _leaves(self._file))
+        self._types = [_in_utc(field.type, leaves) for field in self._file.schema_arrow]
+        self.names: list[str] = self._file.schema_arrow.names
+
+    def batches(
+        self, columns: Sequence[str] | None = None, rows: int = 1 << 16
+    ) -> Iterator[pa.RecordBatch]:
+        """Read columns of the file, in order, a number of rows at a time."""
+        for batch in self._file.iter_batches(columns=columns, batch_size=rows):
+            yield self._converted(batch)
+
+    def row_groups(self) -> Iterator[pa.Table]:
+        """Read all columns, one row group at a time."""
+        for group in range(self._file.num_row_groups):
+            yield self._converted(self._file.read_row_group(group))
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read all rows."""
+        return self._converted(self._file.read(columns=columns))
+
+    def _converted(self, rows: _Rows) -> _Rows:
+        types = dict(zip(self.names, self._types, strict=True))
+        for at, field in enumerate(rows.schema):
+            if not field.type.equals(types[field.name]):
+                rows = rows.set_column(
+                    at, field.with_type(types[field.name]), rows.column(at).cast(types[field.name])
+                )
+        return rows
+
+
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
+
+
+def _leaves(file: pq.ParquetFile) -> Iterator[pq.ColumnSchema]:
+    schema = file.metadata.schema
+    return (schema.column(at) for at in range(len(schema)))
+
+
+def _in_utc(kind: pa.DataType, leaves: Iterator[str]) -> pa.DataType:
+    """Return a type with UTC for all leaves that are INT96; leaves are given in their order."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_in_utc(field.type, leaves)) for field in kind])
+    if pa.types.is_map(kind):
+        key = _in_utc(kind.key_type, leaves)
+        return pa.map_(key, kind.item_field.with_type(_in_utc(kind.item_type, leaves)))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_utc(kind.value_type, leaves)))
+    return pa.timestamp("us", "UTC") if next(leaves) == "INT96" else kind
 
 
 def read_staged(lake: str, file: StagedFile) -> pa.Table:
     """Read the rows of a staged file."""
-    return pq.ParquetFile(Path(lake, file.table, file.path)).read()
+    return ParquetRows(str(Path(lake, file.table, file.path))).read()
 
 
 def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
@@ -204,7 +258,7 @@ def is_staged(lake: str, file: StagedFile) -> bool:
 
 def column_of(path: str, column: str) -> list[Any]:
     """Read one column of a file; return an empty list if the file does not have it."""
-    file = pq.ParquetFile(path)
-    if column not in file.schema_arrow.names:
+    file = ParquetRows(path)
+    if column not in file.names:
         return []
     return list(file.read([column])[column].to_pylist())

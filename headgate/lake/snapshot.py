@@ -11,14 +11,13 @@ from typing import Self
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
+from headgate.lake.parquet import ParquetRows
 from headgate.lake.query import quoted_name
 from headgate.lake.tables import TableCache, is_plain_parquet, open_table, table_cache
 from headgate.schema.conform import conform_rows
 
-_PORTION_ROWS = 1 << 16
 _IN_ORDER = {"datafusion.execution.target_partitions": "1"}
 """Read one file after the other, so that the same version always has the same order of rows."""
 
@@ -122,10 +121,9 @@ class Snapshot:
         """Read rows in the columns and types of the table, which files may not have."""
         wanted = self.selected(columns)
         for name in self.sizes:
-            file = pq.ParquetFile(f"{self.url}/{name}")
-            in_file = set(file.schema_arrow.names)
-            present = [one for one in wanted.names if one in in_file]
-            for rows in file.iter_batches(columns=present, batch_size=_PORTION_ROWS):
+            file = ParquetRows(f"{self.url}/{name}")
+            in_file = set(file.names)
+            for rows in file.batches([one for one in wanted.names if one in in_file]):
                 yield _with_constants(conform_rows(rows, wanted), self._partitions.get(name, {}))
 
     def selected(self, columns: Sequence[str] | None) -> pa.Schema:

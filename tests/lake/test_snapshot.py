@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
 from headgate.lake.snapshot import Snapshot
@@ -94,6 +95,16 @@ def test_read_leaves_out_rows_that_a_deletion_vector_deletes(tmp_path: Path) -> 
     assert not table.is_plain
     deleted = {3, 4, 7, 11, 18, 29}
     assert table.read()["n"].to_pylist() == [n for n in range(30) if n not in deleted]
+
+
+def test_timestamps_that_spark_writes_as_int96_are_read_in_full(tmp_path: Path) -> None:
+    times = [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)]
+    rows = pa.table({"at": pa.array(times, pa.timestamp("us", "UTC"))})
+    write_deltalake(tmp_path / "t", rows)
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    pq.write_table(rows, file, use_deprecated_int96_timestamps=True)
+    assert _opened(tmp_path).rows()["at"].to_pylist() == times
+    assert _opened(tmp_path).read()["at"].to_pylist() == times
 
 
 def test_read_returns_the_rows_of_its_version(tmp_path: Path) -> None:
