@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from typing import Annotated
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
@@ -56,7 +57,19 @@ def _resolve(path: str, info: ValidationInfo) -> str:
     if not path.strip() or not path.isprintable():
         raise InvalidPipeline("bad-value", f"needs a path, not {shown(path)}")
     reject_credentials(path)
-    return path if _URL.match(path) else absolute(path, folder_of(info))
+    if path.lower().startswith("file:"):
+        return _path_of(path)
+    return path if is_remote(path) else absolute(path, folder_of(info))
+
+
+def _path_of(url: str) -> str:
+    """Return the path of a `file:` URL."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.netloc not in ("", "localhost") or not path.startswith("/") or not path.isprintable():
+        hint = "an absolute path has three slashes: `file:///data/lake`"
+        raise InvalidPipeline("bad-value", f"is not a file on this machine: {shown(url)}", hint)
+    return os.path.normpath(path)
 
 
 def _local(path: str) -> str:
@@ -70,7 +83,7 @@ def _local(path: str) -> str:
 
 
 def _file(path: str) -> str:
-    if _URL.match(path):
+    if is_remote(path):
         raise InvalidPipeline("bad-value", f"must be a local file path, not {shown(path)}")
     return path
 
@@ -80,10 +93,10 @@ def _as_text(value: object) -> object:
 
 
 Location = Annotated[str, AfterValidator(_resolve), BeforeValidator(_as_text)]
-"""An absolute path, or a URL, which is left unchanged."""
+"""An absolute path, or a URL that is not a `file:` URL."""
 
 LocalFolder = Annotated[Location, AfterValidator(_local)]
-"""A path or a `file:` URL of a folder on this machine."""
+"""The path of a folder on this machine, which may be given as a `file:` URL."""
 
 LocalFile = Annotated[Location, AfterValidator(_file)]
 """The path of a file on this machine."""

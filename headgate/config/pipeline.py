@@ -313,8 +313,8 @@ class PipelineConfig(ConfigModel):
     def _lake_is_outside_the_source(self) -> Self:
         if not isinstance(self.source, Files):
             return self
-        lake, landing = _local(self.lake), _local(self.source.path)
-        if lake and landing and os.path.commonpath([lake, landing]) == landing:
+        lake, landing = self.lake, self.source.path
+        if not is_remote(landing) and os.path.commonpath([lake, landing]) == landing:
             message = f"is inside `source.files.path`: {shown(self.source.path)}"
             hint = "its own tables would be read as change files"
             raise invalid_at({"lake": InvalidPipeline("bad-value", message, hint)})
@@ -378,11 +378,3 @@ def _opens_changes(written: Mapping[Any, object]) -> bool:
     envelope = written.get("envelope")
     keys = [*envelope] if isinstance(envelope, Mapping) else [envelope]
     return "datastream" in keys or isinstance(envelope, Datastream)
-
-
-def _local(location: str) -> str | None:
-    """Return the path of a local folder; None if it is remote."""
-    if is_remote(location):
-        return None
-    path = location.split(":", 1)[1] if location.lower().startswith("file:/") else location
-    return os.path.normpath(f"/{path.lstrip('/')}")

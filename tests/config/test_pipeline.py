@@ -30,7 +30,7 @@ from headgate.config import (
     load_pipeline,
 )
 from headgate.config.pipeline import CHANGE_KEYS
-from headgate.errors import PipelineFileError
+from headgate.errors import InvalidPipeline, PipelineFileError
 
 SMALL = """\
 name: games
@@ -177,18 +177,36 @@ def test_pipeline_knows_its_file(write: Write, monkeypatch: pytest.MonkeyPatch) 
     assert build().file is None
 
 
-def test_pipeline_paths_are_relative_to_the_file_and_urls_are_kept(write: Write) -> None:
+def test_pipeline_paths_are_relative_to_the_file_and_other_urls_are_kept(write: Write) -> None:
     text = SMALL.replace("./lake", "~/lake").replace("./schemas", "file:///schemas")
     path = write(text.replace("source: {kafka", "checkpoint: s3a://b@c/d\nsource: {kafka"))
     pipeline = load_pipeline(os.path.relpath(path))
     assert pipeline.lake == os.path.expanduser("~/lake")
-    assert pipeline.schema_registry.folder == "file:///schemas"
+    assert pipeline.schema_registry.folder == "/schemas"
     assert pipeline.checkpoint == "s3a://b@c/d"
 
 
 def test_pipeline_checkpoint_is_in_the_lake_by_default() -> None:
-    assert build(lake="file:///data/lake/").checkpoint == "file:///data/lake/_checkpoints/games"
+    assert build(lake="file:///data/lake/").checkpoint == "/data/lake/_checkpoints/games"
     assert build(lake=Path("/data/lake")).checkpoint == "/data/lake/_checkpoints/games"
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("file:///data/lake/", "/data/lake"),
+        ("file:/data/lake", "/data/lake"),
+        ("FILE://localhost/data/a%20lake", "/data/a lake"),
+    ],
+)
+def test_file_urls_are_paths(url: str, path: str) -> None:
+    assert build(lake=url).lake == path
+
+
+@pytest.mark.parametrize("url", ["file://data/lake", "file:lake", "file:///a%00b"])
+def test_other_file_urls_are_refused(url: str) -> None:
+    with pytest.raises(InvalidPipeline, match="is not a file on this machine"):
+        build(lake=url)
 
 
 def test_pipeline_reads_delta_as_the_source(write: Write) -> None:
