@@ -30,7 +30,7 @@ from headgate.config import (
     load_pipeline,
 )
 from headgate.config.pipeline import CHANGE_KEYS
-from headgate.errors import InvalidPipeline, PipelineFileError
+from headgate.errors import PipelineFileError
 
 SMALL = """\
 name: games
