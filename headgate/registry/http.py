@@ -56,7 +56,9 @@ class HttpRegistry:
     def fetch(self, key: SchemaKey) -> SchemaText:
         by_id = isinstance(key, int)
         request = self._client.get_schema if by_id else self._client.get_schema_by_guid
-        schema = self._retry(lambda: self._validated(request(key)), f"schema {key}")
+        schema = self._retry(
+            lambda: self._validated(request(key)), f"schema {key}", one_of_many=True
+        )
         references: dict[str, str] = {}
         self._collect_references(schema, references, depth=0)
         return SchemaText(_schema_type(schema), schema.schema_str, tuple(references.items()))
@@ -142,7 +144,20 @@ class HttpRegistry:
         self._client.clear_caches()
         raise ValueError("the response has no schema")
 
-    def _retry(self, request: Callable[[], T], what: str) -> T:
+    def _answers(self) -> bool:
+        """Whether the registry answers a request that does not depend on a schema."""
+        try:
+            _strings(self._client.get_subjects())
+        except Exception:  # an invalid response can raise anything inside the client
+            return False
+        return True
+
+    def _retry(self, request: Callable[[], T], what: str, one_of_many: bool = False) -> T:
+        """Repeat a request until it succeeds, is refused, or the timeout is over.
+
+        With `one_of_many`, a refusal and a 404 of any kind concern only what was requested, if the
+        registry answers other requests: one record must not stop a stream.
+        """
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         deadline = time.monotonic() + self._settings.timeout
@@ -153,6 +168,13 @@ class HttpRegistry:
             except SchemaRegistryError as error:
                 if error.error_code in _SCHEMA_NOT_FOUND:
                     raise UnknownSchema("schema-unknown", f"{what} is not registered") from None
+                if one_of_many and error.http_status_code == 404 and self._answers():
+                    # Some registries give no code, for instance those without GUIDs.
+                    raise UnknownSchema("schema-unknown", f"{what} is not registered") from None
+                if one_of_many and error.http_status_code in _REFUSED and self._answers():
+                    raise RefusedSchema(
+                        f"the registry refused it: {error.error_message[:300]}"
+                    ) from None
                 if error.http_status_code in _REFUSED:
                     raise RegistryError(
                         "registry-refused",

@@ -13,7 +13,7 @@ from headgate.errors import RegistryError, RegistryUnavailable
 from headgate.registry.http import HttpRegistry, HttpRegistrySettings
 from headgate.registry.registry import RefusedSchema, SchemaText, SubjectVersion, UnknownSchema
 
-from .fake_registry import UNKNOWN, Response, fake_registry
+from .fake_registry import UNKNOWN, Response, Responses, fake_registry
 
 SCHEMA_7 = "/schemas/ids/7"
 TIMEOUT = 5.0
@@ -197,9 +197,36 @@ def test_refusal_is_not_retried(status: int) -> None:
     ) as fake:
         with pytest.raises(RegistryError, match="refused schema 7") as caught:
             registry(fake.url).fetch(7)
-        assert fake.requests == [SCHEMA_7]
+        assert fake.requests == [SCHEMA_7, "/subjects"]
     assert caught.value.code == "registry-refused"
     assert not isinstance(caught.value, RegistryUnavailable)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refusal_of_one_schema_does_not_stop_a_stream(status: int) -> None:
+    refusal = Response(status, {"error_code": status, "message": "not for you"})
+    with (
+        fake_registry({SCHEMA_7: refusal, "/subjects": Response(body=[])}) as fake,
+        pytest.raises(RefusedSchema, match="not for you"),
+    ):
+        registry(fake.url).fetch(7)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>Not found</html>", {"message": "no such path"}])
+def test_schema_is_unknown_whatever_the_body_of_a_404(body: Any) -> None:
+    """Registries without GUIDs answer their path with an empty body."""
+    guid = "89791762-2336-4186-9674-299b90a802e2"
+    missing = {f"/schemas/guids/{guid}": Response(404, body), SCHEMA_7: Response(404, body)}
+    with fake_registry({**missing, "/subjects": Response(body=[])}) as fake:
+        for key in (7, guid):
+            with pytest.raises(UnknownSchema):
+                registry(fake.url).fetch(key)
+
+
+def test_registry_at_another_path_is_unavailable() -> None:
+    everything: Responses = {SCHEMA_7: Response(404), "/subjects": Response(404)}
+    with fake_registry(everything) as fake, pytest.raises(RegistryUnavailable):
+        registry(fake.url).fetch(7)
 
 
 def test_basic_auth_is_sent() -> None:

@@ -20,8 +20,10 @@ from headgate.registry.registry import RefusedSchema, SchemaText
 
 _MAX_NESTING = 64
 _COMMENT_OR_STRING = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?""", re.DOTALL
 )
+"""What is not closed ends with the text or the line: looking for its end again from every later
+beginning would take quadratic time."""
 _COMMENT_STRING_OR_MESSAGE = re.compile(
     rf"{_COMMENT_OR_STRING.pattern}|(?P<message>\bmessage\s+\w+\s*{{)", re.DOTALL
 )

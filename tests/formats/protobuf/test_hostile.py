@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from headgate.formats.protobuf import ProtobufDecoder
+from headgate.formats.protobuf import ProtobufDecoder, descriptors
+from headgate.formats.protobuf.descriptors import compile_proto
 from headgate.registry.registry import RefusedSchema, SchemaText
 
 HEAD = 'syntax = "proto3"; import "google/protobuf/struct.proto";'
@@ -181,3 +182,12 @@ def test_enum_of_many_values_in_many_fields_is_decoded() -> None:
     row = many.message(a0=19_999, a499=20_000)
     [decoded] = many.decode(pa.array([row.SerializeToString()], pa.binary())).columns.to_pylist()
     assert (decoded["a0"], decoded["a1"], decoded["a499"]) == ("V19999", "V0", "20000")
+
+
+@pytest.mark.parametrize("opening", ["/*", '"\\', "'\\"])
+def test_what_is_never_closed_is_looked_at_once(opening: str) -> None:
+    """From every later beginning again, 64 KB would take half a minute."""
+    text = 'syntax = "proto3"; message event {} ' + opening * 32_000
+    assert len(descriptors._COMMENT_OR_STRING.findall(text)) == 2
+    with pytest.raises(RefusedSchema):
+        compile_proto({"a.proto": text}, "a.proto")
