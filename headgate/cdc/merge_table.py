@@ -26,6 +26,7 @@ from headgate.cdc.key import (
     merged_columns,
     newest_key,
 )
+from headgate.cdc.source_tables import newest_plausible
 from headgate.cdc.tombstones import Tombstones
 from headgate.lake.commit import (
     Commit,
@@ -350,7 +351,7 @@ def evolve_columns(
 
 
 def _horizon(plan: MergePlan, changes: pa.Table) -> datetime | None:
-    newest: datetime | None = pc.max(changes["_source_timestamp"]).as_py()
+    newest = newest_plausible(changes["_source_timestamp"])
     if newest is None or not plan.horizon_seconds:
         return None
     return newest - timedelta(seconds=plan.horizon_seconds)

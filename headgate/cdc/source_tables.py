@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +23,8 @@ from headgate.lake.staged import StagedFile
 from headgate.lake.tables import TableError
 
 _MAX_WORKERS = 16
-_NEWEST = "max._source_timestamp"
+_BOUNDS = ("min._source_timestamp", "max._source_timestamp")
+_MAX_CLOCK_SKEW = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class KnownSource:
     lineages: tuple[str, ...] = ()
     """Oldest first; each took over from the one before."""
     newest: datetime | None = None
-    """Newest source timestamp in the log."""
+    """Newest source timestamp in the log that is not in the future."""
 
     def updated(self, later: KnownSource) -> KnownSource:
         """Return the source with what is known of it later."""
@@ -103,20 +103,31 @@ def _newest(lake: str, table: str) -> datetime | None:
     except TableError:
         return None
     added = None if log is None else log.statistics()
-    if added is None or _NEWEST not in added.column_names:
-        return None
-    newest: datetime | None = pc.max(added[_NEWEST].cast(pa.timestamp("us", "UTC"))).as_py()
-    return newest
+    bounds = [] if added is None else [added[one] for one in _BOUNDS if one in added.column_names]
+    times = (newest_plausible(one.cast(pa.timestamp("us", "UTC"))) for one in bounds)
+    return max((time for time in times if time is not None), default=None)
 
 
 def newest_in(statistics: Iterable[str]) -> datetime | None:
     """Return the newest source timestamp in the statistics of files."""
     times = []
     for text in statistics:
-        maxima: Mapping[str, Any] = json.loads(text).get("maxValues", {})
-        if newest := maxima.get("_source_timestamp"):
-            times.append(datetime.fromisoformat(str(newest).replace("Z", "+00:00")))
-    return max((time.astimezone(UTC) for time in times), default=None)
+        known = json.loads(text)
+        bounds = (
+            known.get(name, {}).get("_source_timestamp") for name in ("minValues", "maxValues")
+        )
+        times += [datetime.fromisoformat(str(one).replace("Z", "+00:00")) for one in bounds if one]
+    return newest_plausible(pa.chunked_array([pa.array(times, pa.timestamp("us", "UTC"))]))
+
+
+def newest_plausible(times: pa.ChunkedArray) -> datetime | None:
+    """Return the newest timestamp, except those of the future.
+
+    They come from a wrong clock or a wrong value, and would make all other changes too old.
+    """
+    limit = pa.scalar(datetime.now(UTC) + _MAX_CLOCK_SKEW, pa.timestamp("us", "UTC"))
+    newest: datetime | None = pc.max(times.filter(pc.less_equal(times, limit))).as_py()
+    return newest
 
 
 @dataclass(frozen=True)
