@@ -161,9 +161,10 @@ def files_read(lake: str, batch: int | None = None) -> dict[str, tuple[int, int]
     if table is None:
         return {}
     where = "true" if batch is None else f"batch = {batch}"
-    selected = f"SELECT path, size, modified, batch FROM stored WHERE {where}"
-    rows = table.query(selected).read_all()
-    columns = (rows.sort_by("batch")[name].to_pylist() for name in ("path", "size", "modified"))
+    rows = table.query(
+        f"SELECT path, size, modified FROM stored WHERE {where} ORDER BY batch"
+    ).read_all()
+    columns = (rows[name].to_pylist() for name in ("path", "size", "modified"))
     return {path: (size, modified) for path, size, modified in zip(*columns, strict=True)}
 
 

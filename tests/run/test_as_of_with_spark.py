@@ -46,8 +46,8 @@ def test_the_fold_of_spark_is_the_fold_of_one_process(
     lineages = tuple(CASES[0].lineages)
     for cutoff in (
         Cutoff(),
-        *(Cutoff(timestamp=timestamp(times[len(times) * part // 4])) for part in range(4)),
-        *(Cutoff.parse(positions[len(positions) * part // 4], lineages) for part in range(4)),
+        *(Cutoff(timestamp=timestamp(times[len(times) * part // 4])) for part in (1, 3)),
+        *(Cutoff.parse(positions[len(positions) * part // 4], lineages) for part in (0, 2)),
     ):
         found = rows_as_of_with_spark(spark, log, key, cutoff).toArrow()
         assert sorted_rows(found) == sorted_rows(rows_as_of(log, key, cutoff))

@@ -26,9 +26,9 @@ from headgate.engine.events import Event, GoldFailed
 from headgate.gold.declared import Landed
 from headgate.gold.derive import GoldDeriver
 from headgate.lake.delta_rs import DeltaRsCommitter
+from tests.rounds import rounds
 from tests.run.conftest import WRAPPER
 
-CASES = 200
 ROUNDS = 3
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -163,14 +163,15 @@ def recomputed(sql: str, silver: pa.Table) -> list[str]:
         return comparable(engine.sql(sql).arrow().read_all().to_pylist())
 
 
+@rounds(50, 500)
 @settings(max_examples=1, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_derived_tables_equal_a_full_recompute(
-    spark: SparkSession, tmp_path_factory: Any, seed: int
+    spark: SparkSession, tmp_path_factory: Any, cases: int, seed: int
 ) -> None:
     lake = tmp_path_factory.mktemp("lake")
     random = Random(seed)
-    games = [Game(lake, f"g{number:03}", Random(random.random())) for number in range(CASES)]
+    games = [Game(lake, f"g{number:03}", Random(random.random())) for number in range(cases)]
     events: list[Event] = []
     committer = DeltaRsCommitter(str(lake))
     deriver = GoldDeriver(spark, committer, pipeline_in(lake), "headgate:games", events.append)

@@ -16,9 +16,9 @@ from headgate.config import Registry
 from headgate.lab.destination import KafkaDestination
 from headgate.lab.games import GamesPlan
 from headgate.lab.services import Services
+from tests.rounds import rounds
 from tests.run.conftest import places, simulate
 
-KILLS = 3
 RECORDS = 12_000
 
 
@@ -55,9 +55,10 @@ def headgate(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_killed_runs_lose_nothing_and_land_nothing_twice(pipeline_file: Path) -> None:
+@rounds(1, 20)
+def test_killed_runs_lose_nothing_and_land_nothing_twice(pipeline_file: Path, cases: int) -> None:
     lake, chance = str(pipeline_file.parent / "lake"), random.Random(7)
-    for _ in range(KILLS):
+    for _ in range(cases):
         run = headgate("run", str(pipeline_file), "--json")
         assert run.stdout is not None
         # After some batches, at whatever point of the next one it happens to be.

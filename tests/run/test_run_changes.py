@@ -33,11 +33,11 @@ from headgate.lab.shop.statement import Change
 from headgate.lab.shop.workload import OPENING, statements
 from headgate.run import run_pipeline
 from headgate.sources.stop_signal import StopSignal
+from tests.rounds import rounds
 from tests.run.conftest import Told
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
-KILLS = 2
 PARTS = 3
 STATEMENTS = 120
 
@@ -113,8 +113,9 @@ def put(files: Sequence[Path], folder: Path) -> None:
         shutil.copy(file, folder / "landing" / f"{number:05d}{file.suffix}")
 
 
+@rounds(1, 20)
 def test_merged_tables_are_the_real_database_though_runs_are_killed(
-    real_shop: RealShop, tmp_path: Path
+    real_shop: RealShop, tmp_path: Path, cases: int
 ) -> None:
     (tmp_path / "landing").mkdir()
     file = tmp_path / "shop.yaml"
@@ -133,7 +134,7 @@ gold:
     )
     put(real_shop.files, tmp_path)
     chance = random.Random(7)
-    for _ in range(KILLS):
+    for _ in range(cases):
         run = headgate("run", str(file), "--json")
         assert run.stdout is not None
         # After some batches, at whatever point of the next one it happens to be.
