@@ -13,7 +13,7 @@ _FOLDER = Path(__file__).with_name("snapshots")
 _VARIES = {
     r"\d\d\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00)?": "<time>",
     r"\b\d\d:\d\d:\d\d\b": "<time>",
-    r" +(?:\d+\.\d kB|\d+ bytes)": " <size>",
+    r" +(?:\d+\.\d kB|\d\d\d bytes)": " <size>",
     r" +SIZE  VERSION": " SIZE  VERSION",
 }
 
