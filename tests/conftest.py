@@ -24,6 +24,7 @@ SERVERS = pytest.mark.xdist_group("servers")
 """Marks tests that start Spark or a server: one after the other, beside all other tests."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the tests of servers, which take longest."""
     for item in items:
