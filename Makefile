@@ -31,7 +31,7 @@ demo: $(READY) ## Land simulated games in Delta tables while their schemas chang
 test: $(READY) ## Run all tests, with a real broker, registry, database, Spark and Delta
 	@requirements/install-mariadb.sh
 	@$(BIN)/headgate jars spark kafka registry
-	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadgroup $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope $(ARGS)
 
 search: ## Run the property tests with new random examples
 	@$(MAKE) --no-print-directory test ARGS="-m hypothesis --hypothesis-profile=search $(ARGS)"

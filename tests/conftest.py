@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from headgate.lab.database import Database
 from headgate.lab.services import Services, down, up, up_database
@@ -20,17 +22,32 @@ settings.register_profile("search", derandomize=False)
 settings.load_profile("repeat")
 
 
-SERVERS = pytest.mark.xdist_group("servers")
-"""Marks tests that start Spark or a server: one after the other, beside all other tests."""
+SERVERS = (
+    "tests/run/",
+    "tests/cli/test_demo.py",
+    "tests/lab/shop/test_database.py",
+    "tests/lab/test_database.py",
+    "tests/lab/test_services.py",
+    "tests/test_docs.py",
+)
+"""Tests that start Spark or a server. They run one after the other, beside all other tests."""
 
 
-@pytest.hookimpl(tryfirst=True)
+class _Scheduler(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives all tests of servers to one worker, and the others by file to whichever is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "servers" if nodeid.startswith(SERVERS) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return _Scheduler(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests of servers, which take longest."""
     for item in items:
         if {"spark", "services", "database"} & {*getattr(item, "fixturenames", ())}:
-            item.add_marker(SERVERS)
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+            assert item.nodeid.startswith(SERVERS), f"{item.nodeid} needs a server"
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ import pytest
 
 import headgate
 from headgate.lab.services import down
-from tests.conftest import SERVERS
 from tests.run.conftest import places
 
 ROOT = Path(__file__).parent.parent
@@ -61,7 +60,6 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
 
-@SERVERS
 def test_readme_commands_land_every_record(tmp_path: Path, environment: dict[str, str]) -> None:
     block = _block("sh", "headgate up")
     try:
@@ -90,7 +88,6 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
-@SERVERS
 def test_readme_python_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     simulate = "headgate simulate games --tables 3 --versions 2 --records 300 --to delta"
     _run(simulate.split(), tmp_path, environment)
@@ -108,7 +105,6 @@ assert (rows.columns, rows.count()) == (["user_name"], players.num_rows)
 """
 
 
-@SERVERS
 def test_python_guide_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     page = (ROOT / "docs" / "guides" / "python.md").read_text()
     _run(_block("sh", "simulate", page).split(), tmp_path, environment)

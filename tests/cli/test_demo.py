@@ -13,10 +13,7 @@ from headgate.errors import UsageError
 from headgate.examples import find_example
 from headgate.lab.demo import prepare_folder
 from tests.cli.conftest import Headgate
-from tests.conftest import SERVERS
 from tests.lab.without_extra import headgate_without_extra
-
-pytestmark = SERVERS
 
 PIPELINE = find_example("games-embedded").text()
 

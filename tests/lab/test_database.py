@@ -14,9 +14,6 @@ from headgate.errors import SetupError
 from headgate.lab.database import Database, DatabaseFolder, find_server
 from headgate.lab.process import HOST
 from headgate.lab.services import down, find, find_database, up_database
-from tests.conftest import SERVERS
-
-pytestmark = SERVERS
 
 
 @pytest.fixture

@@ -15,9 +15,6 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from headgate.errors import SetupError
 from headgate.lab.process import HOST
 from headgate.lab.services import Services, down, find, up
-from tests.conftest import SERVERS
-
-pytestmark = SERVERS
 
 SCHEMA = 'syntax = "proto3";\nmessage Hero { string name = 1; }\n'
 

@@ -29,12 +29,9 @@ from headgate.lab.process import (
 )
 from headgate.lake.names import TableNames
 from headgate.schema.names import safe_name
-from tests.conftest import SERVERS
 from tests.inspect.change_lake import ShopLake, change
 from tests.inspect.gold_declared import declare_gold
 from tests.inspect.small_lake import SmallLake
-
-pytestmark = SERVERS
 
 Rows = list[tuple[Any, ...]]
 
