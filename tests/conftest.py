@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from headgate.engine.session import LOGGING
 from headgate.lab.database import Database
 from headgate.lab.services import Services, down, up, up_database
 
@@ -21,6 +23,11 @@ settings.register_profile("repeat", derandomize=True)
 settings.register_profile("search", derandomize=False)
 settings.load_profile("repeat")
 
+
+# Java's second compiler pays off after minutes; the Spark sessions of tests are younger.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS", f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={LOGGING}"
+)
 
 SERVERS = (
     "tests/run/",

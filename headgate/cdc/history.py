@@ -74,7 +74,7 @@ def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsS
         return _create(plan, committer, log, key, created=table is None)
     known = timeline(log, key, changes)
     new = known.filter(pc.is_in(known[ORDER], value_set=changes[ORDER].unique()))
-    evolve_columns(plan, committer, plan.history, table, schema, marked)
+    evolve_columns(plan, committer, plan.history, table, schema)
     before = known.filter(pc.and_(known["_precedes_new"], pc.invert(known[IS_DELETED])))
     touched = before.filter(pc.invert(pc.is_in(before[ORDER], value_set=changes[ORDER].unique())))
     source = pa.concat_tables(

@@ -18,6 +18,7 @@ from headgate.engine.follow_up import Followed, TableChanged
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.names import pattern_name
+from headgate.lake.spark import SparkCommitter
 from headgate.lake.tables import table_cache
 
 if TYPE_CHECKING:
@@ -89,17 +90,17 @@ class MergeFollowUp:
             yield result
 
     def _results(self, plans: Sequence[MergePlan]) -> Iterator[MergeResult]:
-        """Merge in tasks; on the driver if Spark is to commit to any table of a plan."""
-        in_tasks: list[MergePlan] = []
-        on_driver: list[MergePlan] = []
-        for plan in plans:
-            engines = set(map(self.committer.engine, plan.tables))
-            (in_tasks if self.spark and engines == {"delta-rs"} else on_driver).append(plan)
-        if self.spark and in_tasks:
-            context = self.spark.sparkContext
-            tasks = min(len(in_tasks), context.defaultParallelism * _TASKS_PER_CORE)
-            yield from context.parallelize(in_tasks, tasks).mapPartitions(merge_in_task).collect()
-        yield from merge_tables(on_driver, self.committer)
+        """Merge in tasks; on the driver what only Spark can commit."""
+        if self.spark is None or isinstance(self.committer, SparkCommitter):
+            yield from merge_tables(plans, self.committer)
+            return
+        context = self.spark.sparkContext
+        tasks = min(len(plans), context.defaultParallelism * _TASKS_PER_CORE)
+        for result in context.parallelize(plans, tasks).mapPartitions(merge_in_task).collect():
+            if isinstance(result, MergePlan):
+                yield from merge_tables([result], self.committer)
+            else:
+                yield result
 
     def _merge_with_spark(self, request: NeedsSparkMerge) -> TableMerged | MergeFailed:
         if self.spark is None:
@@ -153,10 +154,19 @@ def merge_plan(
     )
 
 
-def merge_in_task(plans: Iterable[MergePlan]) -> Iterator[MergeResult]:
-    """Merge source tables inside a task; open tables stay open for the next task."""
+def merge_in_task(plans: Iterable[MergePlan]) -> Iterator[MergeResult | MergePlan]:
+    """Merge source tables inside a task; return a plan that delta-rs cannot carry out.
+
+    Open tables stay open for the next task.
+    """
     for plan in plans:
-        yield from merge_tables([plan], DeltaRsCommitter(plan.lake, table_cache(plan.lake)))
+        committer = DeltaRsCommitter(plan.lake, table_cache(plan.lake))
+        results = list(merge_tables([plan], committer))
+        failed = any(isinstance(result, MergeFailed) for result in results)
+        if failed and not all(map(committer.can_write, plan.tables)):
+            yield plan
+        else:
+            yield from results
 
 
 def merge_tables(plans: Iterable[MergePlan], committer: Committer) -> Iterator[MergeResult]:

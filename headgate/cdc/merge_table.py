@@ -181,7 +181,7 @@ def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSpa
         return _rebuild(plan, committer, log)
     key = kept or TableKey()
     schema = merged_columns(log.schema, key, plan.metadata)
-    table = evolve_columns(plan, committer, plan.merged, table, schema, marked)
+    table = evolve_columns(plan, committer, plan.merged, table, schema)
     if not key:
         return _append(plan, committer, log, changes, schema)
     tombstones = Tombstones(committer, plan.tombstones, key)
@@ -328,7 +328,6 @@ def evolve_columns(
     name: str,
     table: Snapshot,
     schema: pa.Schema,
-    marked: int | None,
 ) -> Snapshot:
     """Add or widen columns of the table to match the log."""
     current = table.schema
@@ -342,9 +341,8 @@ def evolve_columns(
         field.name in current.names and not current.field(field.name).type.equals(field.type)
         for field in wanted
     )
-    mark = plan.mark(-1 if marked is None else marked)
     mode: CommitMode = "rewrite" if widened else "append"
-    committer.commit(Commit(name, wanted, (), (mark,), mode))
+    committer.commit(Commit(name, wanted, (), mode=mode))
     evolved = Snapshot.newest(plan.lake, name)
     assert evolved is not None
     return evolved

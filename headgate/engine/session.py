@@ -52,7 +52,7 @@ def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Spark
     # Executors must run this Python, not the first one on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Hides Spark's start-up messages and its warnings about native libraries.
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={_LOGGING}")
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={LOGGING}")
     builder = SparkSession.builder.appName(f"headgate {name}")
     if "MASTER" not in os.environ and "SPARK_REMOTE" not in os.environ:
         builder = builder.master("local[*]")
@@ -62,7 +62,7 @@ def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Spark
     return builder.getOrCreate()
 
 
-_LOGGING = os.path.join(os.path.dirname(__file__), "log4j2.properties")
+LOGGING = os.path.join(os.path.dirname(__file__), "log4j2.properties")
 
 
 def pipeline_session(pipeline: PipelineConfig) -> SparkSession:

@@ -143,11 +143,11 @@ class QueryDeriver:
         write = write_each(lake, [table.name for table in tables])
         written = result.groupBy(TABLE).applyInArrow(write, WRITTEN_DDL).collect()
         derivations = list(map(self._derivation, tables))
-        done = list(commit_all(self.committer, derivations, written))
-        yield from done
-        missing = {one.table: one for one in derivations} | dict.fromkeys(one.table for one in done)
+        committed = list(commit_all(self.committer, derivations, written))
+        yield from committed
+        done = {one.table for one in committed}
         # The query returned no rows for these tables; their marks are committed all the same.
-        without_rows = [one for one in missing.values() if one is not None]
+        without_rows = [one for one in derivations if one.table not in done]
         if without_rows:
             rows = drop_untyped_columns(self._empty_result(result, views))
             for one in without_rows:

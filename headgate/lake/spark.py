@@ -34,8 +34,8 @@ class SparkCommitter:
     def __init__(self, spark: Callable[[], SparkSession], lake: str) -> None:
         self.lake = lake
         self._start = spark
-        self._one_at_a_time = Lock()
-        """The mark of a merge is a setting of the session, and not of one statement."""
+        self._one_merge_at_a_time = Lock()
+        """The mark of a merge is a setting of the session."""
 
     @cached_property
     def _spark(self) -> SparkSession:
@@ -64,29 +64,29 @@ class SparkCommitter:
         """Commit the staged files, or other rows."""
         if rows is None:
             rows = self._staged_rows(commit)
-        with self._one_at_a_time:
-            version = self._version(commit.table)
-            if commit.based_on is not None and commit.based_on != version:
-                raise CommitConflict(f"table {commit.table} has version {version} already")
-            if version >= 0 and commit.mode == "create":
-                raise TableError(f"table {commit.table} already exists")
-            with _errors_of_delta():
-                if len(commit.marks) > 1:
-                    self._commit_with_marks(commit, rows)
-                elif version >= 0:
-                    self._append_or_overwrite(commit, rows)
-                else:
-                    self._create(commit, rows)
-            for file in commit.files:
-                delete_staged(self.lake, file)
-            return self._version(commit.table)
+        version = self._version(commit.table)
+        if commit.based_on is not None and commit.based_on != version:
+            raise CommitConflict(f"table {commit.table} has version {version} already")
+        if version >= 0 and commit.mode == "create":
+            raise TableError(f"table {commit.table} already exists")
+        with _errors_of_delta():
+            if len(commit.marks) > 1:
+                self._commit_with_marks(commit, rows)
+            elif version >= 0:
+                writer = rows.write.format("delta").mode(_save_mode(commit))
+                writer.options(**_options(commit)).save(table_url(self.lake, commit.table))
+            else:
+                self._create(commit, rows)
+        for file in commit.files:
+            delete_staged(self.lake, file)
+        return self._version(commit.table)
 
     def merge(self, merge: MergeCommit) -> MergeCounts:
         changes = merge.changes
         staged = (
             changes if isinstance(changes, str) else stage_merge(self.lake, merge.table, changes)
         )
-        with self._one_at_a_time, self._marked(merge.marks), _errors_of_delta():
+        with self._one_merge_at_a_time, self._marked(merge.marks), _errors_of_delta():
             source = self._spark.read.parquet(staged)
             source.createOrReplaceTempView("headgate_changes")
             try:
@@ -109,19 +109,14 @@ class SparkCommitter:
 
     def _create(self, commit: Commit, rows: DataFrame) -> None:
         writer = rows.write.format("delta").partitionBy(*commit.partition_by)
-        with self._marked(commit.marks):
-            writer.options(**commit.properties).save(table_url(self.lake, commit.table))
+        writer = writer.options(**commit.properties, **_mark_options(commit.marks))
+        writer.save(table_url(self.lake, commit.table))
         if commit.description is not None:
             name, description = self._name(commit.table), _literal(commit.description)
             self._spark.sql(f"COMMENT ON TABLE {name} IS {description}")
 
-    def _append_or_overwrite(self, commit: Commit, rows: DataFrame) -> None:
-        writer = rows.write.format("delta").mode(_save_mode(commit)).options(**_options(commit))
-        with self._marked(commit.marks):
-            writer.save(table_url(self.lake, commit.table))
-
     def _commit_with_marks(self, commit: Commit, rows: DataFrame) -> None:
-        """Commit with several marks; Delta's public interface has an option for one."""
+        """Commit with several marks, by the class that Delta itself uses."""
         jvm = self._jvm
         delta, none = jvm.org.apache.spark.sql.delta, jvm.scala.Option.empty()
         scala = jvm.org.apache.spark.api.python.PythonUtils
@@ -154,7 +149,7 @@ class SparkCommitter:
 
     @contextmanager
     def _marked(self, marks: Sequence[Mark]) -> Iterator[None]:
-        """Have Spark's next commit write a mark."""
+        """Have a merge write a mark, for which SQL has no option."""
         for mark in marks:
             self._spark.conf.set(_APP, mark.app)
             self._spark.conf.set(_VERSION, mark.version)
@@ -248,13 +243,21 @@ def _save_mode(commit: Commit) -> str:
 
 
 def _options(commit: Commit) -> dict[str, str]:
+    options = _mark_options(commit.marks)
     if commit.mode in ("rewrite", "replace"):
-        return {"overwriteSchema": "true"}
-    if not commit.replaced_partitions:
-        return {"mergeSchema": "true"}
-    (column,) = commit.partition_by
-    values = ", ".join(map(_literal, commit.replaced_partitions))
-    return {"mergeSchema": "true", "replaceWhere": f"`{column}` IN ({values})"}
+        return {**options, "overwriteSchema": "true"}
+    if commit.replaced_partitions:
+        (column,) = commit.partition_by
+        values = ", ".join(map(_literal, commit.replaced_partitions))
+        options["replaceWhere"] = f"`{column}` IN ({values})"
+    return {**options, "mergeSchema": "true"}
+
+
+def _mark_options(marks: Sequence[Mark]) -> dict[str, str]:
+    """Return the options that write a mark; Delta's public interface has them for one."""
+    if len(marks) != 1:
+        return {}
+    return {"txnAppId": marks[0].app, "txnVersion": str(marks[0].version)}
 
 
 def _literal(value: str) -> str:

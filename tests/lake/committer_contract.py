@@ -199,6 +199,17 @@ class CommitterContract:
             {"n": more + at, "route": route} for more in (0, 10) for at, route in enumerate(routes)
         ]
 
+    def test_columns_are_added_without_files_and_marks(
+        self, lake: Path, committer: Committer
+    ) -> None:
+        commit(committer, 3, staged(lake, "chess", numbers(1)))
+        wider = pa.schema([("n", pa.int64()), ("name", pa.string())])
+        committer.commit(Commit("chess", wider, ()))
+        state = committer.state("chess", APP)
+        assert state is not None
+        assert (state.marked, state.schema) == (3, wider)
+        assert rows_in(lake, "chess", "n") == [{"n": 1, "name": None}]
+
     def test_commit_without_files_moves_the_mark(self, lake: Path, committer: Committer) -> None:
         commit(committer, 0, staged(lake, "chess", numbers(1)))
         committer.commit(Commit("chess", numbers().schema, (), (Mark(APP, 1),)))
