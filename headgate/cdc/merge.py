@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, sleep
 from typing import TYPE_CHECKING
 
 from headgate.cdc.history import merge_history
@@ -19,7 +19,7 @@ from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.names import pattern_name
 from headgate.lake.spark import SparkCommitter
-from headgate.lake.tables import table_cache
+from headgate.lake.tables import CommitConflict, table_cache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,26 +63,32 @@ class MergeFollowUp:
         self.behind |= {table.table: self.plan.known[table.table] for table in changed}
         if batch is not None and not self._is_due():
             return Followed()
-        plans = [plan for log, source in self.behind.items() if (plan := self._plan(log, source))]
-        self.behind.clear()
+        due, self.behind = self.behind, {}
+        plans = {log: plan for log, source in due.items() if (plan := self._plan(log, source))}
         self.last = monotonic()
         if not plans:
             return Followed()
         began = perf_counter()
-        merged = list(self._merged(plans))
+        merged = list(self._merged(plans, due))
         if merged:
             self.listener(merge_summary(merged, perf_counter() - began, batch))
-        current = {plan.merged for plan in plans}
+        current = {plan.merged for plan in plans.values()}
         return Followed(
             [result.entry for result in merged],
             [TableChanged(result.table) for result in merged if result.table in current],
         )
 
-    def _merged(self, plans: Sequence[MergePlan]) -> Iterator[TableMerged]:
-        for result in self._results(plans):
+    def _merged(
+        self, plans: Mapping[str, MergePlan], due: Mapping[str, KnownSource]
+    ) -> Iterator[TableMerged]:
+        """Merge logs; those that fail are due again after the next batch."""
+        log_of = {table: log for log, plan in plans.items() for table in plan.tables}
+        for result in self._results(list(plans.values())):
             if isinstance(result, NeedsSparkMerge):
                 result = self._merge_with_spark(result)
             if isinstance(result, MergeFailed):
+                log = log_of[result.table]
+                self.behind[log] = due[log]
                 self.listener(result)
                 continue
             if result.created and result.append_only:
@@ -176,9 +182,26 @@ def merge_tables(plans: Iterable[MergePlan], committer: Committer) -> Iterator[M
             if table is None:
                 continue
             try:
-                result = merge(plan, committer)
+                result = _retry_conflicts(merge, plan, committer)
             except Exception as error:  # one failing table must not stop the others
                 yield MergeFailed(table, f"{type(error).__name__}: {error}")
                 continue
             if result is not None:
                 yield result
+
+
+_Merge = Callable[[MergePlan, Committer], TableMerged | NeedsSparkMerge | None]
+_CONFLICT_WAITS = (0.1, 0.5, 2.0)
+"""Seconds to wait before a merge is repeated on the newest version of its table."""
+
+
+def _retry_conflicts(
+    merge: _Merge, plan: MergePlan, committer: Committer
+) -> TableMerged | NeedsSparkMerge | None:
+    """Merge again if someone else has committed to the table meanwhile."""
+    for seconds in _CONFLICT_WAITS:
+        try:
+            return merge(plan, committer)
+        except CommitConflict:
+            sleep(seconds)
+    return merge(plan, committer)

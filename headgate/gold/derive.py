@@ -47,17 +47,31 @@ class GoldDeriver:
         self._queries, unions = declared_gold(self.pipeline, self.app)
         # Unions last: they may read tables of the queries.
         self._declared: list[DeclaredQuery | DeclaredUnion] = [*self._queries, *unions]
+        self._failed: dict[str, Landed] = {}
+        """Landed tables that a failed derivation may have to read again."""
+        self._errors: dict[str, str] = {}
+        """The last errors of tables that have failed ever since."""
         self._tables = TableCache(self.pipeline.lake)
         self._sources = SourceTables(self.pipeline.lake, self._tables)
 
     def derive(self, landed: Sequence[Landed]) -> list[GoldEntry]:
-        """Update derived tables from landed ones; those without new rows are skipped."""
-        self.known |= {one.table: one for one in landed}
-        return self._report(self._derive(landed))
+        """Update derived tables from landed ones; those without new rows are skipped.
+
+        What fails is tried again with the next call, whether its sources have changed or not.
+        """
+        new = {one.table: one for one in landed}
+        self.known |= new
+        due = self._failed | new
+        began = perf_counter()
+        committed = list(self._derive([*due.values()])) if due else []
+        self._failed = due if any(one.error is not None for one in committed) else {}
+        return self._report(committed, perf_counter() - began)
 
     def refresh(self, tables: Sequence[str]) -> list[GoldEntry]:
         """Rebuild derived tables from all rows; each is replaced in one commit."""
-        return self._report(self._derive(list(self.known.values()), frozenset(tables)))
+        began = perf_counter()
+        committed = list(self._derive(list(self.known.values()), frozenset(tables)))
+        return self._report(committed, perf_counter() - began)
 
     def tables(self, patterns: Iterable[str] = ("*",)) -> list[str]:
         """Return the derived tables of all landed ones, by name pattern."""
@@ -195,18 +209,22 @@ class GoldDeriver:
         else:
             yield from self.known
 
-    def _report(self, committed: Iterable[Committed]) -> list[GoldEntry]:
-        """Emit events, and return the entries for the ledger."""
-        began = perf_counter()
+    def _report(self, committed: Iterable[Committed], seconds: float) -> list[GoldEntry]:
+        """Emit events, and return the entries for the ledger; an error that stays counts once."""
         entries = []
         for one in committed:
-            if one.error is not None:
+            if one.error is None:
+                self._errors.pop(one.table, None)
+            elif self._errors.get(one.table) == one.error:
+                continue
+            else:
+                self._errors[one.table] = one.error
                 self.listener(GoldFailed(one.table, one.error))
             entries.append(GoldEntry(one.table, one.rows, one.version, one.error))
         updated = [entry for entry in entries if entry.error is None]
         if updated:
             rows = sum(entry.rows for entry in updated)
-            self.listener(GoldDerived(len(updated), rows, perf_counter() - began))
+            self.listener(GoldDerived(len(updated), rows, seconds))
         return entries
 
 

@@ -50,7 +50,7 @@ class GoldFollowUp:
         else:
             tables = []
         tables += landed(self._pipeline, [(one.table, one.route) for one in changed])
-        return Followed(self._deriver.derive(tables)) if tables else Followed()
+        return Followed(self._deriver.derive(tables))
 
     def tables(self, patterns: Sequence[str] = ("*",)) -> list[str]:
         """Return the derived tables of all landed ones, by name pattern."""

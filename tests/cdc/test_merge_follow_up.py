@@ -1,0 +1,76 @@
+"""Merges that fail, and are tried again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from headgate.cdc import merge as merge_module
+from headgate.cdc.merge import MergeFollowUp
+from headgate.cdc.plan import ChangePlan
+from headgate.engine.events import Event, MergeFailed
+from headgate.lab.shop.datastream import write_changes
+from headgate.lake.commit import Commit
+from headgate.lake.ledger_entries import MergeEntry
+from headgate.lake.tables import CommitConflict
+from headgate.run import batch_plan
+from headgate.testing import FailingCommitter
+from tests.cdc.change_lake import ChangeLake
+from tests.cdc.test_redelivered import SEAT
+
+
+@dataclass
+class OvertakenCommitter(FailingCommitter):
+    """Loses against another writer for a number of times."""
+
+    overtaken: int = 0
+    tries: list[str] = field(default_factory=list)
+
+    def commit(self, commit: Commit) -> int:
+        self.tries.append(commit.table)
+        if len(self.tries) <= self.overtaken:
+            raise CommitConflict("another commit was first")
+        return super().commit(commit)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> ChangeLake:
+    lake = ChangeLake(tmp_path, merges=False)
+    lake.land_files(write_changes([SEAT], tmp_path / "files"))
+    return lake
+
+
+def follow_up(lake: ChangeLake, committer: FailingCommitter, events: list[Event]) -> MergeFollowUp:
+    plan = batch_plan(lake.pipeline)
+    assert isinstance(plan, ChangePlan)
+    return MergeFollowUp.of(None, committer, lake.pipeline, plan, "app", events.append)
+
+
+def test_failed_merge_is_tried_again_though_its_log_has_not_changed(lake: ChangeLake) -> None:
+    events: list[Event] = []
+    failing = FailingCommitter(lake.committer, refusing={"theatre_seats"})
+    follows = follow_up(lake, failing, events)
+    for batch in (1, 2):
+        assert not follows.follow((), batch).entries
+    assert [type(event) for event in events] == [MergeFailed, MergeFailed]
+    failing.heal()
+    (entry,) = follows.follow((), 3).entries
+    assert isinstance(entry, MergeEntry)
+    assert entry.table == "theatre_seats"
+    assert [row["id"] for row in lake.rows("theatre_seats")] == [1]
+    assert not follows.follow((), 4).entries
+
+
+def test_merge_that_is_overtaken_starts_again(
+    lake: ChangeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(merge_module, "sleep", waits.append)
+    events: list[Event] = []
+    overtaken = OvertakenCommitter(lake.committer, overtaken=3)
+    assert follow_up(lake, overtaken, events).follow((), 1).entries
+    assert len(overtaken.tries) == 4
+    assert waits == sorted(waits)
+    assert not [event for event in events if isinstance(event, MergeFailed)]
