@@ -69,7 +69,7 @@ def test_readme_commands_land_every_record(tmp_path: Path, environment: dict[str
             env=environment,
             capture_output=True,
             text=True,
-            timeout=550,
+            timeout=800,
         )
         assert done.returncode == 0, done.stderr
     finally:
@@ -82,7 +82,7 @@ def test_readme_commands_land_every_record(tmp_path: Path, environment: dict[str
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -43,7 +43,7 @@ class Told:
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         with self._changed:
-            assert self._changed.wait_for(condition, timeout=120), self.events[-5:]
+            assert self._changed.wait_for(condition, timeout=400), self.events[-5:]
 
 
 def simulate(plan: GamesPlan, registry: Registry, destination: Destination) -> int:

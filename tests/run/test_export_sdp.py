@@ -158,7 +158,7 @@ def spark_pipelines(project: Path, *arguments: str) -> None:
         env={**os.environ, "SPARK_CONF_DIR": "conf"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=500,
     )
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
 

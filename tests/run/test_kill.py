@@ -68,7 +68,7 @@ def test_killed_runs_lose_nothing_and_land_nothing_twice(pipeline_file: Path, ca
         run.communicate()
 
     last = headgate("run", str(pipeline_file), "--once", "--json")
-    _, errors = last.communicate(timeout=300)
+    _, errors = last.communicate(timeout=500)
 
     assert last.returncode == 0, errors
     found = places(lake) + places(lake, "quarantine")
@@ -96,7 +96,7 @@ def test_stopped_run_finishes_its_batch_and_exits_with_0(
     assert run.stdout is not None
     assert run.stdout.readline()
     run.send_signal(asked)
-    _, errors = run.communicate(timeout=120)
+    _, errors = run.communicate(timeout=400)
 
     assert run.returncode == 0, errors
     lake = str(pipeline_file.parent / "lake")

@@ -144,7 +144,7 @@ gold:
         run.communicate()
 
     last = headgate("run", str(file), "--once", "--json")
-    _, errors = last.communicate(timeout=300)
+    _, errors = last.communicate(timeout=500)
 
     assert last.returncode == 0, errors
     lake = tmp_path / "lake"

@@ -139,7 +139,7 @@ print(TREE.decode(pa.array([many.SerializeToString()], pa.binary())).columns.to_
 """
     said = {
         subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, check=True, timeout=60
+            [sys.executable, "-c", program], capture_output=True, check=True, timeout=300
         ).stdout
         for _ in range(2)
     }
