@@ -39,7 +39,7 @@ class KafkaDestination:
         quiet: dict[str, Any] = {"bootstrap.servers": servers, "log_level": 0}
         admin = AdminClient(quiet)
         try:
-            known = admin.list_topics(timeout=10).topics
+            known = admin.list_topics(timeout=30).topics
         except KafkaException as error:
             raise SourceError(
                 "source-missing",
