@@ -159,7 +159,13 @@ class ParquetRows:
     def __init__(self, path: str) -> None:
         self._file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
         leaves = (column.physical_type for column in _leaves(self._file))
-        self._types = [_in_utc(field.type, leaves) for field in self._file.schema_arrow]
+        types = {field.name: _in_utc(field.type, leaves) for field in self._file.schema_arrow}
+        self._instants = {
+            field.name: types[field.name]
+            for field in self._file.schema_arrow
+            if not field.type.equals(types[field.name])
+        }
+        """Types of the columns with INT96."""
         self.names: list[str] = self._file.schema_arrow.names
 
     def batches(
@@ -179,12 +185,11 @@ class ParquetRows:
         return self._converted(self._file.read(columns=columns))
 
     def _converted(self, rows: _Rows) -> _Rows:
-        types = dict(zip(self.names, self._types, strict=True))
-        for at, field in enumerate(rows.schema):
-            if not field.type.equals(types[field.name]):
-                rows = rows.set_column(
-                    at, field.with_type(types[field.name]), rows.column(at).cast(types[field.name])
-                )
+        for name, kind in self._instants.items():
+            at = rows.schema.get_field_index(name)
+            if at >= 0:
+                field = rows.schema.field(at).with_type(kind)
+                rows = rows.set_column(at, field, rows.column(at).cast(kind))
         return rows
 
 

@@ -187,13 +187,15 @@ class Snapshot:
 
 
 def _with_constants(rows: pa.RecordBatch, values: Mapping[str, object]) -> pa.RecordBatch:
+    if not values:
+        return rows
     columns = [
         pa.repeat(pa.scalar(values[field.name], field.type), len(rows))
         if field.name in values
         else column
         for field, column in zip(rows.schema, rows.columns, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=rows.schema) if values else rows
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 def table_url(lake: str, table: str) -> str:
