@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.cdc.merge import MergeFollowUp
-from headgate.cdc.source_tables import known_logs_with_replays
-from headgate.cdc.stage import ChangeStaging
+from headgate.cdc.stage import change_plan
 from headgate.config import PipelineConfig
 from headgate.engine.events import Ended, Listener
 from headgate.engine.follow_up import FollowUp
@@ -70,7 +68,7 @@ def _changes(
         once=options.once,
         trigger_milliseconds=options.trigger_milliseconds or pipeline.trigger.milliseconds,
     )
-    plan = _change_plan(pipeline)
+    plan = change_plan(pipeline)
 
     def follow_ups(
         spark: SparkSession, committer: Committer, listener: Listener
@@ -95,13 +93,7 @@ def _changes(
 
 def batch_plan(pipeline: PipelineConfig) -> BatchPlan:
     """Return the plan of a pipeline's first batch."""
-    return _change_plan(pipeline) if pipeline.lands_changes else RecordPlan.of(pipeline)
-
-
-def _change_plan(pipeline: PipelineConfig) -> ChangeStaging:
-    plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline))
-    plan.require_known_lineages()
-    return plan
+    return change_plan(pipeline) if pipeline.lands_changes else RecordPlan.of(pipeline)
 
 
 def pending_replays(pipeline: PipelineConfig) -> tuple[Pending, ...]:

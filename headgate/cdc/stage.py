@@ -17,6 +17,8 @@ from headgate import errors
 from headgate.cdc.chunk import CHUNK, CHUNK_DDL, Chunk, read_chunks
 from headgate.cdc.open import open_changes, reasons_of
 from headgate.cdc.plan import ChangePlan
+from headgate.cdc.source_tables import known_logs_with_replays
+from headgate.config import PipelineConfig
 from headgate.engine.task_results import RESULT_DDL, encode_error, encode_files
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
@@ -256,6 +258,13 @@ def _span(chunks: Sequence[Chunk]) -> tuple[pa.Scalar | None, pa.Scalar | None]:
         latest.append(pc.max(times).as_py())
     type_ = pa.timestamp("us", "UTC")
     return pa.scalar(min(earliest), type_), pa.scalar(max(latest), type_)
+
+
+def change_plan(pipeline: PipelineConfig) -> ChangeStaging:
+    """Return the plan of the next batch, with the logs that runs and replays have made."""
+    plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline))
+    plan.require_known_lineages()
+    return plan
 
 
 def _to_error(error: Sequence[str | None]) -> HeadgateError:

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from headgate.cdc.plan import ChangePlan
-from headgate.cdc.source_tables import known_logs_with_replays
-from headgate.cdc.stage import ChangeStaging
+from headgate.cdc.stage import change_plan
 from headgate.config import PipelineConfig
 from headgate.engine.events import Listener
 from headgate.engine.plan import BatchPlan
@@ -110,11 +109,7 @@ def _lander(pipeline: PipelineConfig, listener: Listener) -> Iterator[ReplayLand
 
 
 def _plan(pipeline: PipelineConfig) -> BatchPlan:
-    if pipeline.lands_changes:
-        plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline))
-        plan.require_known_lineages()
-        return plan
-    return RecordPlan.of(pipeline)
+    return change_plan(pipeline) if pipeline.lands_changes else RecordPlan.of(pipeline)
 
 
 @contextmanager
