@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headgate.cdc.rewind import Rewound
     from headgate.cdc.verify import TableVerified
     from headgate.engine.events import BatchLanded, Ended, Event, Listener, SchemaChanged
+    from headgate.engine.pending import PendingFile
     from headgate.gold.follow import Refreshed
     from headgate.inspect.graph import Graph
     from headgate.inspect.plan import PipelinePlan
@@ -156,6 +157,18 @@ class Pipeline(config.PipelineConfig):
         from headgate.inspect.status import read_status
 
         return read_status(self)
+
+    def pending(self) -> Rows[PendingFile]:
+        """Return the staged files whose tables could not be committed."""
+        from headgate.engine.pending import list_pending
+
+        return Rows.of(list_pending(self))
+
+    def drop_pending(self, table: str, file: str | None = None) -> Rows[PendingFile]:
+        """Drop pending files of a table, or one of them; their records are lost."""
+        from headgate.engine.pending import drop_pending
+
+        return Rows.of(drop_pending(self, table, file))
 
     def tables(self) -> Rows[TableSummary]:
         """Return all tables with their rows, sizes and last change."""

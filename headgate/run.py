@@ -13,11 +13,11 @@ from headgate.engine.events import Ended, Listener
 from headgate.engine.follow_up import FollowUp
 from headgate.engine.plan import BatchPlan
 from headgate.engine.record_plan import RecordPlan
-from headgate.engine.run_lock import run_lock
 from headgate.engine.runner import Runner, RunOptions
 from headgate.gold.follow import GoldFollowUp
 from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger, LedgerSnapshot, Pending, app_id, replay_name
+from headgate.lake.run_lock import run_lock
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.files import FileSource
 from headgate.sources.stop_signal import StopSignal
@@ -34,9 +34,9 @@ def run_pipeline(
     stop: StopSignal | None = None,
 ) -> Ended:
     """Run until the source is drained (`once`), or until a stop is requested."""
-    with run_lock(pipeline.checkpoint, pipeline.name):
+    with run_lock(pipeline.lake, pipeline.name, pipeline.name) as held:
         build = _changes if pipeline.lands_changes else _records
-        return build(pipeline, options or RunOptions(), listener, stop or StopSignal()).run()
+        return build(pipeline, options or RunOptions(), listener, stop or StopSignal()).run(held)
 
 
 def _records(
@@ -98,9 +98,7 @@ def batch_plan(pipeline: PipelineConfig) -> BatchPlan:
 
 def pending_replays(pipeline: PipelineConfig) -> tuple[Pending, ...]:
     """Return the pending files of replays of the quarantine."""
-    ledger = Ledger(pipeline.lake, pipeline.ledger, replay_name(pipeline.name))
-    progress = ledger.progress()
-    return progress.pending if progress else ()
+    return Ledger(pipeline.lake, pipeline.ledger, replay_name(pipeline.name)).pending()
 
 
 def schema_history(pipeline: PipelineConfig) -> SchemaHistory:

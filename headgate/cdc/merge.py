@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import monotonic, perf_counter, sleep
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from headgate.engine.events import Listener, MergeFailed, TablesMerged, WithoutK
 from headgate.engine.follow_up import Followed, TableChanged
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.ledger_entries import MergeEntry
 from headgate.lake.names import pattern_name
 from headgate.lake.spark import SparkCommitter
 from headgate.lake.tables import CommitConflict, table_cache
@@ -44,6 +45,8 @@ class MergeFollowUp:
     behind: dict[str, KnownSource] = field(default_factory=dict)
     """Logs that may have unmerged changes."""
     last: float = field(default_factory=monotonic)
+    _errors: dict[str, str] = field(default_factory=dict)
+    """Tables that failed the last time, and why, as the ledger has it."""
 
     @classmethod
     def of(
@@ -69,29 +72,34 @@ class MergeFollowUp:
         if not plans:
             return Followed()
         began = perf_counter()
-        merged = list(self._merged(plans, due))
+        results = list(self._merged(list(plans.values())))
+        merged = [result for result in results if isinstance(result, TableMerged)]
+        failed = [result for result in results if isinstance(result, MergeFailed)]
         if merged:
             self.listener(merge_summary(merged, perf_counter() - began, batch))
+        log_of = {table: log for log, plan in plans.items() for table in plan.tables}
+        # Those that failed are due again after the next batch.
+        self.behind |= {log: due[log] for log in {log_of[result.table] for result in failed}}
+        failures = [
+            MergeEntry(result.table, 0, None, log_of[result.table], None, None, error=result.error)
+            for result in failed
+            if self._errors.get(result.table) != result.error
+        ]
+        self._errors = {result.table: result.error for result in failed}
         current = {plan.merged for plan in plans.values()}
         return Followed(
-            [result.entry for result in merged],
+            [*(result.entry for result in merged), *failures],
             [TableChanged(result.table) for result in merged if result.table in current],
         )
 
-    def _merged(
-        self, plans: Mapping[str, MergePlan], due: Mapping[str, KnownSource]
-    ) -> Iterator[TableMerged]:
-        """Merge logs; those that fail are due again after the next batch."""
-        log_of = {table: log for log, plan in plans.items() for table in plan.tables}
-        for result in self._results(list(plans.values())):
+    def _merged(self, plans: Sequence[MergePlan]) -> Iterator[TableMerged | MergeFailed]:
+        """Merge logs, in Spark what is too large for a task."""
+        for result in self._results(plans):
             if isinstance(result, NeedsSparkMerge):
                 result = self._merge_with_spark(result)
             if isinstance(result, MergeFailed):
-                log = log_of[result.table]
-                self.behind[log] = due[log]
                 self.listener(result)
-                continue
-            if result.created and result.append_only:
+            elif result.created and result.append_only:
                 self.listener(WithoutKey(result.table))
             yield result
 

@@ -10,7 +10,7 @@ _GROUPS = {
     "Get started": ("init", "demo", "up", "down", "simulate"),
     "Run": ("check", "doctor", "plan", "run"),
     "Inspect": ("status", "tables", "schema", "graph"),
-    "Repair": ("quarantine", "refresh", "verify", "rewind"),
+    "Repair": ("quarantine", "pending", "refresh", "verify", "rewind"),
     "Other": ("export", "jars"),
 }
 

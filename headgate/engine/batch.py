@@ -6,7 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from time import perf_counter, time
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,25 +17,32 @@ from headgate.engine.events import (
     BatchSkipped,
     Event,
     ExpectationsBroken,
+    FilesLost,
     Listener,
     SchemaChanged,
     TableWaits,
 )
 from headgate.engine.follow_up import FollowUp, TableChanged, follow_all
-from headgate.engine.land_table import TableLanded, TablePending, VersionBefore, land_table
+from headgate.engine.land_table import (
+    BatchMark,
+    TableLanded,
+    TablePending,
+    VersionBefore,
+    land_table,
+)
 from headgate.engine.plan import BatchPlan
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Committer, Mark
-from headgate.lake.ledger import Ledger, Pending, record_change
+from headgate.lake.ledger import Ledger, Pending, record_change, run_app
 from headgate.lake.ledger_entries import (
     BatchEntry,
     Entry,
     ExpectationEntry,
+    LostEntry,
     PendingEntry,
     SchemaEntry,
     TableEntry,
 )
-from headgate.lake.parquet import delete_staged
 from headgate.lake.staged import (
     BlockedSchemaChange,
     ExpectationResult,
@@ -43,8 +52,9 @@ from headgate.lake.staged import (
     sum_blocked,
     sum_expectations,
 )
+from headgate.lake.staged_files import delete_leftovers, delete_staged, is_staged
 from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange, SchemaHistory
-from headgate.sources.batch import Extent
+from headgate.sources.batch import Extent, continues
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,7 @@ class BatchOutcome:
                 blocked.table, blocked.change, blocked.schema_ids, rows=blocked.rows
             )
         for one in self.tables:
+            yield from _lost_entries(one)
             if isinstance(one, TablePending):
                 yield from _pending_entries(one)
                 continue
@@ -104,9 +115,13 @@ class BatchOutcome:
         if broken := tuple(one for one in self.expectations if one.failed):
             yield ExpectationsBroken(batch, broken)
         for one in self.tables:
+            if one.lost:
+                paths = tuple(lost.file.path for lost in one.lost)
+                yield FilesLost(batch, one.table, sum(lost.file.rows for lost in one.lost), paths)
             if isinstance(one, TablePending):
                 rows = sum(pending.file.rows for pending in one.files)
-                yield TableWaits(batch, one.table, rows, one.error)
+                if one.files:
+                    yield TableWaits(batch, one.table, rows, one.error)
                 continue
             for requested in one.changes:
                 if not isinstance(requested.change, SameColumns):
@@ -137,6 +152,12 @@ def _pending_entries(table: TablePending) -> Iterator[PendingEntry]:
         yield PendingEntry(table.table, one.file.rows, one.version, one.file, table.error)
 
 
+def _lost_entries(table: TableLanded | TablePending) -> Iterator[LostEntry]:
+    for one in table.lost:
+        error = "the staged file is gone"
+        yield LostEntry(table.table, one.file.rows, one.version, one.file, error)
+
+
 _MAX_WORKERS = 16
 """More than there are cores: commits mostly wait for storage."""
 
@@ -156,6 +177,8 @@ class BatchLander:
     listener: Listener
     first_version: int = 0
     landed: int | None = None
+    ended_at: Any = None
+    """Where the newest batch ends in the source."""
     pending: tuple[Pending, ...] = ()
     known_tables: set[str] = field(default_factory=set)
     history: SchemaHistory = field(default_factory=SchemaHistory)
@@ -163,26 +186,39 @@ class BatchLander:
     """Updates of tables that depend on those of a batch, before the batch is complete."""
     pending_elsewhere: Callable[[], Iterable[Pending]] = tuple
     """Pending files of another run over the same tables."""
+    after_failure: bool = False
+    """Whether an earlier run may have left files of the next batch behind."""
     _shapes: dict[str, pa.Schema] = field(default_factory=dict)
     """Columns of tables with a strict contract, and of those whose files were refitted."""
 
     def land(self, extent: Extent, stage: Stage) -> None:
         """Land a batch, unless an earlier run has landed it."""
+        self._land(extent, stage)
+
+    def land_staged(self, staged: StagedBatch) -> None:
+        """Land a batch whose files are all written, without reading the source again."""
+        self._land(Extent(staged.batch, staged.start, staged.end), None)
+
+    def _land(self, extent: Extent, stage: Stage | None) -> None:
         version = self.first_version + extent.batch
-        if self.landed is not None and version <= self.landed:
+        if self._has_landed(version, extent):
             self.listener(BatchSkipped(extent.batch))
             return
         began = perf_counter()
-        files, versions_before = self._staged_before(version, extent), None
-        if files is None:
-            files = self._stage(version, stage)
+        noted, versions_before = self._staged_before(version, extent, stage), None
+        if noted is None:
+            assert stage is not None
+            files, run = self._stage(version, stage), self.ledger.run
+            self.ledger.require_ownership()
             self.note.write(
-                StagedBatch(version, extent.batch, extent.start, extent.end, tuple(files))
+                StagedBatch(version, extent.batch, extent.start, extent.end, tuple(files), run)
             )
         else:
+            files, run = list(noted.files), noted.run
             versions_before = self.ledger.table_versions()
+            self.ledger.require_ownership()
         staged = perf_counter()
-        tables = self._commit(files, version, versions_before)
+        tables = self._commit(files, version, run, versions_before)
         committed = perf_counter()
         blocked = sum_blocked(one for file in files for one in file.blocked)
         expectations = sum_expectations(one for file in files for one in file.expectations)
@@ -191,29 +227,50 @@ class BatchLander:
         followed = follow_all(self.follow_ups, changed, extent.batch)
         events = list(outcome.events(extent.batch, self.history))
         self._complete(version, extent.batch, outcome, extent, followed)
+        if self.after_failure:
+            delete_leftovers(self.plan.lake, self._writer, version, files)
+            self.after_failure = False
         landed = _batch_landed(extent, outcome, files, self._own_tables)
         ended = perf_counter()
         for event in events:
             self.listener(event)
         self.listener(landed(ended - began, staged - began, committed - staged))
 
-    def land_staged(self, staged: StagedBatch) -> None:
-        """Land a batch whose files are all written, without reading the source again."""
-
-        def nothing_to_stage(plan: BatchPlan) -> list[StagedFile]:
-            raise AssertionError(f"version {plan.version} is staged already")
-
-        self.land(Extent(staged.batch, staged.start, staged.end), nothing_to_stage)
-
     def land_pending(self) -> list[TableChanged]:
         """Retry pending files at the start of a run, without a batch."""
         if not self.pending or self.landed is None:
             return []
-        outcome = BatchOutcome(self._commit([], self.landed))
+        outcome = BatchOutcome(self._commit([], self.landed, self.ledger.run))
         changed = self._changed(outcome, ())
-        if outcome.landed:
-            self._complete(self.landed, self.landed - self.first_version, outcome)
+        if outcome.landed or any(one.lost for one in outcome.tables):
+            batch = self.landed - self.first_version
+            events = list(outcome.events(batch, self.history))
+            self._complete(self.landed, batch, outcome)
+            for event in events:
+                if isinstance(event, FilesLost):
+                    self.listener(event)
         return changed
+
+    def _has_landed(self, version: int, extent: Extent) -> bool:
+        """Whether an earlier run has landed the batch.
+
+        Raise if it is not the next one either: records between the two would be lost.
+        """
+        landed = -1 if self.landed is None else self.landed
+        if version < landed or version > landed + 1:
+            raise CheckpointError(
+                "batch-out-of-order",
+                f"batch {extent.batch} is version {version}, but the ledger ends at {landed}",
+                hint="the checkpoint and the lake are not from the same time: run with "
+                "--from-ledger to continue where the ledger ends",
+            )
+        if version == landed:
+            if not continues(self.ended_at, extent.end):
+                raise _other_records(extent.batch, self.ended_at, extent.end)
+            return True
+        if not continues(self.ended_at, extent.start):
+            raise _other_records(extent.batch, self.ended_at, extent.start)
+        return False
 
     def _changed(self, outcome: BatchOutcome, files: Iterable[StagedFile]) -> list[TableChanged]:
         """Return the landed tables with the committed files, and add these to the plan."""
@@ -228,8 +285,13 @@ class BatchLander:
         self.plan = self.plan.with_committed([file for one in changed for file in one.files])
         return changed
 
-    def _staged_before(self, version: int, extent: Extent) -> list[StagedFile] | None:
-        """Return the files of a batch that an earlier run staged but did not complete."""
+    def _staged_before(
+        self, version: int, extent: Extent, stage: Stage | None
+    ) -> StagedBatch | None:
+        """Return the files of a batch that an earlier run staged but did not complete.
+
+        If any of them is gone before its table has it, the batch has to be staged again.
+        """
         noted = self.note.read()
         if noted is None or noted.version != version:
             return None
@@ -240,7 +302,15 @@ class BatchLander:
                 f"{extent.end}",
                 hint="restore the checkpoint that belongs to this lake",
             )
-        return list(noted.files)
+        return None if stage is not None and self._has_gaps(noted) else noted
+
+    def _has_gaps(self, noted: StagedBatch) -> bool:
+        gone = {file.table for file in noted.files if not is_staged(self.plan.lake, file)}
+        states = (self.committer.state(table, self.ledger.app) for table in gone)
+        return any(
+            state is None or state.marked is None or state.marked < noted.version
+            for state in states
+        )
 
     def _stage(self, version: int, stage: Stage) -> list[StagedFile]:
         pending = {one.file.table for one in self.pending}
@@ -248,6 +318,7 @@ class BatchLander:
         plan = replace(
             self.plan,
             version=version,
+            writer=self._writer,
             known_tables=known,
             seen_schema_ids=self.history.schema_ids,
             began=time() * 1000,
@@ -273,6 +344,10 @@ class BatchLander:
         return {table: self._shapes[table] for table in strict if table in self._shapes}
 
     @property
+    def _writer(self) -> str:
+        return blake2b(self.ledger.app.encode(), digest_size=4).hexdigest()
+
+    @property
     def _own_tables(self) -> set[str]:
         return set(self.plan.own_tables)
 
@@ -280,9 +355,11 @@ class BatchLander:
         self,
         files: Sequence[StagedFile],
         version: int,
+        run: int | None,
         versions_before: dict[str, int] | None = None,
     ) -> list[TableLanded | TablePending]:
-        mark = Mark(self.ledger.app, version)
+        app = self.ledger.app
+        marks = BatchMark(Mark(app, version), None if run is None else Mark(run_app(app), run))
         by_table: dict[str, list[StagedFile]] = defaultdict(list)
         for file in files:
             by_table[file.table].append(file)
@@ -298,7 +375,7 @@ class BatchLander:
                 self.plan.table_shape(table),
                 by_table.get(table, ()),
                 pending.get(table, ()),
-                mark,
+                marks,
                 self.history.of_table(table),
                 self.plan.contract,
                 None if versions_before is None else VersionBefore(versions_before.get(table)),
@@ -319,8 +396,10 @@ class BatchLander:
         if extent is not None:
             rows = sum(entry.rows for entry in entries if isinstance(entry, TableEntry))
             entries.append(BatchEntry(rows, extent.start, extent.end))
-        self.ledger.complete(version, batch, entries)
+        self.ledger.complete(version, batch, entries, self.landed)
         self.landed = version
+        if extent is not None:
+            self.ended_at = extent.end
         self.pending = outcome.pending
         self.known_tables |= {one.table for one in outcome.landed} - self._own_tables
         for entry in entries:
@@ -329,6 +408,16 @@ class BatchLander:
         for one in outcome.landed:
             if one.refitted or one.table in self._shapes:
                 self._shapes[one.table] = one.schema
+
+
+def _other_records(batch: int, ended_at: Any, found: Any) -> CheckpointError:
+    return CheckpointError(
+        "batch-out-of-order",
+        f"the ledger ends at {ended_at} in the source, but batch {batch} of the checkpoint is at "
+        f"{found}",
+        hint="the checkpoint belongs to another copy of the lake: run with --from-ledger to "
+        "continue where the ledger ends",
+    )
 
 
 def _batch_landed(

@@ -135,6 +135,25 @@ class TableWaits(Event):
 
 
 @dataclass(frozen=True)
+class FilesLost(Event):
+    """Staged files of a table are gone; the ledger names them, and the rest is committed."""
+
+    batch: int
+    table: str
+    rows: int
+    paths: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return f"batch {self.batch}: {self.table}: {self.notice[1]}"
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        files = counted(len(self.paths), "staged file")
+        return self.table, f"{counted(self.rows, 'record')} lost: {files} gone, {self.paths[0]}"
+
+
+@dataclass(frozen=True)
 class TablesMerged(Event):
     """Merged and history tables caught up with their change logs."""
 

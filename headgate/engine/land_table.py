@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -12,8 +12,8 @@ from headgate.engine.plan import TableShape
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Commit, Committer, Mark, TableState
 from headgate.lake.ledger import Pending
-from headgate.lake.parquet import delete_staged, is_staged, refit_file
 from headgate.lake.staged import StagedFile
+from headgate.lake.staged_files import bring_back, delete_staged, hold_back, refit_file, release
 from headgate.schema.changes import (
     CreateTable,
     DropColumn,
@@ -129,6 +129,7 @@ def _dropped(
 
 
 _MAX_ATTEMPTS = 5
+_GONE = "its files are gone"
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,8 @@ class TableLanded:
     """Of a change log: the lineages of its positions."""
     unknown_fields: int = 0
     """Number of rows whose payloads have fields that their schema does not have."""
+    lost: tuple[Pending, ...] = ()
+    """Files that are gone, without their rows."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,21 @@ class TablePending:
     table: str
     files: tuple[Pending, ...]
     error: str
+    lost: tuple[Pending, ...] = ()
+    """Files that are gone, and are not tried again."""
+
+
+@dataclass(frozen=True)
+class BatchMark:
+    """The marks of a batch in every table that it commits to."""
+
+    batch: Mark
+    run: Mark | None = None
+    """The run that staged the batch: another run may have used the same number for its own."""
+
+    @property
+    def all(self) -> tuple[Mark, ...]:
+        return (self.batch,) if self.run is None else (self.batch, self.run)
 
 
 @dataclass(frozen=True)
@@ -176,16 +194,17 @@ def land_table(
     shape: TableShape,
     files: Sequence[StagedFile],
     pending: Sequence[Pending],
-    mark: Mark,
+    marks: BatchMark,
     history: TableHistory,
     contract: Contract,
     before: VersionBefore | None = None,
 ) -> TableLanded | TablePending:
     """Commit the files of a batch and pending ones, or return them as pending.
 
-    Every commit marks the table with the batch, so a retry does not commit a batch twice.
+    Every commit marks the table with the batch, so a retry does not commit a batch twice. Files
+    that are gone do not keep the others from being committed.
     """
-    error = "not attempted"
+    mark, error = marks.batch, "not attempted"
 
     def fitted(candidates: Sequence[StagedFile], columns: pa.Schema | None) -> Fitted:
         first, rules = shape.first_columns, contract.for_table(table)
@@ -204,24 +223,33 @@ def land_table(
             if attempt == 0:
                 old = _schema_before(committer, table, state, before)
             if state is not None and state.marked is not None and state.marked >= mark.version:
-                _refuse_table_ahead(table, state.marked, files, mark)
+                if files:
+                    _refuse_foreign_batch(committer, table, state.marked, marks)
                 return _landed(table, state.version, fitted(files, old))
             not_landed = [
-                one.file
-                for one in pending
+                one
+                for one in (*pending, *(Pending(mark.version, file) for file in files))
                 if state is None or state.marked is None or one.version > state.marked
             ]
-            now = fitted([*not_landed, *files], state.schema if state else None)
-            version = _commit(committer, lake, table, shape, now, mark)
+            present = [one.file for one in not_landed if bring_back(lake, one.file)]
+            lost = tuple(one for one in not_landed if one.file not in present)
+            if lost and not present:
+                return TablePending(table, (), _GONE, lost)
+            now = fitted(present, state.schema if state else None)
+            version = _commit(committer, lake, table, shape, now, marks.all)
             is_same = state is None if old is None else state is not None and state.schema is old
-            since_old = now if is_same else fitted([*not_landed, *files], old)
-            return _landed(table, version, since_old)
+            since_old = now if is_same else fitted(present, old)
+            for one in pending:
+                release(lake, one.file)
+            return replace(_landed(table, version, since_old), lost=lost)
         except CheckpointError:
             raise
         except Exception as failure:  # of any kind: other tables must land
             error = f"{type(failure).__name__}: {failure}"
-    newly = [Pending(mark.version, file) for file in files]
-    return TablePending(table, (*pending, *newly), error)
+    waiting = (*pending, *(Pending(mark.version, file) for file in files))
+    for one in waiting:
+        hold_back(lake, one.file)
+    return TablePending(table, waiting, error)
 
 
 def _schema_before(
@@ -244,9 +272,8 @@ def _commit(
     table: str,
     shape: TableShape,
     fitted: Fitted,
-    mark: Mark,
+    marks: tuple[Mark, ...],
 ) -> int:
-    _require_files(lake, fitted.files)
     ready = [
         file if one.is_identity else refit_file(lake, file, one)
         for file, one in zip(fitted.files, fitted.fits, strict=True)
@@ -258,10 +285,11 @@ def _commit(
             table,
             fitted.schema,
             tuple(ready),
-            (mark,),
+            marks,
             "rewrite" if fitted.widened else "append",
             shape.partition_by,
             description=description,
+            properties=shape.properties,
         )
     )
     kept = {file.path for file in ready}
@@ -289,20 +317,26 @@ def _landed(table: str, version: int, fitted: Fitted) -> TableLanded:
     )
 
 
-def _refuse_table_ahead(table: str, marked: int, files: Sequence[StagedFile], mark: Mark) -> None:
-    # Without files of this batch, all files are pending, and a batch that is not complete yet may
-    # have committed them.
-    if files and marked > mark.version:
+def _refuse_foreign_batch(committer: Committer, table: str, marked: int, marks: BatchMark) -> None:
+    """Raise if the table has another batch than this one under its number, or a later one.
+
+    Pending files alone are not a reason: a batch that is not complete yet may have committed them.
+    """
+    mark, run = marks.batch, marks.run
+    if marked > mark.version:
         raise CheckpointError(
             "table-ahead",
             f"table {table} already has batch {marked}, but this run is at {mark.version}",
             hint="the checkpoint or the ledger was rolled back: restore both, or use another lake",
             where=table,
         )
-
-
-def _require_files(lake: str, files: Sequence[StagedFile]) -> None:
-    """Raise if a file is missing: a commit that refers to it would make the table unreadable."""
-    for file in files:
-        if not is_staged(lake, file):
-            raise FileNotFoundError(f"staged file {file.path} is missing")
+    state = committer.state(table, run.app) if run else None
+    if run is not None and state is not None and state.marked != run.version:
+        raise CheckpointError(
+            "table-ahead",
+            f"table {table} has a batch {marked} that another run has written (run "
+            f"{state.marked}, not {run.version}) before it was replaced",
+            hint=f"restore the table to the version before {state.version}, then run again: the "
+            "records of that batch land once more",
+            where=table,
+        )

@@ -14,6 +14,7 @@ import pyarrow as pa
 from headgate.config import Contract
 from headgate.engine.expectations import Rule
 from headgate.lake.staged import StagedFile
+from headgate.lake.staged_files import staged_prefix
 from headgate.schema.fit import fit
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class TableShape:
     first_columns: pa.Schema
     """Columns of the table from its creation, even if no file has them."""
     partition_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Properties of the table from its creation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,8 @@ class BatchPlan(ABC):
 
     lake: str
     version: int = 0
+    writer: str = ""
+    """Part of the names of staged files that tells pipelines of one lake apart."""
     known_tables: frozenset[str] = frozenset()
     max_tables: int
     contract: Contract = field(default_factory=Contract)
@@ -158,7 +163,7 @@ class BatchPlan(ABC):
         return replace(self, shapes={**self.shapes, **encoded})
 
     def new_file(self) -> str:
-        return f"part-{self.version:09d}-{uuid.uuid4()}.parquet"
+        return f"{staged_prefix(self.writer, self.version)}{uuid.uuid4()}.parquet"
 
     def limited_to(self, new_tables: Sequence[str]) -> Self:
         allowed = new_tables[: self.remaining_tables]

@@ -22,6 +22,7 @@ from headgate.errors import HeadgateError, LandingError, SourceError
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger, Pending, Progress
+from headgate.lake.run_lock import Held
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.batch import CaughtUp, Recovery, Source, SourceBatch, UnfinishedFiles
@@ -67,9 +68,10 @@ class Runner:
         self.ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name, self.committer)
         self.note = StagedBatchNote(pipeline.lake, pipeline.name)
 
-    def run(self) -> Ended:
+    def run(self, lock: Held) -> Ended:
+        """Run, and hold the lock of the pipeline for so long."""
         try:
-            tables = self._run()
+            tables = self._run(lock)
         except Exception as error:
             raise _explained(error) from error
         ended = Ended(
@@ -82,14 +84,15 @@ class Runner:
         self._emit(ended)
         return ended
 
-    def _run(self) -> set[str]:
+    def _run(self, lock: Held) -> set[str]:
         progress = self.ledger.progress()
         if progress is None:
             self.note.clear()
         staged = self.note.under_way(progress.landed) if progress else None
         recovery = self.source.recover(progress, staged)
         spark = pipeline_session(self.pipeline)
-        lander = self._lander(spark, progress)
+        self.ledger.take_over(str(lock.holder))
+        lander = self._lander(spark, progress, lock)
         # Spark installs a signal handler of its own when it starts.
         with self.stop.on_signals():
             self._emit(Started(self.pipeline.name, self.pipeline.lake, recovery.next_batch))
@@ -113,7 +116,7 @@ class Runner:
                     case UnfinishedFiles(paths):
                         self._emit(FilesWait(paths))
 
-    def _lander(self, spark: SparkSession, progress: Progress | None) -> BatchLander:
+    def _lander(self, spark: SparkSession, progress: Progress | None, lock: Held) -> BatchLander:
         return BatchLander(
             ledger=self.ledger,
             note=self.note,
@@ -122,11 +125,13 @@ class Runner:
             listener=self._emit,
             first_version=progress.first_version if progress else 0,
             landed=progress.landed if progress else None,
+            ended_at=progress.ended_at if progress else None,
             pending=progress.pending if progress else (),
             known_tables=set(self.plan.tables_in_lake()),
             history=self.history,
             follow_ups=self.follow_ups(spark, self.committer, self._emit),
             pending_elsewhere=self.pending_elsewhere,
+            after_failure=lock.after_failure,
         )
 
     def _land(self, lander: BatchLander, batch: SourceBatch, recovery: Recovery) -> None:

@@ -10,7 +10,6 @@ from headgate.cdc.source_tables import known_sources
 from headgate.config import PipelineConfig
 from headgate.engine.events import Listener
 from headgate.engine.follow_up import Followed, TableChanged
-from headgate.engine.run_lock import run_lock
 from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, did_you_mean, shown
 from headgate.gold.declared import Landed, landed
@@ -19,6 +18,7 @@ from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger, LedgerSnapshot, app_id, replay_name
 from headgate.lake.ledger_entries import GoldEntry, Kind
+from headgate.lake.run_lock import run_lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +95,7 @@ def refresh(
     began: Callable[[list[str]], None] = lambda _: None,
 ) -> list[Refreshed]:
     """Rebuild derived tables, each in one commit: readers see the old rows until then."""
-    with run_lock(pipeline.checkpoint, pipeline.name):
+    with run_lock(pipeline.lake, pipeline.name, pipeline.name):
         spark = pipeline_session(pipeline)
         committer = choose_committer(pipeline.commit, lambda: spark, pipeline.lake)
         derived = GoldFollowUp(spark, committer, pipeline, listener)

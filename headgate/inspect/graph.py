@@ -249,14 +249,17 @@ def _draw_own_tables(drawn: _Drawn, pipeline: PipelineConfig, tables: Tables, so
     drawn.add(_own_node(pipeline.quarantine_table, NodeKind.QUARANTINE, tables), [source])
     if pipeline.lands_changes:
         drawn.add(_own_node(FILES_TABLE, NodeKind.FILES, tables), [source])
-    size = open_ledger(pipeline).stream.size()
+    rows, batches = (
+        _row_count(pipeline.lake, pipeline.ledger),
+        open_ledger(pipeline).stream.batches(),
+    )
     node = GraphNode(
         name=pipeline.ledger,
         kind=NodeKind.LEDGER,
-        tables=1 if size.count else 0,
-        rows=size.count or None,
-        last_batch=size.version,
-        last_at=size.at,
+        tables=0 if rows is None else 1,
+        rows=rows,
+        last_batch=batches.version,
+        last_at=batches.at,
     )
     drawn.add(node, [source])
 

@@ -12,7 +12,7 @@ from headgate.config import PipelineConfig
 from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import LandingError, UsageError
 from headgate.inspect.tables import names_of_route, shown_route
-from headgate.lake.query import query_table
+from headgate.lake.query import python_rows, query_table
 from headgate.lake.snapshot import table_url
 from headgate.lake.tables import TableError
 from headgate.quarantine.filter import OffsetRange, QuarantineFilter
@@ -188,7 +188,7 @@ def _query(snapshot: QuarantineSnapshot | None, sql: str) -> list[dict[str, Any]
     if snapshot is None:
         return []
     try:
-        return query_table(snapshot.table.delta, sql)
+        return python_rows(query_table(snapshot.table.delta, sql))
     except (TableError, OSError, pa.ArrowException) as error:
         raise unreadable(snapshot.table.url, error) from error
 

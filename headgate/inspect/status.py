@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 
 from headgate.config import PipelineConfig
 from headgate.config.gold import ROUTE, as_pattern, is_declared_gold
 from headgate.config.pipeline import FILES_TABLE
 from headgate.inspect.ledger import PipelineLedger, open_ledger, recorded_changes
 from headgate.inspect.quarantine import count_quarantined
-from headgate.inspect.tables import kind_of, tables_behind
+from headgate.inspect.tables import kind_of, merge_errors, tables_behind
 from headgate.lake.ledger import LedgerSnapshot, Totals
-from headgate.lake.ledger_entries import Kind, PendingEntry
+from headgate.lake.ledger_entries import GoldEntry, Kind, LostEntry, PendingEntry
+from headgate.lake.run_lock import read_holder
 from headgate.lake.staged import ExpectationResult, StagedBatchNote
 from headgate.notebook import ResultView
 from headgate.quarantine.lander import name_of_files
@@ -29,30 +26,12 @@ class CurrentRun:
     """The process that runs the pipeline now."""
 
     pid: int
+    host: str
 
 
 def find_current_run(pipeline: PipelineConfig) -> CurrentRun | None:
-    path = Path(f"{pipeline.checkpoint.rstrip('/')}.lock")
-    try:
-        pid = int(json.loads(path.read_text())["pid"])
-        os.kill(pid, 0)
-    except PermissionError:
-        pass
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    # Last, because testing the lock holds it briefly, and a run may want it at that time.
-    return CurrentRun(pid) if _is_held(path) else None
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        with path.open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+    holder = read_holder(pipeline.lake, pipeline.name)
+    return CurrentRun(holder.pid, holder.host) if holder and holder.is_alive else None
 
 
 def batch_in_progress(pipeline: PipelineConfig, landed: int | None) -> int | None:
@@ -83,6 +62,27 @@ def pending_tables(ledger: LedgerSnapshot) -> tuple[PendingTable, ...]:
 
 
 @dataclass(frozen=True)
+class LostFiles:
+    """Staged files of a table that will never be committed, and why."""
+
+    table: str
+    rows: int
+    files: int
+    error: str
+
+
+def lost_files(ledger: PipelineLedger) -> tuple[LostFiles, ...]:
+    """Return the tables that have lost staged files, by name."""
+    by_table: dict[str, list[LostEntry]] = {}
+    for row in ledger.everything.entries(LostEntry):
+        by_table.setdefault(row.entry.table, []).append(row.entry)
+    return tuple(
+        LostFiles(table, sum(one.rows for one in files), len(files), files[-1].error)
+        for table, files in sorted(by_table.items())
+    )
+
+
+@dataclass(frozen=True)
 class GoldTable:
     """A derived table, its last update, and the error that it has had since."""
 
@@ -98,7 +98,9 @@ class GoldTable:
 def read_gold(pipeline: PipelineConfig, ledger: PipelineLedger) -> tuple[GoldTable, ...]:
     """Return the derived tables that the pipeline still declares, by name."""
     rows = [
-        row for row in ledger.everything.gold() if is_declared_gold(pipeline.gold, row.entry.table)
+        row
+        for row in ledger.everything.last_outcomes(GoldEntry)
+        if is_declared_gold(pipeline.gold, row.entry.table)
     ]
     found: dict[str, GoldTable] = {}
     for row in rows:
@@ -159,6 +161,10 @@ class Status(ResultView):
     """Change files read; None if the source does not consist of files."""
     behind: tuple[str, ...] = ()
     """Merged and history tables that are behind their change logs."""
+    merge_errors: Mapping[str, str] = field(default_factory=dict)
+    """Why the last merge of a table failed; the next batch retries it."""
+    lost: tuple[LostFiles, ...] = ()
+    """Tables with staged files that were lost, or dropped by a user."""
     derived: tuple[GoldTable, ...] = ()
     """Tables that `gold` declares and that were derived, or failed to be."""
 
@@ -191,6 +197,8 @@ def read_status(pipeline: PipelineConfig) -> Status:
         expectations=ledger.stream.expectations(),
         files=_files_read(ledger) if pipeline.lands_changes else None,
         behind=tables_behind(pipeline, ledger) if pipeline.lands_changes else (),
+        merge_errors=merge_errors(ledger) if pipeline.lands_changes else {},
+        lost=lost_files(ledger),
         derived=read_gold(pipeline, ledger) if pipeline.gold else (),
     )
 

@@ -117,9 +117,20 @@ class MergedFrom:
 def merged_tables(ledger: PipelineLedger) -> dict[str, MergedFrom]:
     """Return the merged and history tables, by name."""
     return {
-        table: MergedFrom(row.entry.log, row.entry.log_version)
-        for table, row in ledger.everything.latest(MergeEntry).items()
+        row.entry.table: MergedFrom(row.entry.log, row.entry.log_version)
+        for row in ledger.everything.last_outcomes(MergeEntry)
+        if row.entry.log_version is not None
     }
+
+
+def merge_errors(ledger: PipelineLedger) -> dict[str, str]:
+    """Return why merged and history tables are behind, for those whose last merge failed."""
+    errors: dict[str, str] = {}
+    for row in ledger.everything.last_outcomes(MergeEntry):
+        errors.pop(row.entry.table, None)
+        if row.entry.error is not None:
+            errors[row.entry.table] = row.entry.error
+    return errors
 
 
 def tables_behind(pipeline: PipelineConfig, ledger: PipelineLedger) -> tuple[str, ...]:

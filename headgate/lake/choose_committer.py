@@ -52,5 +52,8 @@ class AutoCommitter:
     def merge(self, merge: MergeCommit) -> MergeCounts:
         return self._for(merge.table).merge(merge)
 
+    def compact(self, table: str, up_to: int) -> None:
+        self._for(table).compact(table, up_to)
+
     def _for(self, table: str) -> Committer:
         return self._delta_rs if self._delta_rs.can_write(table) else self._spark

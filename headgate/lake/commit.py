@@ -51,6 +51,8 @@ class Commit:
     """Values of the partition column whose rows are replaced, while those of others are kept."""
     based_on: int | None = None
     """Version of the table that the rows were read from; the commit fails if there is a newer."""
+    required_marks: Mapping[str, int | None] = field(default_factory=dict)
+    """Newest marks of apps that the table must have; otherwise the commit fails as a conflict."""
     description: str | None = None
     """Of a table that the commit creates, like the properties."""
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -123,6 +125,11 @@ class Committer(Protocol):
 
     def merge(self, merge: MergeCommit) -> MergeCounts:
         """Merge atomically, without checking marks."""
+        ...
+
+    def compact(self, table: str, up_to: int) -> None:
+        """Combine files that are smaller than a number of bytes, and delete those that earlier
+        compactions have replaced. Rows stay as they are."""
         ...
 
 

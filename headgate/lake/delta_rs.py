@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -84,8 +84,8 @@ class DeltaRsCommitter:
         self._tables = tables or TableCache(lake)
         self._just_read: dict[str, tuple[DeltaTable | None, pa.Schema]] = {}
         """Tables that `state` has read, for the commit that follows."""
-        self._marks: dict[str, tuple[DeltaTable, int, Mark]] = {}
-        """The newest commits of this process: table, version and mark."""
+        self._marks: dict[str, tuple[DeltaTable, int, Mapping[str, int]]] = {}
+        """The newest commits of this process: table, version and marks."""
 
     def engine(self, table: str) -> Engine:
         return "delta-rs"
@@ -109,6 +109,9 @@ class DeltaRsCommitter:
         actions = [add_action(file) for file in commit.files]
         read = self._just_read.pop(commit.table, None)
         table, schema = self._read(commit.table) if read is None else read
+        for app, version in commit.required_marks.items():
+            if (self._marked(commit.table, table, app) if table else None) != version:
+                raise CommitConflict(f"table {commit.table} is not at {version} of {app}")
         if table is None or commit.mode == "create":
             return self._create(commit, actions)
         if commit.based_on is not None:
@@ -174,6 +177,17 @@ class DeltaRsCommitter:
             deleted=metrics["num_target_rows_deleted"],
         )
 
+    def compact(self, table: str, up_to: int) -> None:
+        opened = self._tables.newest(table)
+        if opened is None:
+            return
+        opened.optimize.compact(
+            target_size=up_to,
+            max_concurrent_tasks=1,
+            writer_properties=WriterProperties(compression="ZSTD"),
+        )
+        opened.vacuum(dry_run=False, enforce_retention_duration=False)
+
     def _create(self, commit: Commit, actions: list[AddAction]) -> int:
         create_table_with_add_actions(
             table_url(self.lake, commit.table),
@@ -195,14 +209,13 @@ class DeltaRsCommitter:
         if not is_newest and not _has_marks(log / f"{version:020d}.json", commit.marks):
             table.update_incremental()
             version = table.version()
-        if len(commit.marks) == 1:
-            self._marks[commit.table] = table, version, commit.marks[0]
+        self._marks[commit.table] = table, version, {one.app: one.version for one in commit.marks}
         return version
 
     def _marked(self, table: str, opened: DeltaTable, app: str) -> int | None:
-        same, version, mark = self._marks.get(table, (None, None, None))
-        if same is opened and version == opened.version() and mark and mark.app == app:
-            return mark.version
+        same, version, marks = self._marks.get(table, (None, None, {}))
+        if same is opened and version == opened.version() and app in marks:
+            return marks[app]
         return opened.transaction_version(app)
 
     def can_write(self, table: str) -> bool:

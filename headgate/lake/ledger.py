@@ -1,18 +1,22 @@
 """The ledger: a Delta table with a row per table and batch, per schema change, and per complete
 batch. Its commit is the last of a batch, and everything a pipeline needs to resume is in it.
+
+Every hundredth batch also writes totals of all rows before it. Reads start at the newest totals, so
+that they cost the same however long a pipeline has been running.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headgate.errors import LandingError
+from headgate.errors import CheckpointError, LandingError
 from headgate.lake.commit import Commit, Committer, Mark
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger_entries import (
@@ -20,11 +24,11 @@ from headgate.lake.ledger_entries import (
     BatchEntry,
     Entry,
     EntryType,
-    GoldEntry,
     Kind,
     LedgerRow,
     OfTable,
     PendingEntry,
+    RunEntry,
     SchemaEntry,
     StartEntry,
     columns_of,
@@ -32,18 +36,39 @@ from headgate.lake.ledger_entries import (
     encode_entry,
 )
 from headgate.lake.parquet import stage_rows
-from headgate.lake.query import query_table, quoted
+from headgate.lake.query import python_rows, query_table, quoted
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import ExpectationResult, StagedFile
-from headgate.lake.tables import TableError, open_table
+from headgate.lake.tables import CommitConflict, TableError, open_table
 from headgate.schema.changes import DropColumn, SchemaHistory
 
 _SKIPPED_BY = ("pipeline", "kind", "version", "at", "table")
-_TABLE_PROPERTIES = {"delta.dataSkippingStatsColumns": ",".join(_SKIPPED_BY)}
-"""Statistics only where reads filter: the ledger has a file per batch, and its log stays short."""
+_TABLE_PROPERTIES = {
+    "delta.dataSkippingStatsColumns": ",".join(_SKIPPED_BY),
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+    "delta.logRetentionDuration": "interval 1 days",
+}
+"""Statistics only where reads filter, and a short log: the ledger gets a file per batch, which is
+soon compacted."""
 
-_NOT_OF_A_BATCH = (Kind.START, Kind.MERGED, Kind.GOLD)
+_NOT_OF_A_BATCH = (Kind.START, Kind.RUN, Kind.MERGED, Kind.GOLD)
 """Rows that are also written between batches, and do not list the files that are pending."""
+
+_TOTALS_EVERY = 100
+"""Batches between totals, each of which is followed by a compaction."""
+_LARGE_EVERY = 100
+"""Compactions of small files between those of larger ones."""
+_SMALL_FILE = 1 << 20
+_LARGE_FILE = 128 << 20
+_MAX_ATTEMPTS = 5
+
+_SUMMED = (Kind.TABLE, Kind.MERGED, Kind.GOLD, Kind.EXPECTATION, Kind.BATCH)
+"""Rows that totals sum up, by the columns that tell them apart."""
+_GROUPED = ("pipeline", "kind", "table", "route", "rule", "on_fail")
+_SUMS = (
+    *("rows", "bytes", "files", "unknown_fields"),
+    *("inserted", "updated", "deleted", "checked", "failed"),
+)
 
 
 def replay_name(pipeline: str) -> str:
@@ -54,6 +79,16 @@ def replay_name(pipeline: str) -> str:
 def app_id(pipeline: str) -> str:
     """Return the application id of a pipeline's transactions in all its tables."""
     return f"headgate:{pipeline}"
+
+
+def run_app(app: str) -> str:
+    """Return the application id of the marks that number the runs of a pipeline."""
+    return f"{app}:run"
+
+
+def _totals_app(app: str) -> str:
+    """Return the application id of the mark at the newest totals."""
+    return f"{app}:totals"
 
 
 @dataclass(frozen=True)
@@ -132,11 +167,17 @@ class LedgerSnapshot:
         """Return the same version, read for other pipelines."""
         return LedgerSnapshot(self._path, self._table, pipelines)
 
-    @property
+    @cached_property
     def landed(self) -> int | None:
         """The newest complete version, of a snapshot for one pipeline."""
         (pipeline,) = self._pipelines
-        return None if self._table is None else self._table.transaction_version(app_id(pipeline))
+        return self._marked(app_id(pipeline))
+
+    @cached_property
+    def totals_at(self) -> int | None:
+        """The version whose commit has the newest totals, of a snapshot for one pipeline."""
+        (pipeline,) = self._pipelines
+        return self._marked(_totals_app(app_id(pipeline)))
 
     def entries(
         self, kind: type[EntryType], *, table: str | None = None, since: int | None = None
@@ -153,10 +194,10 @@ class LedgerSnapshot:
         rows = self._rows(kind, f"FROM mine WHERE {where} ORDER BY version DESC, at DESC LIMIT 1")
         return rows[0] if rows else None
 
-    def latest(self, kind: type[OfTable]) -> dict[str, LedgerRow[OfTable]]:
-        """Return the last row of one kind for each table, by name."""
-        rows = self._rows(kind, _last_of_each('"table"', _where((kind.kind,))))
-        return {row.entry.table: row for row in rows}
+    def last_outcomes(self, kind: type[OfTable]) -> list[LedgerRow[OfTable]]:
+        """Return the last success and the last failure of each table, in order of time."""
+        last = _last_of_each('"table", error IS NULL', _where((kind.kind,)))
+        return self._rows(kind, f'{last} ORDER BY "table", at')
 
     def tables(
         self, *kinds: Kind, table: str | None = None, since: int | None = None
@@ -245,13 +286,6 @@ class LedgerSnapshot:
             """,
         )
 
-    def gold(self) -> list[LedgerRow[GoldEntry]]:
-        """Return the last update and the last failure of each derived table, in order of time."""
-        by = '"table", error IS NULL'
-        return self._rows(
-            GoldEntry, f'{_last_of_each(by, _where((Kind.GOLD,)))} ORDER BY "table", at'
-        )
-
     def expectations(self) -> tuple[ExpectationResult, ...]:
         """Return the totals of each expectation; those that most rows failed come first."""
         found = self._query(
@@ -266,19 +300,37 @@ class LedgerSnapshot:
     def batches(self) -> Totals:
         found = self._query(
             f"""
-            SELECT count(DISTINCT version) AS count, max(version) AS version,
+            SELECT coalesce(sum(coalesce(batches, 1)), 0) AS count, max(version) AS version,
                 last_value(at ORDER BY version, at) AS at
             FROM mine WHERE {_where((Kind.BATCH,))}
             """
         )
         return Totals(**found[0]) if found else Totals(0)
 
-    def size(self) -> Totals:
-        """Return the number of rows, and the newest version and time of any."""
-        found = self._query(
-            "SELECT count(*) AS count, max(version) AS version, max(at) AS at FROM mine"
+    def totals(self) -> pa.Table:
+        """Return rows that stand for all rows so far, in the columns of the ledger.
+
+        Schema changes and lost files stay as they are; of the others, each table keeps its sums
+        and its last values. Rows whose meaning ends with the next batch are left out.
+        """
+        if self._table is None:
+            return LEDGER.empty_table()
+        grouped = ", ".join(f'"{name}"' for name in _GROUPED)
+        values = ", ".join(
+            _total_of(field) for field in LEDGER if field.name not in (*_GROUPED, "last_version")
         )
-        return Totals(**found[0]) if found else Totals(0)
+        columns = ", ".join(f'"{name}"' for name in LEDGER.names if name != "last_version")
+        sql = f"""
+            SELECT {grouped}, max(version) AS last_version, {values}
+            FROM mine WHERE {_in("kind", _SUMMED)} GROUP BY {grouped}, error IS NULL
+            UNION ALL BY NAME
+            SELECT {columns}, version AS last_version
+            FROM mine WHERE {_where((Kind.SCHEMA, Kind.LOST))}
+            UNION ALL BY NAME
+            SELECT {columns}, version AS last_version
+            {_last_of_each("pipeline", _where((Kind.START,)), order="version DESC, at DESC")}
+        """
+        return self._arrow(sql).select(LEDGER.names).cast(LEDGER)
 
     def _rows(self, kind: type[EntryType], clauses: str) -> list[LedgerRow[EntryType]]:
         columns = ("pipeline", "version", "batch", "at", *columns_of(kind))
@@ -291,14 +343,30 @@ class LedgerSnapshot:
         ]
 
     def _query(self, sql: str) -> list[dict[str, Any]]:
-        """Return the rows of a query over `mine`, the rows of these pipelines."""
-        if self._table is None:
-            return []
-        mine = f"SELECT * FROM stored WHERE {_in('pipeline', self._pipelines)}"
+        """Return the rows of a query over `mine`, as Python values."""
+        return [] if self._table is None else python_rows(self._arrow(sql))
+
+    def _arrow(self, sql: str) -> pa.Table:
+        """Return the rows of a query over `mine`: totals of these pipelines, and the rows since.
+
+        Totals have the versions of the rows that they stand for.
+        """
+        assert self._table is not None
+        since = " OR ".join(map(self._since_totals, self._pipelines))
+        versions = "coalesce(last_version, version) AS version"
+        mine = f"SELECT * REPLACE ({versions}) FROM stored WHERE {since}"
         try:
             return query_table(self._table, f"WITH mine AS ({mine}) {sql}")
         except (TableError, OSError, pa.ArrowException) as error:
             raise _unreadable(self._path, error) from error
+
+    def _since_totals(self, pipeline: str) -> str:
+        at = self._marked(_totals_app(app_id(pipeline)))
+        of_pipeline = f"pipeline = {quoted(pipeline)}"
+        return of_pipeline if at is None else f"({of_pipeline} AND version >= {at})"
+
+    def _marked(self, app: str) -> int | None:
+        return None if self._table is None else self._table.transaction_version(app)
 
 
 class Ledger:
@@ -312,6 +380,8 @@ class Ledger:
         self._pipeline = pipeline
         self._committer = committer or DeltaRsCommitter(lake)
         self.app = app_id(pipeline)
+        self.run: int | None = None
+        """The number of this run, once it has taken over the pipeline."""
 
     def snapshot(self) -> LedgerSnapshot:
         return LedgerSnapshot.open(self._lake, self._name, self._pipeline)
@@ -334,30 +404,154 @@ class Ledger:
             pending=_files(snapshot.pending()),
         )
 
+    def pending(self) -> tuple[Pending, ...]:
+        """Return the files that are pending after the newest batch."""
+        return _files(self.snapshot().pending())
+
     def table_versions(self) -> dict[str, int]:
         """Return the Delta version of each table after its last batch."""
         return self.snapshot().table_versions()
 
+    def take_over(self, holder: str) -> int:
+        """Number this run, and keep earlier ones from completing further batches."""
+        for _ in range(_MAX_ATTEMPTS):
+            runs, landed = self._marked(run_app(self.app)), self.landed()
+            run = 1 if runs is None else runs + 1
+            try:
+                self._append(
+                    self._rows([RunEntry(run, holder)], landed or 0, landed or 0),
+                    (Mark(run_app(self.app), run),),
+                    {run_app(self.app): runs},
+                )
+            except CommitConflict:
+                continue
+            self.run = run
+            return run
+        raise self._busy()
+
+    def require_ownership(self) -> None:
+        """Raise if another run has taken over the pipeline."""
+        if self.run is not None and self._marked(run_app(self.app)) != self.run:
+            raise self._replaced()
+
     def start(self, query_id: str, first_version: int) -> None:
         """Record a new checkpoint, whose batch 0 has this version."""
-        self._append([StartEntry(query_id)], first_version, 0)
+        self._append(self._rows([StartEntry(query_id)], first_version, 0))
 
-    def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
-        """Write the last commit of a batch, which makes it complete."""
-        self._append(entries, version, batch, Mark(self.app, version))
+    def complete(
+        self, version: int, batch: int, entries: Sequence[Entry], landed: int | None
+    ) -> None:
+        """Write the last commit of a batch, which makes it complete.
+
+        It fails if another run has taken over, or if `landed` is not the newest version any more.
+        """
+        rows, marks = self._rows(entries, version, batch), [Mark(self.app, version)]
+        required = {self.app: landed}
+        if self.run is not None:
+            marks.append(Mark(run_app(self.app), self.run))
+            required[run_app(self.app)] = self.run
+        totals = self._totals(version)
+        if totals is not None:
+            rows = pa.concat_tables([rows, totals])
+            marks.append(Mark(_totals_app(self.app), version))
+        self._append_checked(rows, marks, required)
+        if totals is not None:
+            self._compact(version)
+
+    def record_pending(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
+        """Record which files of the newest version are pending from now on, and which are lost."""
+        self.complete(version, batch, entries, version)
 
     def add(self, version: int, entries: Sequence[Entry]) -> None:
         """Record what happened after a batch was complete."""
-        self._append(entries, version, version)
+        self._append(self._rows(entries, version, version))
 
-    def _append(self, entries: Sequence[Entry], version: int, batch: int, *marks: Mark) -> None:
+    def _rows(self, entries: Sequence[Entry], version: int, batch: int) -> pa.Table:
         now = datetime.now(UTC)
         same = {"pipeline": self._pipeline, "version": version, "batch": batch, "at": now}
         records = [{**same, "kind": entry.kind.value, **encode_entry(entry)} for entry in entries]
-        rows = pa.Table.from_pylist(records, LEDGER)
+        return pa.Table.from_pylist(records, LEDGER)
+
+    def _totals(self, version: int) -> pa.Table | None:
+        """Return the totals of all rows so far, if it is time to write them."""
+        if version % _TOTALS_EVERY or version == 0:
+            return None
+        snapshot = self.snapshot()
+        if snapshot.totals_at == version:  # pending files that land under the same version
+            return None
+        rows = snapshot.totals()
+        at = rows.schema.get_field_index("version")
+        versions = pa.repeat(pa.scalar(version, pa.int64()), len(rows))
+        return rows.set_column(at, LEDGER.field(at), versions)
+
+    def _compact(self, version: int) -> None:
+        """Compact the files since the last totals, and now and then the larger ones as well."""
+        rarely = version % (_TOTALS_EVERY * _LARGE_EVERY) == 0
+        try:
+            self._committer.compact(self._name, _LARGE_FILE if rarely else _SMALL_FILE)
+        except TableError:  # another process compacts it, and the next totals are not far
+            return
+
+    def _append_checked(
+        self, rows: pa.Table, marks: Sequence[Mark], required: Mapping[str, int | None]
+    ) -> None:
+        for _ in range(_MAX_ATTEMPTS):
+            try:
+                self._append(rows, marks, required)
+            except CommitConflict:
+                self.require_ownership()
+                now = self.landed()
+                if now != required[self.app]:
+                    raise CheckpointError(
+                        "ledger-ahead",
+                        f"the ledger was at batch {required[self.app]} when this one began, and is "
+                        f"at {now} now: another run has landed into the same lake",
+                        hint="stop all runs of this pipeline, then start one",
+                        where=table_url(self._lake, self._name),
+                    ) from None
+                continue
+            return
+        raise self._busy()
+
+    def _append(
+        self,
+        rows: pa.Table,
+        marks: Sequence[Mark] = (),
+        required: Mapping[str, int | None] | None = None,
+    ) -> None:
         file = stage_rows(self._lake, self._name, rows, statistics_of=_SKIPPED_BY)
         self._committer.commit(
-            Commit(self._name, LEDGER, (file,), marks, properties=_TABLE_PROPERTIES)
+            Commit(
+                self._name,
+                LEDGER,
+                (file,),
+                tuple(marks),
+                properties=_TABLE_PROPERTIES,
+                required_marks=required or {},
+            )
+        )
+
+    def _marked(self, app: str) -> int | None:
+        state = self._committer.state(self._name, app)
+        return None if state is None else state.marked
+
+    def _replaced(self) -> CheckpointError:
+        now = self.snapshot().newest(RunEntry)
+        by = f": {now.entry.holder}" if now else ""
+        return CheckpointError(
+            "run-replaced",
+            f"another run has taken over pipeline {self._pipeline}{by}",
+            hint="one run at a time lands a pipeline; nothing of this batch is lost, the other "
+            "run lands it",
+            where=table_url(self._lake, self._name),
+        )
+
+    def _busy(self) -> LandingError:
+        return LandingError(
+            "batch-failed",
+            "the ledger could not be written: other processes keep writing to it",
+            hint="run again to retry the batch",
+            where=table_url(self._lake, self._name),
         )
 
 
@@ -385,6 +579,23 @@ def _where(kinds: Sequence[Kind], table: str | None = None, since: int | None = 
     if since is not None:
         conditions.append(f"version >= {since}")
     return " AND ".join(conditions)
+
+
+def _total_of(field: pa.Field) -> str:
+    """Return the expression for a column of totals: its sum, all of its values, or the last."""
+    name = f'"{field.name}"'
+    if field.name in _SUMS:
+        return f"sum({name}) AS {name}"
+    if field.name == "batches":
+        return f"sum(CASE WHEN kind = '{Kind.BATCH}' THEN coalesce(batches, 1) END) AS batches"
+    if field.name == "schema_ids":
+        lists = f"array_agg({name}) FILTER (WHERE {name} IS NOT NULL)"
+        return f"array_sort(array_distinct(flatten({lists}))) AS {name}"
+    if field.name == "lineages":
+        return (
+            f"last_value({name} ORDER BY version, at) FILTER (WHERE {name} IS NOT NULL) AS {name}"
+        )
+    return f"last_value({name} ORDER BY version, at) AS {name}"
 
 
 def _in(column: str, values: Sequence[str]) -> str:

@@ -31,19 +31,25 @@ LEDGER = pa.schema(
         _column("kind", pa.string(), "Kind of row"),
         _column("version", pa.int64(), "Batch, counted over all checkpoints of the pipeline"),
         _column("batch", pa.int64(), "Batch, counted from the start of its checkpoint"),
+        _column(
+            "last_version", pa.int64(), "Of totals: the newest batch among those that they sum up"
+        ),
+        _column("batches", pa.int64(), "Of totals: number of batches"),
         _column("at", pa.timestamp("us", "UTC"), "When the row was written"),
         _column("table", pa.string(), "Table that the row is about"),
         _column("route", pa.string(), "Route of the table's records"),
         _column(
             "rows",
             pa.int64(),
-            "Rows landed, merged, computed, staged, blocked, or out of quarantine",
+            "Rows landed, merged, computed, staged, lost, blocked, or out of quarantine",
         ),
         _column("bytes", pa.int64(), "Size of the files landed"),
         _column("files", pa.int64(), "Files landed"),
         _column("table_version", pa.int64(), "Delta version of the table after the commit"),
         _column("error", pa.string(), f"Why it failed, up to {MAX_ERROR} characters"),
         _column("query_id", pa.string(), "Id of the streaming query, from its checkpoint"),
+        _column("run", pa.int64(), "Number of the run, counted over all runs of the pipeline"),
+        _column("holder", pa.string(), "Process of the run: user, host and process id"),
         _column("source_start", pa.string(), "Where the batch starts in the source, as JSON"),
         _column("source_end", pa.string(), "Where the batch ends in the source, as JSON"),
         _column("schema_ids", pa.list_(pa.int64()), "Schemas of the records, by id"),
@@ -85,9 +91,11 @@ class Kind(StrEnum):
     """Kinds of rows in the ledger; each has its own type of entry."""
 
     START = "start"
+    RUN = "run"
     TABLE = "table"
     SCHEMA = "schema"
     PENDING = "pending"
+    LOST = "lost"
     BATCH = "batch"
     GOLD = "gold"
     MERGED = "merged"
@@ -115,6 +123,15 @@ class StartEntry(Entry):
 
     kind = Kind.START
     query_id: str
+
+
+@dataclass(frozen=True)
+class RunEntry(Entry):
+    """A run that took over the pipeline; batches of earlier runs can no longer complete."""
+
+    kind = Kind.RUN
+    run: int
+    holder: str
 
 
 @dataclass(frozen=True)
@@ -182,6 +199,17 @@ class PendingEntry(EntryOfTable):
 
 
 @dataclass(frozen=True)
+class LostEntry(EntryOfTable):
+    """A staged file that will never be committed: it is gone, or a user has dropped it."""
+
+    kind = Kind.LOST
+    rows: int
+    staged_version: int
+    staged_file: StagedFile
+    error: str
+
+
+@dataclass(frozen=True)
 class BatchEntry(Entry):
     """A complete batch, and the part of the source that it covers."""
 
@@ -206,17 +234,19 @@ class GoldEntry(EntryOfTable):
 
 @dataclass(frozen=True)
 class MergeEntry(EntryOfTable):
-    """A merged or history table that was updated from its change log."""
+    """A merged or history table that was updated from its change log, or the error that prevented
+    it."""
 
     kind = Kind.MERGED
     rows: int
-    table_version: int
+    table_version: int | None
     log: str
-    log_version: int
-    engine: str
+    log_version: int | None
+    engine: str | None
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -264,9 +294,11 @@ class LedgerRow(Generic[EntryType]):
 
 ENTRY_TYPES: tuple[type[Entry], ...] = (
     StartEntry,
+    RunEntry,
     TableEntry,
     SchemaEntry,
     PendingEntry,
+    LostEntry,
     BatchEntry,
     GoldEntry,
     MergeEntry,

@@ -7,7 +7,6 @@ import os
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -19,8 +18,6 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from headgate.lake.staged import StagedFile
-from headgate.schema.conform import conform_chunked
-from headgate.schema.fit import Fit
 from headgate.schema.names import safe_name
 
 _MAX_COLUMNS = 40
@@ -213,30 +210,6 @@ def _in_utc(kind: pa.DataType, leaves: Iterator[str]) -> pa.DataType:
     return pa.timestamp("us", "UTC") if next(leaves) == "INT96" else kind
 
 
-def read_staged(lake: str, file: StagedFile) -> pa.Table:
-    """Read the rows of a staged file."""
-    return ParquetRows(str(Path(lake, file.table, file.path))).read()
-
-
-def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
-    """Write the rows of a staged file to a new one, under the table's names and types."""
-    rows = read_staged(lake, file)
-    columns = [
-        conform_chunked(rows.column(one.source), one.type) if one.type else rows.column(one.source)
-        for one in fitted.mappings
-    ]
-    refitted = pa.table(columns, names=[one.target for one in fitted.mappings])
-    name = file.path.removesuffix(".parquet") + "-fitted.parquet"
-    new = write_parquet(lake, file.table, name, refitted)
-    return replace(
-        file,
-        path=new.path,
-        size=new.size,
-        statistics=new.statistics,
-        schema_bytes=new.schema_bytes,
-    )
-
-
 def stage_merge(lake: str, table: str, rows: pa.Table) -> str:
     """Write changes to a file that Spark merges into a table, and return its path."""
     folder = Path(lake, "_staged", "merges")
@@ -249,16 +222,6 @@ def stage_merge(lake: str, table: str, rows: pa.Table) -> str:
 def delete_file(path: str) -> None:
     """Delete a file that no commit refers to."""
     Path(path).unlink(missing_ok=True)
-
-
-def delete_staged(lake: str, file: StagedFile) -> None:
-    """Delete a staged file that will not be committed."""
-    delete_file(str(Path(lake, file.table, file.path)))
-
-
-def is_staged(lake: str, file: StagedFile) -> bool:
-    """Whether a staged file exists."""
-    return Path(lake, file.table, file.path).exists()
 
 
 def column_of(path: str, column: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""SQL over one Delta table, evaluated in this process, with Python values as the result."""
+"""SQL over one Delta table, evaluated in this process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from deltalake import DeltaTable, QueryBuilder
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def query_table(table: DeltaTable, sql: str) -> list[dict[str, Any]]:
+def query_table(table: DeltaTable, sql: str) -> pa.Table:
     """Return the rows of a query over the table, which the query calls `stored`."""
     found = QueryBuilder().register("stored", table).execute(sql)
-    rows = pa.RecordBatchReader.from_stream(found).read_all()
+    return pa.RecordBatchReader.from_stream(found).read_all()
+
+
+def python_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Return rows as Python values."""
     columns = [_values(column) for column in rows.columns]
     return [dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 

@@ -6,8 +6,8 @@ features that delta-rs lacks, and for users who want Delta's own writer for ever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, reduce
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
-from headgate.lake.parquet import delete_file, delete_staged, stage_merge
+from headgate.lake.parquet import delete_file, stage_merge
 from headgate.lake.snapshot import table_url
+from headgate.lake.staged_files import delete_staged
 from headgate.lake.tables import CommitConflict, TableError
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _APP = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
+_NO_MARK = -1
+"""What Delta reports for an app that has not marked the table."""
 
 
 class SparkCommitter:
@@ -35,7 +38,7 @@ class SparkCommitter:
         self.lake = lake
         self._start = spark
         self._one_merge_at_a_time = Lock()
-        """The mark of a merge is a setting of the session."""
+        """The mark of a merge is a setting of the session, and so is the size for a compaction."""
 
     @cached_property
     def _spark(self) -> SparkSession:
@@ -70,8 +73,10 @@ class SparkCommitter:
         if version >= 0 and commit.mode == "create":
             raise TableError(f"table {commit.table} already exists")
         with _errors_of_delta():
-            if len(commit.marks) > 1:
+            if len(commit.marks) > 1 or commit.required_marks:
                 self._commit_with_marks(commit, rows)
+                if version < 0:
+                    self._describe(commit)
             elif version >= 0:
                 writer = rows.write.format("delta").mode(_save_mode(commit))
                 writer.options(**_options(commit)).save(table_url(self.lake, commit.table))
@@ -107,16 +112,29 @@ class SparkCommitter:
             deleted=int(counts["num_deleted_rows"]),
         )
 
+    def compact(self, table: str, up_to: int) -> None:
+        if self._version(table) < 0:
+            return
+        size = {"minFileSize": str(up_to), "maxFileSize": str(up_to)}
+        settings = {f"spark.databricks.delta.optimize.{key}": one for key, one in size.items()}
+        settings["spark.databricks.delta.retentionDurationCheck.enabled"] = "false"
+        with self._one_merge_at_a_time, self._set(settings), _errors_of_delta():
+            self._spark.sql(f"OPTIMIZE {self._name(table)}")
+            self._spark.sql(f"VACUUM {self._name(table)} LITE")
+
     def _create(self, commit: Commit, rows: DataFrame) -> None:
         writer = rows.write.format("delta").partitionBy(*commit.partition_by)
         writer = writer.options(**commit.properties, **_mark_options(commit.marks))
         writer.save(table_url(self.lake, commit.table))
+        self._describe(commit)
+
+    def _describe(self, commit: Commit) -> None:
         if commit.description is not None:
             name, description = self._name(commit.table), _literal(commit.description)
             self._spark.sql(f"COMMENT ON TABLE {name} IS {description}")
 
     def _commit_with_marks(self, commit: Commit, rows: DataFrame) -> None:
-        """Commit with several marks, by the class that Delta itself uses."""
+        """Commit with several marks, or only with some, by the class that Delta itself uses."""
         jvm = self._jvm
         delta, none = jvm.org.apache.spark.sql.delta, jvm.scala.Option.empty()
         scala = jvm.org.apache.spark.api.python.PythonUtils
@@ -127,6 +145,11 @@ class SparkCommitter:
             scala.toScalaMap(_options(commit)), session.sessionState().conf()
         )
         transaction = log.startTransaction(none, none)
+        # Delta detects concurrent commits of the apps that a transaction has read.
+        for app, required in commit.required_marks.items():
+            found = int(transaction.txnVersion(app))
+            if found != (_NO_MARK if required is None else required):
+                raise CommitConflict(f"table {commit.table} is not at {required} of {app}")
         write = delta.commands.WriteIntoDelta(
             log,
             mode,
@@ -147,17 +170,23 @@ class SparkCommitter:
         operation = getattr(delta, "DeltaOperations$Write")(mode, *[none] * 8)
         transaction.commit(scala.toSeq(actions), operation)
 
-    @contextmanager
-    def _marked(self, marks: Sequence[Mark]) -> Iterator[None]:
+    def _marked(self, marks: Sequence[Mark]) -> AbstractContextManager[None]:
         """Have a merge write a mark, for which SQL has no option."""
+        settings: dict[str, str] = {}
         for mark in marks:
-            self._spark.conf.set(_APP, mark.app)
-            self._spark.conf.set(_VERSION, mark.version)
+            settings |= {_APP: mark.app, _VERSION: str(mark.version)}
+        return self._set(settings)
+
+    @contextmanager
+    def _set(self, settings: Mapping[str, str]) -> Iterator[None]:
+        """Change settings of the session for a statement."""
+        for key, value in settings.items():
+            self._spark.conf.set(key, value)
         try:
             yield
         finally:
-            self._spark.conf.unset(_APP)
-            self._spark.conf.unset(_VERSION)
+            for key in settings:
+                self._spark.conf.unset(key)
 
     def _merge_sql(self, merge: MergeCommit, columns: Sequence[str]) -> str:
         clauses = merge.clauses

@@ -161,6 +161,8 @@ class StagedBatch:
     start: Any
     end: Any
     files: tuple[StagedFile, ...]
+    run: int | None = None
+    """The run that staged it, which marks the tables that it commits to."""
 
 
 class NoteFile:

@@ -59,20 +59,21 @@ class ReplayLedger(Ledger):
 
     def pending_of_stream(self) -> tuple[Pending, ...]:
         """Return the files of the stream that are not committed yet."""
-        progress = self._stream.progress()
-        return progress.pending if progress else ()
+        return self._stream.pending()
 
     def history(self) -> SchemaHistory:
         """Return the schemas that tables have met, in the stream or in a replay."""
         names = self._stream_name, replay_name(self._stream_name)
         return self.snapshot().of(*names).schema_history()
 
-    def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
+    def complete(
+        self, version: int, batch: int, entries: Sequence[Entry], landed: int | None
+    ) -> None:
         outcome = self._note.read(version)
         if outcome is not None:
             marked = record_outcome(self._committer, self._quarantine, outcome)
             entries = [*entries, self._entry(outcome, marked)]
-        super().complete(version, batch, entries)
+        super().complete(version, batch, entries, landed)
         self._note.clear()
         self.outcome, self.entries = outcome, entries
 
@@ -96,7 +97,12 @@ class ReplayLander:
     """Replays and drops records of one pipeline; all its state can be restored from the lake."""
 
     def __init__(
-        self, plan: BatchPlan, committer: Committer, pipeline: str, listener: Listener
+        self,
+        plan: BatchPlan,
+        committer: Committer,
+        pipeline: str,
+        listener: Listener,
+        holder: str,
     ) -> None:
         plan = replace(plan, from_quarantine=True)
         self.committer = committer
@@ -109,6 +115,7 @@ class ReplayLander:
         self._outcomes = OutcomeNote(plan.lake, name_of_files(pipeline))
         self.ledger = ReplayLedger(plan, committer, pipeline, self._outcomes)
         progress = self.ledger.progress()
+        self._holder = holder
         self._lander = BatchLander(
             ledger=self.ledger,
             note=self._note,
@@ -116,6 +123,7 @@ class ReplayLander:
             plan=plan,
             listener=self._emit,
             landed=progress.landed if progress else None,
+            ended_at=progress.ended_at if progress else None,
             pending=progress.pending if progress else (),
             known_tables=set(plan.tables_in_lake()),
             history=self.ledger.history(),
@@ -131,6 +139,7 @@ class ReplayLander:
         """Land pending files and an interrupted portion; return whether there was one."""
         if not self._started:
             return False
+        self.ledger.take_over(self._holder)
         self._lander.land_pending()
         self._count()
         staged = self._note.under_way(self._lander.landed)
@@ -158,6 +167,7 @@ class ReplayLander:
         """Land one portion of a snapshot."""
         if not self._started:
             self.ledger.start("replay", 0)
+            self.ledger.take_over(self._holder)
             self._started = True
 
         def run(plan: BatchPlan) -> list[StagedFile]:

@@ -16,11 +16,11 @@ from headgate.engine.events import Listener
 from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantine_table import QuarantineState
 from headgate.engine.record_plan import RecordPlan
-from headgate.engine.run_lock import run_lock
 from headgate.engine.session import pipeline_session
 from headgate.errors import CheckpointError, LandingError
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.run_lock import Held, run_lock
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
@@ -100,12 +100,12 @@ def drop_quarantine(
 
 @contextmanager
 def _lander(pipeline: PipelineConfig, listener: Listener) -> Iterator[ReplayLander]:
-    with _locked(pipeline):
+    with _locked(pipeline) as lock:
         _require_writable(pipeline)
         committer = choose_committer(
             pipeline.commit, lambda: pipeline_session(pipeline), pipeline.lake
         )
-        yield ReplayLander(_plan(pipeline), committer, pipeline.name, listener)
+        yield ReplayLander(_plan(pipeline), committer, pipeline.name, listener, str(lock.holder))
 
 
 def _plan(pipeline: PipelineConfig) -> BatchPlan:
@@ -113,11 +113,11 @@ def _plan(pipeline: PipelineConfig) -> BatchPlan:
 
 
 @contextmanager
-def _locked(pipeline: PipelineConfig) -> Iterator[None]:
-    path = table_url(pipeline.lake, f"_staged/{name_of_files(pipeline.name)}")
+def _locked(pipeline: PipelineConfig) -> Iterator[Held]:
     with ExitStack() as stack:
         try:
-            stack.enter_context(run_lock(path, pipeline.name))
+            lock = run_lock(pipeline.lake, name_of_files(pipeline.name), pipeline.name)
+            held = stack.enter_context(lock)
         except CheckpointError as error:
             holder = error.message.partition(" already running")[2]
             raise CheckpointError(
@@ -126,7 +126,7 @@ def _locked(pipeline: PipelineConfig) -> Iterator[None]:
                 hint="wait for it to end; the stream may keep running",
                 where=error.where,
             ) from None
-        yield
+        yield held
 
 
 def _require_writable(pipeline: PipelineConfig) -> None:

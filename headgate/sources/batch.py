@@ -26,6 +26,16 @@ class Extent:
     """Number of records beyond this batch; None if the source cannot report it."""
 
 
+def continues(end: Any, start: Any) -> bool:
+    """Whether a batch may start where another ended: wherever both have a position, it is the same.
+
+    A source can get new partitions, so neither has to have all positions of the other.
+    """
+    if isinstance(end, dict) and isinstance(start, dict):
+        return all(continues(end[key], start[key]) for key in end.keys() & start.keys())
+    return end is None or start is None or bool(end == start)
+
+
 class RunsJobs(Protocol):
     """Runs Spark jobs over the rows of a batch, in the thread that Spark requires."""
 

@@ -57,45 +57,66 @@ def resume(
                 hint="restore the ledger, or use an empty lake folder",
             )
         return Resume(first_version=0, new_checkpoint=True)
-    if checkpoint.query_id == progress.query_id:
-        return _same_checkpoint(progress, checkpoint)
+    is_same = checkpoint.query_id == progress.query_id
     known = [version for version in (progress.landed, staged) if version is not None]
     newest = max(known, default=None)
-    if newest is None:
-        return Resume(first_version=0, new_checkpoint=True)
-    if checkpoint.last_committed is not None:
+    if not is_same and checkpoint.last_committed is not None:
         raise CheckpointError(
             "checkpoint-foreign",
             "the checkpoint belongs to a different stream than the one that filled the lake",
             hint="use the checkpoint recorded in the ledger, or an empty one with --from-ledger",
         )
-    if not from_ledger:
-        raise CheckpointError(
-            "checkpoint-reset",
-            f"the lake has {counted(newest + 1, 'batch', 'batches')} of this pipeline, but the "
-            "checkpoint is empty",
-            hint="restore the checkpoint, or run with --from-ledger to continue where the ledger "
-            "ends: nothing is lost and nothing lands twice",
-        )
+    problem = _mismatch(progress, checkpoint) if is_same else _reset(newest)
+    if problem is not None and not from_ledger:
+        raise problem
+    if problem is None and is_same:
+        return Resume(progress.first_version, new_checkpoint=False)
+    if newest is None:
+        return Resume(first_version=0, new_checkpoint=True)
     return Resume(first_version=newest + 1, new_checkpoint=True, from_ledger=True)
 
 
-def _same_checkpoint(progress: Progress, checkpoint: CheckpointState) -> Resume:
-    landed = progress.landed
-    last = -1 if landed is None else landed - progress.first_version
+_CONTINUE = "run with --from-ledger to continue where the ledger ends, with a new checkpoint"
+
+
+def _reset(newest: int | None) -> CheckpointError | None:
+    """Return why a new checkpoint cannot be used without further ado."""
+    if newest is None:
+        return None
+    return CheckpointError(
+        "checkpoint-reset",
+        f"the lake has {counted(newest + 1, 'batch', 'batches')} of this pipeline, but the "
+        "checkpoint is empty",
+        hint=f"restore the checkpoint, or {_CONTINUE}: nothing is lost and nothing lands twice",
+    )
+
+
+def _mismatch(progress: Progress, checkpoint: CheckpointState) -> CheckpointError | None:
+    """Return how the ledger's own checkpoint differs from it, if one of them was put back."""
+    last = -1 if progress.landed is None else progress.landed - progress.first_version
     begun = -1 if checkpoint.last_begun is None else checkpoint.last_begun
+    committed = -1 if checkpoint.last_committed is None else checkpoint.last_committed
     if begun < last:
-        raise CheckpointError(
+        return CheckpointError(
             "checkpoint-reset",
             f"the ledger has batch {last} of this checkpoint, but the checkpoint only has "
             f"batch {begun}: it was rolled back",
-            hint="restore the newest checkpoint, or empty its folder and run with --from-ledger",
+            hint=f"restore the newest checkpoint, or {_CONTINUE}",
         )
-    return Resume(first_version=progress.first_version, new_checkpoint=False)
+    completed = max(committed, begun - 1)
+    if completed > last:
+        return CheckpointError(
+            "lake-behind",
+            f"the checkpoint has completed batch {completed}, but the ledger ends at batch {last}: "
+            "the lake was put back to an older copy",
+            hint="restore the newest copy of the lake, or run with --from-ledger to land again "
+            "what is missing, as far as the source still has it",
+        )
+    return None
 
 
 class Checkpoint:
-    """A read-only view of the checkpoint folder, which Spark writes."""
+    """A view of the checkpoint folder, which Spark writes."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
@@ -115,6 +136,12 @@ class Checkpoint:
     @property
     def last_committed(self) -> int | None:
         return self._newest("commits")
+
+    def set_aside(self) -> None:
+        """Rename the folder, if there is one, to make room for a new checkpoint."""
+        if self.query_id is None:
+            return
+        self.folder.rename(self.folder.with_name(f"{self.folder.name}.{self.query_id}"))
 
     def start_of(self, batch: int) -> Any:
         """Return the offsets at which a batch starts."""

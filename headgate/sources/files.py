@@ -17,9 +17,9 @@ from headgate.config.pipeline import FILES_TABLE
 from headgate.errors import CheckpointError, SourceError
 from headgate.lake.ledger import Ledger, Progress
 from headgate.lake.names import ChangeTables
-from headgate.lake.parquet import read_staged
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedBatch, StagedBatchNote
+from headgate.lake.staged_files import read_staged
 from headgate.sources.batch import (
     CaughtUp,
     Extent,

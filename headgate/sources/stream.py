@@ -78,6 +78,8 @@ class StreamSource:
             error.where = str(checkpoint.folder)
             raise
         self._resume = found
+        if found.new_checkpoint and progress is not None and state.query_id == progress.query_id:
+            checkpoint.set_aside()
         if isinstance(self._pipeline.source, Kafka):
             require_topics(self._pipeline.source)
             self._lag = Lag(self._pipeline.source)

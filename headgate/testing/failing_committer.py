@@ -74,6 +74,10 @@ class FailingCommitter:
         with self._failures(merge.table):
             return self.inner.merge(merge)
 
+    def compact(self, table: str, up_to: int) -> None:
+        with self._failures(table):
+            self.inner.compact(table, up_to)
+
     @contextmanager
     def _failures(self, table: str) -> Iterator[None]:
         """Fail before or after a write to a table."""

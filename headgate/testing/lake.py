@@ -156,6 +156,7 @@ class InProcessLake:
         progress = self.ledger.progress()
         if progress is None:
             self.ledger.start("in-process", 0)
+        self.ledger.take_over("a test")
         plan = batch_plan(self.pipeline)
         plan.forget()
         listener = listener or self.events.append
@@ -166,6 +167,7 @@ class InProcessLake:
             plan=plan,
             listener=listener,
             landed=progress.landed if progress else None,
+            ended_at=progress.ended_at if progress else None,
             pending=progress.pending if progress else (),
             known_tables=set(plan.tables_in_lake()),
             history=schema_history(self.pipeline),

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.cli.commands.quarantine_output import print_replayed
 from headgate.cli.main import run_command
-from headgate.engine.run_lock import run_lock
+from headgate.lake.run_lock import run_lock
 from headgate.quarantine.replay import Replayed
 from tests.cli.conftest import Headgate
 from tests.cli.snapshot import Snapshot
@@ -66,7 +66,7 @@ def test_replay_where_nothing_is_open(headgate: Headgate, lake: SmallLake) -> No
 
 
 def test_replay_beside_another_is_refused(headgate: Headgate, lake: SmallLake) -> None:
-    with run_lock(str(Path(lake.pipeline.lake, "_staged", "games.replay")), "games"):
+    with run_lock(lake.pipeline.lake, "games.replay", "games"):
         printed = headgate("quarantine", "replay")
     assert printed.code == 1
     assert "[quarantine-in-use]" in printed.err

@@ -19,6 +19,7 @@ from headgate.lake.ledger_entries import BatchEntry, MergeEntry, PendingEntry
 from headgate.lake.staged import StagedFile
 from headgate.quarantine.filter import QuarantineFilter
 from tests.inspect.change_lake import OF_ANOTHER_SERIES, ShopLake, change, make_shop_lake
+from tests.lake.recorded import complete
 
 _LOOK = """
 import sys
@@ -169,7 +170,7 @@ def test_a_merge_on_its_own_does_not_hide_what_waits(tmp_path: Path) -> None:
     lake.land_changes(change("orders", 1, "new", at=1))
     file = StagedFile("log_shop_carts", "part.parquet", 1, 3, "{}", b"")
     waits = PendingEntry("log_shop_carts", 3, 1, file, "no room")
-    lake.ledger.complete(1, 1, [waits, BatchEntry(0)])
+    complete(lake.ledger, 1, 1, [waits, BatchEntry(0)])
     merged = lake.ledger.snapshot().entries(MergeEntry)
     assert merged
     lake.ledger.add(1, [row.entry for row in merged])

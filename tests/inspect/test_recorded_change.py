@@ -4,6 +4,7 @@ from headgate.inspect.ledger import open_ledger, recorded_changes
 from headgate.lake.ledger_entries import SchemaEntry
 from headgate.schema.changes import RetypeColumn
 from tests.inspect.small_lake import SmallLake
+from tests.lake.recorded import complete
 
 
 def test_a_recorded_change_says_what_the_change_said(empty_lake: SmallLake) -> None:
@@ -26,4 +27,4 @@ def test_a_table_with_a_quote_in_its_name_has_no_changes(lake: SmallLake) -> Non
 
 
 def _record(lake: SmallLake, entry: SchemaEntry) -> None:
-    lake.landing.ledger.complete(0, 0, [entry])
+    complete(lake.landing.ledger, 0, 0, [entry])

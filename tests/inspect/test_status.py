@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.engine.run_lock import run_lock
 from headgate.errors import LandingError
 from headgate.inspect.status import read_status
+from headgate.lake.run_lock import run_lock
 from headgate.lake.staged import StagedBatch
 from headgate.quarantine.operations import replay_quarantine
 from headgate.testing import Crash
@@ -83,7 +83,7 @@ def test_status_keeps_tables_that_still_wait_when_others_have_landed(tmp_path: P
 def test_status_knows_a_run_that_is_going_on(lake: SmallLake) -> None:
     pipeline = lake.pipeline
     assert read_status(pipeline).run is None
-    with run_lock(pipeline.checkpoint, pipeline.name):
+    with run_lock(pipeline.lake, pipeline.name, pipeline.name):
         assert read_status(pipeline).run is not None
     assert read_status(pipeline).run is None
 

@@ -14,7 +14,9 @@ class CrashingLedger(Ledger):
 
     crashing = False
 
-    def complete(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
+    def complete(
+        self, version: int, batch: int, entries: Sequence[Entry], landed: int | None
+    ) -> None:
         if self.crashing:
             raise Crash("ledger")
-        super().complete(version, batch, entries)
+        super().complete(version, batch, entries, landed)

@@ -32,7 +32,7 @@ from headgate.lake.ledger_entries import (
 )
 from headgate.lake.staged import ExpectationResult, StagedFile
 from headgate.schema.changes import DropColumn, SchemaChange, change_types
-from tests.lake.recorded import all_rows
+from tests.lake.recorded import all_rows, complete
 from tests.lake.staged import staged
 
 
@@ -55,7 +55,7 @@ def test_pipeline_that_never_ran_has_no_progress(ledger: Ledger) -> None:
     assert all_rows(ledger) == []
     snapshot = ledger.snapshot()
     assert (snapshot.tables(), snapshot.pending(), snapshot.expectations()) == ({}, [], ())
-    assert (snapshot.batches().count, snapshot.size().count) == (0, 0)
+    assert snapshot.batches().count == 0
 
 
 def test_started_checkpoint_is_known(ledger: Ledger) -> None:
@@ -70,7 +70,7 @@ def test_complete_batch_records_where_the_source_ended(ledger: Ledger) -> None:
     ledger.start("query-1", 0)
     for version in range(3):
         entry = BatchEntry(0, version * 10, {"games": {"0": version * 10 + 10}})
-        ledger.complete(version, version, [entry])
+        complete(ledger, version, version, [entry])
     progress = ledger.progress()
     assert progress is not None
     assert (progress.landed, progress.ended_at) == (2, {"games": {"0": 30}})
@@ -79,19 +79,19 @@ def test_complete_batch_records_where_the_source_ended(ledger: Ledger) -> None:
 
 def test_table_versions_are_those_of_each_tables_last_batch(ledger: Ledger) -> None:
     for version, table in enumerate(["chess", "go", "chess"]):
-        ledger.complete(version, version, [TableEntry(table, 1, version + 5), DONE])
+        complete(ledger, version, version, [TableEntry(table, 1, version + 5), DONE])
     assert ledger.table_versions() == {"chess": 7, "go": 6}
 
 
 def test_table_versions_are_the_last_even_if_a_table_was_recreated(ledger: Ledger) -> None:
     for version, table_version in enumerate([7, 0]):
-        ledger.complete(version, version, [TableEntry("chess", 1, table_version), DONE])
+        complete(ledger, version, version, [TableEntry("chess", 1, table_version), DONE])
     assert ledger.table_versions() == {"chess": 0}
 
 
 def test_newest_checkpoint_counts(ledger: Ledger) -> None:
     ledger.start("query-1", 0)
-    ledger.complete(0, 0, [DONE])
+    complete(ledger, 0, 0, [DONE])
     ledger.start("query-2", 1)
     progress = ledger.progress()
     assert progress is not None
@@ -109,13 +109,13 @@ def test_checkpoint_started_twice_before_the_first_batch_is_the_later_one(ledger
 def test_pending_files_are_those_of_the_newest_batch(tmp_path: Path, ledger: Ledger) -> None:
     old, new = staged(tmp_path, "chess", {"n": [1]}), staged(tmp_path, "go", {"n": [2]})
     ledger.start("query-1", 0)
-    ledger.complete(0, 0, [waits(0, old), DONE])
-    ledger.complete(1, 1, [waits(1, new), waits(0, old), DONE])
+    complete(ledger, 0, 0, [waits(0, old), DONE])
+    complete(ledger, 1, 1, [waits(1, new), waits(0, old), DONE])
     progress = ledger.progress()
     assert progress is not None
     assert set(progress.pending) == {Pending(1, new), Pending(0, old)}
 
-    ledger.complete(2, 2, [DONE])
+    complete(ledger, 2, 2, [DONE])
     progress = ledger.progress()
     assert progress is not None
     assert progress.pending == ()
@@ -124,8 +124,8 @@ def test_pending_files_are_those_of_the_newest_batch(tmp_path: Path, ledger: Led
 def test_pending_file_is_recorded_once(tmp_path: Path, ledger: Ledger) -> None:
     file = staged(tmp_path, "chess", {"n": [1]})
     ledger.start("query-1", 0)
-    ledger.complete(0, 0, [waits(0, file), DONE])
-    ledger.complete(0, 0, [waits(0, file), waits(0, file), DONE])
+    complete(ledger, 0, 0, [waits(0, file), DONE])
+    complete(ledger, 0, 0, [waits(0, file), waits(0, file), DONE])
     progress = ledger.progress()
     assert progress is not None
     assert progress.pending == (Pending(0, file),)
@@ -136,8 +136,8 @@ def test_file_that_landed_after_its_batch_is_no_longer_pending(
 ) -> None:
     file = staged(tmp_path, "chess", {"n": [1]})
     ledger.start("query-1", 0)
-    ledger.complete(0, 0, [waits(0, file), DONE])
-    ledger.complete(0, 0, [TableEntry("chess", 1, 0)])
+    complete(ledger, 0, 0, [waits(0, file), DONE])
+    complete(ledger, 0, 0, [TableEntry("chess", 1, 0)])
     progress = ledger.progress()
     assert progress is not None
     assert (progress.landed, progress.pending) == (0, ())
@@ -146,7 +146,7 @@ def test_file_that_landed_after_its_batch_is_no_longer_pending(
 def test_rows_between_batches_do_not_hide_pending_files(tmp_path: Path, ledger: Ledger) -> None:
     file = staged(tmp_path, "chess", {"n": [1]})
     ledger.start("query-1", 0)
-    ledger.complete(0, 0, [waits(0, file), DONE])
+    complete(ledger, 0, 0, [waits(0, file), DONE])
     ledger.add(0, [MergeEntry("shop", 1, 1, "log_shop", 1, "spark"), GoldEntry("gold", 1, 1)])
     ledger.start("query-2", 1)
     progress = ledger.progress()
@@ -157,7 +157,7 @@ def test_rows_between_batches_do_not_hide_pending_files(tmp_path: Path, ledger: 
 def test_pipelines_of_one_lake_do_not_see_each_other(tmp_path: Path, ledger: Ledger) -> None:
     other = Ledger(str(tmp_path), "ledger", "shop")
     ledger.start("query-1", 0)
-    ledger.complete(0, 0, [waits(0, staged(tmp_path, "chess", {"n": [1]})), DONE])
+    complete(ledger, 0, 0, [waits(0, staged(tmp_path, "chess", {"n": [1]})), DONE])
     assert other.progress() is None
     other.start("query-2", 0)
     progress = other.progress()
@@ -168,7 +168,7 @@ def test_pipelines_of_one_lake_do_not_see_each_other(tmp_path: Path, ledger: Led
 def test_entries_are_filtered_by_kind_table_and_version(ledger: Ledger) -> None:
     for version in range(3):
         entries = [TableEntry(table, version, version) for table in ("chess", "go")]
-        ledger.complete(version, version, [*entries, DONE])
+        complete(ledger, version, version, [*entries, DONE])
     found = ledger.snapshot().entries(TableEntry, table="go", since=1)
     assert [(row.entry.table, row.version, row.entry.rows) for row in found] == [
         ("go", 1, 1),
@@ -178,9 +178,9 @@ def test_entries_are_filtered_by_kind_table_and_version(ledger: Ledger) -> None:
 
 
 def test_snapshot_does_not_see_later_batches(ledger: Ledger) -> None:
-    ledger.complete(0, 0, [DONE])
+    complete(ledger, 0, 0, [DONE])
     snapshot = ledger.snapshot()
-    ledger.complete(1, 1, [DONE])
+    complete(ledger, 1, 1, [DONE])
     assert snapshot.batches().version == 0
     assert ledger.snapshot().batches().version == 1
 
@@ -189,8 +189,8 @@ def test_tables_have_the_totals_of_stream_and_replays(tmp_path: Path, ledger: Le
     replays = Ledger(str(tmp_path), "ledger", replay_name("games"))
     for version in range(3):
         entry = TableEntry("chess", 10, version, 100, 2, "chess", (version,), ("a", "b")[:version])
-        ledger.complete(version, version, [entry, DONE])
-    replays.complete(7, 7, [TableEntry("chess", 1, 3, 10, 1, "chess"), DONE])
+        complete(ledger, version, version, [entry, DONE])
+    complete(replays, 7, 7, [TableEntry("chess", 1, 3, 10, 1, "chess"), DONE])
     names = "games", replay_name("games")
     snapshot = LedgerSnapshot.open(str(tmp_path), "ledger", *names)
     (chess,) = snapshot.tables().values()
@@ -216,7 +216,7 @@ def test_last_update_and_last_failure_of_a_derived_table_are_found(ledger: Ledge
         GoldEntry("gold", 0, None, "second"),
     ):
         ledger.add(0, [entry])
-    assert [row.entry for row in ledger.snapshot().gold()] == [
+    assert [row.entry for row in ledger.snapshot().last_outcomes(GoldEntry)] == [
         GoldEntry("gold", 2, 1),
         GoldEntry("gold", 0, None, "second"),
     ]
@@ -225,13 +225,14 @@ def test_last_update_and_last_failure_of_a_derived_table_are_found(ledger: Ledge
 def test_latest_row_of_each_table_is_the_last_written(ledger: Ledger) -> None:
     for version, table in enumerate(["shop", "cart", "shop"]):
         ledger.add(version, [MergeEntry(table, 1, version, f"log_{table}", version, "delta-rs")])
-    found = ledger.snapshot().latest(MergeEntry)
-    assert {table: row.entry.log_version for table, row in found.items()} == {"shop": 2, "cart": 1}
+    found = ledger.snapshot().last_outcomes(MergeEntry)
+    assert {row.entry.table: row.entry.log_version for row in found} == {"shop": 2, "cart": 1}
 
 
 def test_expectations_are_summed(ledger: Ledger) -> None:
     for version in range(2):
-        ledger.complete(
+        complete(
+            ledger,
             version,
             version,
             [
@@ -248,13 +249,13 @@ def test_expectations_are_summed(ledger: Ledger) -> None:
 
 def test_schema_history_has_schemas_and_dropped_columns(ledger: Ledger) -> None:
     dropped = SchemaEntry.of("chess", DropColumn("name"), (7, 9))
-    ledger.complete(0, 0, [dropped, DONE])
+    complete(ledger, 0, 0, [dropped, DONE])
     history = ledger.snapshot().schema_history().of_table("chess")
     assert (history.schema_ids, history.dropped) == ({7, 9}, {"name"})
 
 
 def test_unreadable_ledger_is_an_error_of_the_lake(tmp_path: Path, ledger: Ledger) -> None:
-    ledger.complete(0, 0, [DONE])
+    complete(ledger, 0, 0, [DONE])
     for file in Path(tmp_path, "ledger", "_delta_log").iterdir():
         file.write_text("nonsense")
     with pytest.raises(LandingError) as caught:
@@ -263,7 +264,7 @@ def test_unreadable_ledger_is_an_error_of_the_lake(tmp_path: Path, ledger: Ledge
 
 
 def test_ledger_that_lost_a_file_is_an_error_of_the_lake(tmp_path: Path, ledger: Ledger) -> None:
-    ledger.complete(0, 0, [DONE])
+    complete(ledger, 0, 0, [DONE])
     for file in Path(tmp_path, "ledger").glob("*.parquet"):
         file.unlink()
     with pytest.raises(LandingError) as caught:
@@ -281,7 +282,7 @@ def test_every_column_is_described_and_filled_by_some_entry() -> None:
 
 def test_columns_have_their_descriptions_in_the_table(tmp_path: Path, ledger: Ledger) -> None:
     ledger.start("query-1", 0)
-    ledger.complete(0, 0, [DONE])
+    complete(ledger, 0, 0, [DONE])
     columns = DeltaTable(str(tmp_path / "ledger")).schema().fields
     assert [one.name for one in columns] == LEDGER.names
     assert all(one.metadata["comment"] for one in columns)
@@ -290,7 +291,7 @@ def test_columns_have_their_descriptions_in_the_table(tmp_path: Path, ledger: Le
 def test_statistics_are_only_of_columns_that_reads_filter_by(
     tmp_path: Path, ledger: Ledger
 ) -> None:
-    ledger.complete(0, 0, [GoldEntry("gold", 0, None, "x" * MAX_ERROR), DONE])
+    complete(ledger, 0, 0, [GoldEntry("gold", 0, None, "x" * MAX_ERROR), DONE])
     (added,) = (
         action["add"]
         for line in Path(tmp_path, "ledger", "_delta_log", f"{0:020}.json").read_text().splitlines()
@@ -365,7 +366,7 @@ ENTRIES: st.SearchStrategy[Entry] = st.one_of(
 def test_every_entry_is_read_back_equal(entries: list[Entry]) -> None:
     with TemporaryDirectory() as folder:
         ledger = Ledger(folder, "ledger", "games")
-        ledger.complete(3, 1, entries)
+        complete(ledger, 3, 1, entries)
         rows = all_rows(ledger)
     assert {(row.pipeline, row.version, row.batch) for row in rows} <= {("games", 3, 1)}
     for kind in ENTRY_TYPES:
@@ -383,7 +384,7 @@ HOSTILE: list[Any] = ["'; DROP TABLE mine --", '"quoted"', "a\\b", "%_", "new\nl
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_are_found_and_nothing_else(ledger: Ledger, name: str) -> None:
-    ledger.complete(0, 0, [TableEntry(name, 1, 0, route=name), TableEntry("chess", 2, 0), DONE])
+    complete(ledger, 0, 0, [TableEntry(name, 1, 0, route=name), TableEntry("chess", 2, 0), DONE])
     snapshot = ledger.snapshot()
     (row,) = snapshot.entries(TableEntry, table=name)
     assert (row.entry.table, row.entry.route, row.entry.rows) == (name, name, 1)
@@ -396,7 +397,7 @@ def test_long_error_is_cut_and_an_unencodable_one_escaped(tmp_path: Path, ledger
     long = PendingEntry("chess", 1, 0, file, "é" * 100_000)
     # As of a file name that is not UTF-8.
     odd = GoldEntry("gold", 0, None, "no such file: caf\udce9")
-    ledger.complete(0, 0, [long, odd, DONE])
+    complete(ledger, 0, 0, [long, odd, DONE])
     snapshot = ledger.snapshot()
     assert snapshot.pending()[0].entry.error == "é" * MAX_ERROR
-    assert snapshot.gold()[0].entry.error == "no such file: caf\\udce9"
+    assert snapshot.last_outcomes(GoldEntry)[0].entry.error == "no such file: caf\\udce9"

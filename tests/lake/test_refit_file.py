@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.lake.parquet import refit_file
 from headgate.lake.staged import StagedFile
+from headgate.lake.staged_files import refit_file
 from headgate.schema.fit import fit
 from tests.lake.staged import staged
 

@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 
 from headgate.engine.events import BatchLanded, Event
-from headgate.engine.run_lock import run_lock
 from headgate.errors import CheckpointError, LandingError
+from headgate.lake.run_lock import run_lock
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.operations import drop_quarantine, replay_quarantine
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake
@@ -64,16 +64,16 @@ def test_replay_without_a_quarantine_does_nothing(tmp_path: Path) -> None:
 
 
 def test_concurrent_replays_are_refused(lake: SmallLake) -> None:
-    path = Path(lake.pipeline.lake, "_staged", "games.replay")
-    with run_lock(str(path), "games"), pytest.raises(CheckpointError) as caught:
+    lock = run_lock(lake.pipeline.lake, "games.replay", "games")
+    with lock, pytest.raises(CheckpointError) as caught:
         replay_quarantine(lake.pipeline)
     assert caught.value.code == "quarantine-in-use"
-    assert "(process" in caught.value.message
+    assert "process" in caught.value.message
     assert replay_quarantine(lake.pipeline).taken == UNKNOWN + RUBBISH
 
 
 def test_replay_runs_while_the_stream_runs(lake: SmallLake) -> None:
-    with run_lock(lake.pipeline.checkpoint, "games"):
+    with run_lock(lake.pipeline.lake, "games", "games"):
         assert replay_quarantine(lake.pipeline).taken == UNKNOWN + RUBBISH
 
 

@@ -233,7 +233,7 @@ def test_second_copy_of_a_run_is_refused(
 
     stop.request()
     running.join(60)
-    assert refused.value.code == "checkpoint-in-use"
+    assert refused.value.code == "pipeline-in-use"
 
 
 def test_registry_that_is_down_fails_the_batch_which_lands_once_it_is_back(

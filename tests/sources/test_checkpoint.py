@@ -39,6 +39,14 @@ def test_checkpoint_has_its_id_and_the_last_batch(tmp_path: Path) -> None:
     assert (found.query_id, found.last_begun, found.last_committed) == ("5e0a-mine", 10, 9)
 
 
+def test_checkpoint_is_set_aside_under_its_id(tmp_path: Path) -> None:
+    found = checkpoint(tmp_path / "games", {"metadata": METADATA, "commits/0": "v1"})
+    found.set_aside()
+    assert [path.name for path in tmp_path.iterdir()] == ["games.5e0a-mine"]
+    assert (found.query_id, found.last_committed) == (None, None)
+    found.set_aside()
+
+
 def test_batch_begins_where_the_one_before_ends(tmp_path: Path) -> None:
     found = checkpoint(tmp_path, {"sources/0/0": FIRST, "offsets/0": OFFSETS})
     assert found.start_of(0) == {"games": {"0": 0}}

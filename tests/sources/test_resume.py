@@ -84,11 +84,36 @@ def test_batches_are_counted_from_the_checkpoints_first_version() -> None:
     assert "batch 2" in error.message
 
 
-@pytest.mark.parametrize("from_ledger", [False, True])
-def test_checkpoint_that_was_rolled_back_is_refused(from_ledger: bool) -> None:
-    error = refusal(PROGRESS, CheckpointState("mine", 1, 1), from_ledger=from_ledger)
+FROM_LEDGER = Resume(4, new_checkpoint=True, from_ledger=True)
+
+
+def test_checkpoint_that_was_rolled_back_is_refused_unless_the_ledger_decides() -> None:
+    rolled_back = CheckpointState("mine", 1, 1)
+    error = refusal(PROGRESS, rolled_back)
     assert error.code == "checkpoint-reset"
     assert "rolled back" in error.message
+    assert resume(PROGRESS, None, rolled_back, (), from_ledger=True) == FROM_LEDGER
+
+
+@pytest.mark.parametrize(
+    "checkpoint",
+    [CheckpointState("mine", 4, 4), CheckpointState("mine", 9, 8), CheckpointState("mine", 9, 3)],
+    ids=["one batch more", "many more", "begun twice"],
+)
+def test_lake_that_was_put_back_is_refused_unless_the_ledger_decides(
+    checkpoint: CheckpointState,
+) -> None:
+    error = refusal(PROGRESS, checkpoint)
+    assert error.code == "lake-behind"
+    assert "--from-ledger" in str(error.hint)
+    assert resume(PROGRESS, None, checkpoint, (), from_ledger=True) == FROM_LEDGER
+
+
+def test_lake_that_was_put_back_to_before_its_first_batch_is_refused() -> None:
+    started = replace(PROGRESS, landed=None, ended_at=None)
+    assert refusal(started, CheckpointState("mine", 1, 0)).code == "lake-behind"
+    again = resume(started, None, CheckpointState("mine", 1, 0), (), from_ledger=True)
+    assert again == Resume(0, new_checkpoint=True)
 
 
 def test_empty_checkpoint_is_refused_with_a_hint() -> None:
@@ -99,10 +124,9 @@ def test_empty_checkpoint_is_refused_with_a_hint() -> None:
 
 
 def test_from_ledger_continues_where_the_ledger_ends() -> None:
-    expected = Resume(4, new_checkpoint=True, from_ledger=True)
-    assert resume(PROGRESS, None, EMPTY, (), from_ledger=True) == expected
+    assert resume(PROGRESS, None, EMPTY, (), from_ledger=True) == FROM_LEDGER
     begun = CheckpointState("new", 0, None)
-    assert resume(PROGRESS, None, begun, (), from_ledger=True) == expected
+    assert resume(PROGRESS, None, begun, (), from_ledger=True) == FROM_LEDGER
 
 
 def test_from_ledger_counts_a_batch_that_is_staged() -> None:

@@ -54,7 +54,7 @@ def status(
 
 def _state(found: Status) -> str:
     if found.run is not None:
-        return styled(f"is running (process {found.run.pid})", "green")
+        return styled(f"is running (process {found.run.pid} on {found.run.host})", "green")
     return "is not running"
 
 
@@ -84,8 +84,24 @@ def _facts(found: Status) -> list[tuple[str, str]]:
     if found.behind:
         tables = f"{counted(len(found.behind), 'table')} such as {found.behind[0]}"
         facts.append((styled("behind", "yellow"), f"{tables}; the next run merges them"))
+    facts += _not_merged(found)
+    for lost in found.lost:
+        what = f"{counted(lost.rows, thing)} in {counted(lost.files, 'staged file')}"
+        facts.append((styled("lost", "red"), f"{lost.table}: {what}: {printable(lost.error)}"))
     facts += _derived(found)
     facts.append(("lake", found.lake))
+    return facts
+
+
+def _not_merged(found: Status) -> list[tuple[str, str]]:
+    """The tables whose last merge failed."""
+    facts = []
+    for table, error in list(found.merge_errors.items())[:_MAX_ERRORS]:
+        what = f"{table}: {printable(error)}; the next batch retries it"
+        facts.append((styled("not merged", "yellow"), what))
+    if len(found.merge_errors) > _MAX_ERRORS:
+        more = number(len(found.merge_errors) - _MAX_ERRORS)
+        facts.append(("", f"and {more} more: --json lists all"))
     return facts
 
 
