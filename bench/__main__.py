@@ -22,6 +22,7 @@ from bench.data import Data, produce
 from bench.decode import Decoding, decode_all
 from bench.expectations import check_all, checking_table
 from bench.gold import derive_many, deriving_table
+from bench.history import BATCHES, history_table, measure_history
 from bench.landing import Landing, land, land_in_turn
 from bench.peers import a_stream_per_game, a_write_per_game
 from headgate.engine.session import spark_session
@@ -97,11 +98,17 @@ def _bench_expectations(_: argparse.Namespace, __: Path, out: Console) -> None:
     out.print(checking_table(check_all(out.print)))
 
 
+def _bench_history(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
+    batches = [one for one in BATCHES if one <= arguments.history]
+    out.print(history_table(list(measure_history(folder, batches, out.print))))
+
+
 PARTS = {
     "landing": _bench_landing,
     "changes": _bench_changes,
     "gold": _bench_gold,
     "expectations": _bench_expectations,
+    "history": _bench_history,
 }
 
 
@@ -122,6 +129,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--merged", type=int, default=200, help="tables to merge side by side")
     parser.add_argument("--large", type=int, default=10_000_000, help="rows of a large table")
     parser.add_argument("--games", type=int, default=250, help="games to derive tables of")
+    parser.add_argument(
+        "--history", type=int, default=10_000, help="most batches of a ledger; 100000 takes long"
+    )
     parser.add_argument("--alone", action="store_true", help="without the other ways")
     return parser.parse_args()
 

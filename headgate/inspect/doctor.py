@@ -28,6 +28,7 @@ from headgate.lab.process import is_free, recorded_process
 from headgate.lab.registry import registry_answers
 from headgate.lab.services import Services, find, find_database, read_services
 from headgate.lake.ledger import Ledger
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.tables import open_table
 from headgate.registry.open import opened_registry
 from headgate.sources.checkpoint import Checkpoint, CheckpointState, resume
@@ -218,11 +219,12 @@ def _file(path: str) -> Check:
 
 def check_lake(pipeline: PipelineConfig) -> list[Check]:
     lake = tried("lake", lambda: _writable(pipeline))
+    tables = tried("tables", lambda: _tables(pipeline))
     pending = tried("pending tables", lambda: _pending(pipeline))
     if pipeline.lands_changes:
         ledger = tried("ledger", lambda: _ledger(pipeline))
-        return [lake, ledger, pending, tried("merged tables", lambda: _behind(pipeline))]
-    return [lake, tried("checkpoint", lambda: _checkpoint(pipeline)), pending]
+        return [lake, ledger, tables, pending, tried("merged tables", lambda: _behind(pipeline))]
+    return [lake, tried("checkpoint", lambda: _checkpoint(pipeline)), tables, pending]
 
 
 def _writable(pipeline: PipelineConfig) -> Check:
@@ -242,7 +244,7 @@ def _ledger(pipeline: PipelineConfig) -> Check:
     """Check the ledger alone: change files have no checkpoint to compare it with."""
     run = find_current_run(pipeline)
     if run is not None:
-        return ok("ledger", f"in use by process {run.pid}")
+        return ok("ledger", f"in use by process {run.pid} on {run.host}")
     progress = Ledger(pipeline.lake, pipeline.ledger, pipeline.name).progress()
     there = landed_tables(pipeline)
     if progress is None and there:
@@ -270,7 +272,7 @@ def _behind(pipeline: PipelineConfig) -> Check:
 def _checkpoint(pipeline: PipelineConfig) -> Check:
     run = find_current_run(pipeline)
     if run is not None:
-        return ok("checkpoint", f"in use by process {run.pid}")
+        return ok("checkpoint", f"in use by process {run.pid} on {run.host}")
     progress = Ledger(pipeline.lake, pipeline.ledger, pipeline.name).progress()
     staged = batch_in_progress(pipeline, progress.landed) if progress else None
     checkpoint = Checkpoint(pipeline.checkpoint)
@@ -285,6 +287,26 @@ def _checkpoint(pipeline: PipelineConfig) -> Check:
     return ok("checkpoint", f"matches the ledger; batch {last + 1} is next")
 
 
+def _tables(pipeline: PipelineConfig) -> Check:
+    """Check that no table is older than the ledger: a table that was put back lacks batches."""
+    recorded = open_ledger(pipeline).stream.table_versions()
+    behind = [
+        table for table, version in sorted(recorded.items()) if _is_behind(pipeline, table, version)
+    ]
+    if not behind:
+        return ok("tables", "none is older than the ledger")
+    return fail(
+        "tables",
+        f"{len(behind)} older than the ledger or gone, such as {behind[0]}",
+        "restore the newest copy of the tables, or the whole lake from the same time",
+    )
+
+
+def _is_behind(pipeline: PipelineConfig, table: str, version: int) -> bool:
+    snapshot = Snapshot.open(pipeline.lake, table)
+    return snapshot is None or snapshot.version < version
+
+
 def _pending(pipeline: PipelineConfig) -> Check:
     waiting = pending_tables(open_ledger(pipeline).stream)
     if not waiting:
@@ -293,7 +315,7 @@ def _pending(pipeline: PipelineConfig) -> Check:
     return warn(
         "pending tables",
         f"{len(waiting)}, such as {first.table}: {first.error}",
-        "fix the table; the next run commits its files",
+        "fix the table, and the next run commits its files; headgate pending lists them",
     )
 
 

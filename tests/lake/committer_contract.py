@@ -401,3 +401,43 @@ class CommitterContract:
             {"n": 1, "a": "y", "b": None},
             {"n": 2, "a": "x", "b": None},
         ]
+
+    def test_required_marks_fence_a_commit(self, lake: Path, committer: Committer) -> None:
+        def fenced(number: int, required: int | None) -> Commit:
+            file = staged(lake, "t", numbers(number))
+            marks = (Mark(APP, number), Mark(f"{APP}:run", 1))
+            return Commit("t", file.schema, (file,), marks, required_marks={APP: required})
+
+        committer.commit(fenced(1, None))
+        committer.commit(fenced(2, 1))
+        for required in (None, 1, 3):
+            with pytest.raises(CommitConflict):
+                committer.commit(fenced(3, required))
+        assert [row["n"] for row in rows_in(lake, "t", "n")] == [1, 2]
+        state = committer.state("t", f"{APP}:run")
+        assert state is not None
+        assert state.marked == 1
+
+    def test_compaction_keeps_rows_and_marks(self, lake: Path, committer: Committer) -> None:
+        for number in range(4):
+            commit(committer, number, staged(lake, "t", numbers(number)))
+        committer.compact("t", 1 << 20)
+        assert len(DeltaTable(lake / "t").file_uris()) == 1
+        assert [row["n"] for row in rows_in(lake, "t", "n")] == [0, 1, 2, 3]
+        state = committer.state("t", APP)
+        assert state is not None
+        assert state.marked == 3
+        commit(committer, 4, staged(lake, "t", numbers(4)))
+        assert [row["n"] for row in rows_in(lake, "t", "n")] == [0, 1, 2, 3, 4]
+        committer.compact("missing", 1 << 20)
+
+    def test_compaction_deletes_what_it_has_replaced(
+        self, lake: Path, committer: Committer
+    ) -> None:
+        retention = {"delta.deletedFileRetentionDuration": "interval 0 hours"}
+        for number in range(3):
+            file = staged(lake, "t", numbers(number))
+            committer.commit(Commit("t", file.schema, (file,), properties=retention))
+        for _ in range(2):
+            committer.compact("t", 1 << 20)
+        assert len(list((lake / "t").glob("*.parquet"))) == 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from threading import Thread
 
@@ -11,6 +12,7 @@ from headgate.config import Kafka, Registry
 from headgate.engine.events import BatchLanded, Ended, SchemaChanged
 from headgate.engine.runner import RunOptions
 from headgate.errors import CheckpointError, RegistryUnavailable, SourceError
+from headgate.inspect.doctor import check_lake
 from headgate.lab.destination import DeltaDestination, KafkaDestination
 from headgate.lab.games import Game, GamesPlan, RecordMaker, games, register_versions
 from headgate.lab.services import Services
@@ -195,8 +197,6 @@ def test_run_with_spark_commits_lands_the_same_rows(
 def test_reset_checkpoint_is_refused_and_from_ledger_continues_without_duplicates(
     spark: SparkSession, services: Services, topic: str, tmp_path: Path
 ) -> None:
-    import shutil
-
     pipeline = kafka_pipeline(services.servers, services.registry, topic, tmp_path / "lake")
     destination = KafkaDestination(services.servers, topic)
     plan = GamesPlan(tables=3, versions=1, records=300)
@@ -215,6 +215,66 @@ def test_reset_checkpoint_is_refused_and_from_ledger_continues_without_duplicate
     assert places(pipeline.lake).total() == 600
     assert set(places(pipeline.lake).values()) == {1}
     assert run_pipeline(pipeline, ONCE).batches == 0
+
+
+def test_lake_that_was_put_back_is_refused_and_from_ledger_lands_what_is_missing(
+    spark: SparkSession, services: Services, topic: str, tmp_path: Path
+) -> None:
+    pipeline = kafka_pipeline(services.servers, services.registry, topic, tmp_path / "lake")
+    pipeline = pipeline.model_copy(update={"checkpoint": str(tmp_path / "checkpoint")})
+    destination = KafkaDestination(services.servers, topic)
+    plan = GamesPlan(tables=3, versions=1, records=300)
+    for number in range(3):
+        simulate(plan, pipeline.schema_registry, destination)
+        run_pipeline(pipeline, ONCE)
+        if number == 0:
+            shutil.copytree(pipeline.lake, tmp_path / "copy")
+    shutil.rmtree(pipeline.lake)
+    shutil.copytree(tmp_path / "copy", pipeline.lake)
+    simulate(plan, pipeline.schema_registry, destination)
+
+    with pytest.raises(CheckpointError) as refused:
+        run_pipeline(pipeline, ONCE)
+    assert refused.value.code == "lake-behind"
+    assert [one.state for one in check_lake(pipeline) if one.name == "checkpoint"] == ["fail"]
+    assert places(pipeline.lake).total() == 300
+
+    assert run_pipeline(pipeline, RunOptions(once=True, from_ledger=True)).rows == 900
+    assert places(pipeline.lake).total() == 1200
+    assert set(places(pipeline.lake).values()) == {1}
+    assert run_pipeline(pipeline, ONCE).batches == 0
+
+
+def test_run_with_another_checkpoint_does_not_take_marks_of_the_first_for_its_own(
+    spark: SparkSession, services: Services, topic: str, tmp_path: Path
+) -> None:
+    """A run is forced although another, with a checkpoint of its own, is still alive."""
+    pipeline = kafka_pipeline(services.servers, services.registry, topic, tmp_path / "lake")
+    elsewhere = pipeline.model_copy(update={"checkpoint": str(tmp_path / "elsewhere")})
+    destination = KafkaDestination(services.servers, topic)
+    plan = GamesPlan(tables=3, versions=1, records=300)
+    simulate(plan, pipeline.schema_registry, destination)
+    told, stop, failed = Told(), StopSignal(), list[Exception]()
+
+    def run_first() -> None:
+        try:
+            run_pipeline(pipeline, RunOptions(trigger_milliseconds=100), told, stop)
+        except Exception as error:
+            failed.append(error)
+
+    first = Thread(target=run_first)
+    first.start()
+    told.wait_for(lambda: bool(told.of(BatchLanded)))
+    Path(pipeline.lake, "_staged", f"{pipeline.name}.lock").unlink()
+    run_pipeline(elsewhere, RunOptions(once=True, from_ledger=True))
+    simulate(plan, pipeline.schema_registry, destination)
+    first.join(120)
+    assert not first.is_alive()
+    assert [getattr(error, "code", None) for error in failed] == ["run-replaced"]
+
+    run_pipeline(elsewhere, ONCE)
+    assert places(pipeline.lake).total() == 600
+    assert set(places(pipeline.lake).values()) == {1}
 
 
 def test_second_copy_of_a_run_is_refused(
