@@ -8,6 +8,7 @@ that they cost the same however long a pipeline has been running.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -43,13 +44,16 @@ from headgate.lake.tables import CommitConflict, TableError, open_table
 from headgate.schema.changes import DropColumn, SchemaHistory
 
 _SKIPPED_BY = ("pipeline", "kind", "version", "at", "table")
-_TABLE_PROPERTIES = {
-    "delta.dataSkippingStatsColumns": ",".join(_SKIPPED_BY),
+OFTEN_COMPACTED = {
     "delta.deletedFileRetentionDuration": "interval 1 hours",
     "delta.logRetentionDuration": "interval 1 days",
 }
-"""Statistics only where reads filter, and a short log: the ledger gets a file per batch, which is
-soon compacted."""
+"""Properties of tables that get a small file with every batch, which is soon compacted."""
+_TABLE_PROPERTIES = {
+    **OFTEN_COMPACTED,
+    "delta.dataSkippingStatsColumns": ",".join(_SKIPPED_BY),
+}
+"""Statistics only where reads filter."""
 
 _NOT_OF_A_BATCH = (Kind.START, Kind.RUN, Kind.MERGED, Kind.GOLD)
 """Rows that are also written between batches, and do not list the files that are pending."""
@@ -352,18 +356,21 @@ class LedgerSnapshot:
         Totals have the versions of the rows that they stand for.
         """
         assert self._table is not None
-        since = " OR ".join(map(self._since_totals, self._pipelines))
         versions = "coalesce(last_version, version) AS version"
-        mine = f"SELECT * REPLACE ({versions}) FROM stored WHERE {since}"
+        mine = f"SELECT * REPLACE ({versions}) FROM stored WHERE {self._since_totals}"
         try:
             return query_table(self._table, f"WITH mine AS ({mine}) {sql}")
         except (TableError, OSError, pa.ArrowException) as error:
             raise _unreadable(self._path, error) from error
 
-    def _since_totals(self, pipeline: str) -> str:
-        at = self._marked(_totals_app(app_id(pipeline)))
-        of_pipeline = f"pipeline = {quoted(pipeline)}"
-        return of_pipeline if at is None else f"({of_pipeline} AND version >= {at})"
+    @cached_property
+    def _since_totals(self) -> str:
+        conditions = []
+        for pipeline in self._pipelines:
+            at = self._marked(_totals_app(app_id(pipeline)))
+            since = "" if at is None else f" AND version >= {at}"
+            conditions.append(f"(pipeline = {quoted(pipeline)}{since})")
+        return " OR ".join(conditions)
 
     def _marked(self, app: str) -> int | None:
         return None if self._table is None else self._table.transaction_version(app)
@@ -456,7 +463,7 @@ class Ledger:
             marks.append(Mark(_totals_app(self.app), version))
         self._append_checked(rows, marks, required)
         if totals is not None:
-            self._compact(version)
+            compact_in_time(self._committer, self._name, version)
 
     def record_pending(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
         """Record which files of the newest version are pending from now on, and which are lost."""
@@ -483,14 +490,6 @@ class Ledger:
         at = rows.schema.get_field_index("version")
         versions = pa.repeat(pa.scalar(version, pa.int64()), len(rows))
         return rows.set_column(at, LEDGER.field(at), versions)
-
-    def _compact(self, version: int) -> None:
-        """Compact the files since the last totals, and now and then the larger ones as well."""
-        rarely = version % (_TOTALS_EVERY * _LARGE_EVERY) == 0
-        try:
-            self._committer.compact(self._name, _LARGE_FILE if rarely else _SMALL_FILE)
-        except TableError:  # another process compacts it, and the next totals are not far
-            return
 
     def _append_checked(
         self, rows: pa.Table, marks: Sequence[Mark], required: Mapping[str, int | None]
@@ -553,6 +552,19 @@ class Ledger:
             hint="run again to retry the batch",
             where=table_url(self._lake, self._name),
         )
+
+
+def compact_in_time(committer: Committer, table: str, version: int) -> None:
+    """Compact a table that gets a small file with every batch, if it is time to.
+
+    Files since the last time are combined; now and then the larger ones as well.
+    """
+    if version == 0 or version % _TOTALS_EVERY:
+        return
+    rarely = version % (_TOTALS_EVERY * _LARGE_EVERY) == 0
+    # Whoever else compacts or rewrites it at the same time wins.
+    with suppress(TableError):
+        committer.compact(table, _LARGE_FILE if rarely else _SMALL_FILE)
 
 
 def record_change(history: SchemaHistory, entry: SchemaEntry) -> None:
