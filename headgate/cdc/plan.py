@@ -17,7 +17,6 @@ from headgate.engine.plan import BatchPlan, TableShape
 from headgate.engine.quarantine_table import QUARANTINE
 from headgate.envelopes.datastream.changes import LOG_COLUMNS, SourceTable
 from headgate.errors import CheckpointError
-from headgate.lake.ledger import OFTEN_COMPACTED
 from headgate.lake.names import ChangeTables
 from headgate.lake.staged import StagedFile
 
@@ -70,7 +69,7 @@ class ChangePlan(BatchPlan):
     def own_tables(self) -> Mapping[str, TableShape]:
         return {
             self.tables.quarantine: TableShape(QUARANTINE),
-            self.tables.files: TableShape(FILES, properties=OFTEN_COMPACTED),
+            self.tables.files: TableShape(FILES, is_compacted=True),
         }
 
     @property

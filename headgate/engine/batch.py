@@ -33,14 +33,7 @@ from headgate.engine.land_table import (
 from headgate.engine.plan import BatchPlan
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Committer, Mark
-from headgate.lake.ledger import (
-    OFTEN_COMPACTED,
-    Ledger,
-    Pending,
-    compact_in_time,
-    record_change,
-    run_app,
-)
+from headgate.lake.ledger import Ledger, Pending, compact_in_time, record_change, run_app
 from headgate.lake.ledger_entries import (
     BatchEntry,
     Entry,
@@ -405,7 +398,7 @@ class BatchLander:
             entries.append(BatchEntry(rows, extent.start, extent.end))
         self.ledger.complete(version, batch, entries, self.landed)
         for table, shape in self.plan.own_tables.items():
-            if shape.properties == OFTEN_COMPACTED:
+            if shape.is_compacted:
                 compact_in_time(self.committer, table, version)
         self.landed = version
         if extent is not None:

@@ -11,7 +11,7 @@ from headgate.config import Contract, Rules
 from headgate.engine.plan import TableShape
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Commit, Committer, Mark, TableState
-from headgate.lake.ledger import Pending
+from headgate.lake.ledger import OFTEN_COMPACTED, Pending
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import bring_back, delete_staged, hold_back, refit_file, release
 from headgate.schema.changes import (
@@ -289,7 +289,7 @@ def _commit(
             "rewrite" if fitted.widened else "append",
             shape.partition_by,
             description=description,
-            properties=shape.properties,
+            properties=OFTEN_COMPACTED if shape.is_compacted else {},
         )
     )
     kept = {file.path for file in ready}

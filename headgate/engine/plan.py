@@ -47,8 +47,8 @@ class TableShape:
     first_columns: pa.Schema
     """Columns of the table from its creation, even if no file has them."""
     partition_by: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
-    """Properties of the table from its creation."""
+    is_compacted: bool = False
+    """Whether every batch adds a small file, so that Headgate compacts the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
