@@ -205,18 +205,19 @@ class BatchLander:
             self.listener(BatchSkipped(extent.batch))
             return
         began = perf_counter()
-        noted, versions_before = self._staged_before(version, extent, stage), None
-        if noted is None:
+        noted = self._staged_before(version, extent)
+        run = noted.run if noted else self.ledger.run
+        versions_before = self.ledger.table_versions() if noted else None
+        if noted is not None and (stage is None or not self._has_gaps(noted)):
+            files = list(noted.files)
+            self.ledger.require_ownership()
+        else:
             assert stage is not None
-            files, run = self._stage(version, stage), self.ledger.run
+            files = self._stage(version, stage)
             self.ledger.require_ownership()
             self.note.write(
                 StagedBatch(version, extent.batch, extent.start, extent.end, tuple(files), run)
             )
-        else:
-            files, run = list(noted.files), noted.run
-            versions_before = self.ledger.table_versions()
-            self.ledger.require_ownership()
         staged = perf_counter()
         tables = self._commit(files, version, run, versions_before)
         committed = perf_counter()
@@ -285,13 +286,8 @@ class BatchLander:
         self.plan = self.plan.with_committed([file for one in changed for file in one.files])
         return changed
 
-    def _staged_before(
-        self, version: int, extent: Extent, stage: Stage | None
-    ) -> StagedBatch | None:
-        """Return the files of a batch that an earlier run staged but did not complete.
-
-        If any of them is gone before its table has it, the batch has to be staged again.
-        """
+    def _staged_before(self, version: int, extent: Extent) -> StagedBatch | None:
+        """Return a batch that an earlier run staged but did not complete."""
         noted = self.note.read()
         if noted is None or noted.version != version:
             return None
@@ -302,9 +298,10 @@ class BatchLander:
                 f"{extent.end}",
                 hint="restore the checkpoint that belongs to this lake",
             )
-        return None if stage is not None and self._has_gaps(noted) else noted
+        return noted
 
     def _has_gaps(self, noted: StagedBatch) -> bool:
+        """Whether staged files are gone before their tables have them."""
         gone = {file.table for file in noted.files if not is_staged(self.plan.lake, file)}
         states = (self.committer.state(table, self.ledger.app) for table in gone)
         return any(
