@@ -334,9 +334,9 @@ def _refuse_foreign_batch(committer: Committer, table: str, marked: int, marks: 
     if run is not None and state is not None and state.marked != run.version:
         raise CheckpointError(
             "table-ahead",
-            f"table {table} has a batch {marked} that another run has written (run "
-            f"{state.marked}, not {run.version}) before it was replaced",
-            hint=f"restore the table to the version before {state.version}, then run again: the "
-            "records of that batch land once more",
+            f"table {table} has a batch {marked} of run {state.marked}, which was replaced, and "
+            f"not of run {run.version}",
+            hint="restore the lake from a copy and run with --from-ledger, or land into an empty "
+            "lake: which records that run has read is not known",
             where=table,
         )

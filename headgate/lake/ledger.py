@@ -223,7 +223,7 @@ class LedgerSnapshot:
                 coalesce(sum("rows"), 0) AS "rows",
                 coalesce(sum(bytes), 0) AS bytes,
                 coalesce(sum(files), 0) AS files,
-                max(table_version) AS table_version,
+                last_value(table_version ORDER BY at, version) AS table_version,
                 -- Replays count their versions separately.
                 coalesce(max(version) FILTER (WHERE {of_stream}), max(version)) AS version,
                 max(at) AS at,

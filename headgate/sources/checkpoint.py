@@ -20,6 +20,8 @@ class CheckpointState:
     query_id: str | None
     last_begun: int | None
     last_committed: int | None
+    has_staged_batch: bool = True
+    """Whether the batch in progress, if there is one, ends where the checkpoint ends it."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,12 @@ def _mismatch(progress: Progress, checkpoint: CheckpointState) -> CheckpointErro
             f"the ledger has batch {last} of this checkpoint, but the checkpoint only has "
             f"batch {begun}: it was rolled back",
             hint=f"restore the newest checkpoint, or {_CONTINUE}",
+        )
+    if not checkpoint.has_staged_batch:
+        return CheckpointError(
+            "checkpoint-foreign",
+            f"batch {last + 1} was staged with another checkpoint, which ends it elsewhere",
+            hint=f"{_CONTINUE}: the staged batch lands first",
         )
     completed = max(committed, begun - 1)
     if completed > last:

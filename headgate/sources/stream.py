@@ -64,7 +64,10 @@ class StreamSource:
         """Compare the checkpoint with the ledger: both must agree on what has landed."""
         checkpoint = self._checkpoint
         state = CheckpointState(
-            checkpoint.query_id, checkpoint.last_begun, checkpoint.last_committed
+            checkpoint.query_id,
+            checkpoint.last_begun,
+            checkpoint.last_committed,
+            staged is None or checkpoint.offsets(staged.batch) in (None, staged.end),
         )
         try:
             found = resume(

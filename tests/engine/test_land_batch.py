@@ -41,7 +41,7 @@ def test_batch_creates_its_tables_and_ends_with_the_ledger(lake: GamesLake) -> N
     lake.start().land(extent(0), CHESS_AND_GO)
     assert lake.offsets() == {"silver_chess": [0], "silver_go": [1], "quarantine": [2]}
     kinds = [row.entry.kind for row in all_rows(lake.ledger)]
-    assert sorted(kinds) == ["batch", *["schema"] * 3, "start", *["table"] * 3]
+    assert sorted(kinds) == ["batch", "run", *["schema"] * 3, "start", *["table"] * 3]
     progress = lake.ledger.progress()
     assert progress is not None
     assert (progress.landed, progress.ended_at) == (0, {"games": 1})

@@ -98,18 +98,37 @@ def test_rows_of_a_replaced_run_are_never_taken_for_those_of_another(
     old = lake.start()
     old.land(*batch(0))
     new = GamesLake(lake.folder).start()
-    monkeypatch.setattr(old.ledger, "require_ownership", lambda: None)
-    with pytest.raises(CheckpointError):
+    checks = iter([lambda: None])
+    check = old.ledger.require_ownership
+    monkeypatch.setattr(old.ledger, "require_ownership", lambda: next(checks, check)())
+    with pytest.raises(CheckpointError, match="taken over"):
         old.land(*batch(1))
     assert lake.offsets()["silver_chess"] == [0, 10]
     other = stage_in_process(records([record("chess", 7)], 70))
     with pytest.raises(CheckpointError) as caught:
-        new.land(extent(1), other)
+        new.land(Extent(1, {"games": 1}, {"games": 8}), other)
+    assert caught.value.code == "checkpoint-foreign"
+    new.note.clear()
+    with pytest.raises(CheckpointError) as caught:
+        new.land(Extent(1, {"games": 1}, {"games": 8}), other)
     assert caught.value.code == "table-ahead"
-    assert "another run" in caught.value.message
-    DeltaTable(lake.path / "silver_chess").restore(0)
-    GamesLake(lake.folder).run()
-    assert lake.offsets()["silver_chess"] == [0, 70]
+    assert "of run 1" in caught.value.message
+
+
+def test_batch_that_a_replaced_run_has_staged_is_landed_once(
+    lake: GamesLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = lake.start()
+    old.land(*batch(0))
+    new = GamesLake(lake.folder).start()
+    checks = iter([lambda: None])
+    check = old.ledger.require_ownership
+    monkeypatch.setattr(old.ledger, "require_ownership", lambda: next(checks, check)())
+    with pytest.raises(CheckpointError, match="taken over"):
+        old.land(*batch(1))
+    new.land(*batch(1))
+    new.land(*batch(2))
+    assert lake.offsets() == {"silver_chess": [0, 10, 20], "silver_go": [1, 11, 21]}
 
 
 def test_pending_files_survive_vacuum(lake: GamesLake, failing: FailingCommitter) -> None:

@@ -46,6 +46,9 @@ class RecordingCommitter:
         self.calls.append(f"commit to {commit.table}")
         return 7
 
+    def compact(self, table: str, up_to: int) -> None:
+        raise NotImplementedError
+
     def merge(self, merge: MergeCommit) -> MergeCounts:
         raise AssertionError
 

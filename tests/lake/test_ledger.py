@@ -274,7 +274,7 @@ def test_ledger_that_lost_a_file_is_an_error_of_the_lake(tmp_path: Path, ledger:
 
 def test_every_column_is_described_and_filled_by_some_entry() -> None:
     filled = {name for kind in ENTRY_TYPES for name in columns_of(kind)}
-    by_the_ledger = {"pipeline", "kind", "version", "batch", "at"}
+    by_the_ledger = {"pipeline", "kind", "version", "batch", "at", "last_version", "batches"}
     assert filled | by_the_ledger == set(LEDGER.names)
     assert all(field.metadata[b"comment"] for field in LEDGER)
     assert [kind.kind for kind in ENTRY_TYPES] == list(Kind)

@@ -48,7 +48,7 @@ def crash_at(step: Step) -> AbstractContextManager[object]:
 
 def lander(lake: GamesLake) -> ReplayLander:
     """Return the lander of a new process, which restores its state from the lake."""
-    return ReplayLander(lake.plan, lake.committer, "games", lake.events.append)
+    return ReplayLander(lake.plan, lake.committer, "games", lake.events.append, "a test")
 
 
 def replay(

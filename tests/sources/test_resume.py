@@ -109,6 +109,13 @@ def test_lake_that_was_put_back_is_refused_unless_the_ledger_decides(
     assert resume(PROGRESS, None, checkpoint, (), from_ledger=True) == FROM_LEDGER
 
 
+def test_batch_that_was_staged_with_another_checkpoint_lands_first() -> None:
+    other = replace(MINE, has_staged_batch=False)
+    assert refusal(PROGRESS, other).code == "checkpoint-foreign"
+    again = resume(PROGRESS, 4, other, (), from_ledger=True)
+    assert again == Resume(5, new_checkpoint=True, from_ledger=True)
+
+
 def test_lake_that_was_put_back_to_before_its_first_batch_is_refused() -> None:
     started = replace(PROGRESS, landed=None, ended_at=None)
     assert refusal(started, CheckpointState("mine", 1, 0)).code == "lake-behind"
