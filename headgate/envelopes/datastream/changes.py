@@ -17,7 +17,7 @@ MAX_CELLS = 1 << 27
 """Limit on the values in a file: a value can take no bytes in the file, but does in memory."""
 
 MAX_RECORDS = 5_000_000
-"""Limit on the records in one file: their metadata takes memory, whatever their size in the file."""
+"""Limit on the records in one file: the metadata of each takes memory, however small it is."""
 
 MAX_TABLES = 1_000
 """Limit on the source tables in one file."""
@@ -136,7 +136,7 @@ class UnfinishedFile(Exception):
 
 
 class RejectedChanges:
-    """Collects the rejected records of a file: keeps the first, counts the others."""
+    """Collects the rejected records of a file: keeps at least the first, counts the others."""
 
     def __init__(self) -> None:
         self.kept: list[RejectedChange] = []
@@ -159,7 +159,7 @@ class RejectedChanges:
         if not self.more and len(self.kept) < MAX_REJECTED:
             content = raw()
             self._size += len(content)
-            if self._size <= MAX_REJECTED_SIZE:
+            if not self.kept or self._size <= MAX_REJECTED_SIZE:
                 self.kept.append(RejectedChange(position, reason, detail, content, source))
                 return
         self.count(1)
