@@ -293,15 +293,19 @@ def records_of_files(
     if is_remote(source.path):
         escaped = [_GLOB.sub(r"\\\1", file.path) for file in files]
         rows = spark.read.format("binaryFile").load(escaped)
-        first_batch = F.lit(None).cast("long")
-        for path, batch in first.items():
-            first_batch = F.when(F.col("path") == path, F.lit(batch)).otherwise(first_batch)
-        return rows.select(
-            F.col("content").alias("value"),
-            F.col("modificationTime").alias("timestamp"),
-            F.col("path").alias("file"),
-            first_batch.alias(FIRST_BATCH),
-        ).coalesce(tasks)
+        columns = {"path": list(first), FIRST_BATCH: list(first.values())}
+        types = pa.schema([("path", pa.string()), (FIRST_BATCH, pa.int64())])
+        read_before = spark.createDataFrame(pa.table(columns, types))
+        return (
+            rows.join(F.broadcast(read_before), "path", "left")
+            .select(
+                F.col("content").alias("value"),
+                F.col("modificationTime").alias("timestamp"),
+                F.col("path").alias("file"),
+                F.col(FIRST_BATCH),
+            )
+            .coalesce(tasks)
+        )
     columns = {
         "file": pa.array([file.path for file in files], pa.string()),
         FIRST_BATCH: pa.array([first.get(file.path) for file in files], pa.int64()),
@@ -329,6 +333,8 @@ def folder_path(path: str) -> str:
 
 @contextmanager
 def _opened(folder: str, path: str) -> Iterator[BinaryIO]:
+    if is_remote(folder):
+        raise SkippedFile("it is not on this machine")
     try:
         descriptor = _open_inside(folder_path(folder), path)
     except OSError as error:
@@ -392,12 +398,23 @@ def _walk(root: str, skipped: dict[str, str]) -> Iterator[LandedFile]:
         for entry in entries:
             if entry.name.startswith(_HIDDEN):
                 continue
-            if entry.is_symlink():
+            if not _is_text(entry.name):
+                skipped[_shown(entry.path)] = "its name is not UTF-8"
+            elif entry.is_symlink():
                 skipped[entry.path] = _LINK
             elif entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
             elif not entry.name.endswith(_UNFINISHED):
                 yield from _listed(entry, skipped)
+
+
+def _is_text(name: str) -> bool:
+    return _shown(name) == name
+
+
+def _shown(path: str) -> str:
+    """Return a path as text; bytes that are not UTF-8 are replaced."""
+    return path.encode("utf-8", "replace").decode()
 
 
 def _listed(entry: os.DirEntry[str], skipped: dict[str, str]) -> Iterator[LandedFile]:

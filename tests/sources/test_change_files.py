@@ -183,3 +183,10 @@ def test_file_outside_of_the_folder_is_not_read(tmp_path: Path, path: str) -> No
 def test_file_that_has_vanished_is_skipped(tmp_path: Path) -> None:
     with pytest.raises(SkippedFile, match="no longer exists"):
         read(tmp_path, "a.avro")
+
+
+def test_file_whose_name_is_not_utf8_is_skipped(tmp_path: Path) -> None:
+    put(tmp_path, "a.avro")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.avro")).write_bytes(b"x")
+    assert names(tmp_path) == ["a.avro"]
+    assert skipped(tmp_path) == {"?.avro": "its name is not UTF-8"}
