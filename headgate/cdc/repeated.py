@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from headgate.cdc.chunk import POSITION
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
-from headgate.lake.parquet import ParquetRows
+from headgate.lake.parquet import ParquetRows, column_of
 from headgate.schema.field_metadata import kept_apart_from
 
 _UUID = "_uuid"
@@ -93,16 +93,17 @@ class KnownChanges:
         return found
 
 
-def read_changes(path: str, uuids: pa.Array) -> pa.Table | None:
+def read_changes(path: str, uuids: Set[str]) -> pa.Table | None:
     """Read the changes with some UUIDs from a file of a change log; None if it has none."""
-    file = ParquetRows(path)
-    if _UUID not in file.names:
+    wanted = [uuid for uuid in column_of(path, _UUID) if uuid in uuids]
+    if not wanted:
         return None
-    if not pc.any(pc.is_in(file.read([_UUID])[_UUID], value_set=uuids)).as_py():
-        return None
-    wanted = {_UUID, *_COMPARED}
-    names = [name for name in file.names if name in wanted or name not in LOG_COLUMN_NAMES]
-    found = [batch.filter(pc.is_in(batch[_UUID], value_set=uuids)) for batch in file.batches(names)]
+    file, values = ParquetRows(path), pa.array(wanted, pa.string())
+    compared = {_UUID, *_COMPARED}
+    names = [name for name in file.names if name in compared or name not in LOG_COLUMN_NAMES]
+    found = [
+        batch.filter(pc.is_in(batch[_UUID], value_set=values)) for batch in file.batches(names)
+    ]
     return pa.Table.from_batches(found)
 
 

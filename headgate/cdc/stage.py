@@ -246,7 +246,7 @@ def _landed_changes(
         paths += _overlapping(log.statistics(), chunks)
     if not paths:
         return
-    uuids = pa.concat_arrays([chunk.rows["_uuid"].combine_chunks() for chunk in chunks])
+    uuids = {uuid for chunk in chunks for uuid in chunk.rows["_uuid"].to_pylist()}
     for path in paths:
         found = read_changes(path, uuids)
         if found is not None:
