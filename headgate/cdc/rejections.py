@@ -33,7 +33,7 @@ class Rejections:
     count: int = 0
     positions: list[int | None] = field(default_factory=list)
     """None for a rejection of the whole file."""
-    raw: dict[int | None, bytes] = field(default_factory=dict)
+    raw: dict[int, bytes] = field(default_factory=dict)
     """Files with only the record, by position."""
     _kept: list[Rejected] = field(default_factory=list)
     _reasons: Counter[Reason] = field(default_factory=Counter)
@@ -90,11 +90,10 @@ class Rejections:
         `record` is the row of the file, and `content` its bytes, unless they are too many.
         """
         path = record["file"][0].as_py()
+        rejected, positions = self._kept, self.positions
+        values = [content if at is None else self.raw.get(at) for at in positions]
         if self.are_too_many:
             rejected, positions, values = [self.as_one()], [None], [content]
-        else:
-            rejected, positions = self._kept, self.positions
-            values = [content if at is None else self.raw.get(at) for at in positions]
         ids = [_identity(path, *one, size) for one in zip(positions, values, strict=True)]
         new = [at for at, one in enumerate(ids) if one not in known]
         columns = {

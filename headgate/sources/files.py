@@ -338,8 +338,7 @@ def _opened(folder: str, path: str) -> Iterator[BinaryIO]:
     try:
         descriptor = _open_inside(folder_path(folder), path)
     except OSError as error:
-        why = _WHY_NOT_OPENED.get(error.errno or 0, error.strerror)
-        raise SkippedFile(why) from None
+        raise SkippedFile(_reason(error)) from None
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise SkippedFile(_SPECIAL)
@@ -364,6 +363,10 @@ def _open_inside(folder: str, path: str) -> int:
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=opened)
     finally:
         os.close(opened)
+
+
+def _reason(error: OSError) -> str:
+    return _WHY_NOT_OPENED.get(error.errno or 0) or error.strerror or str(error)
 
 
 def _is_denied(path: str) -> bool:
@@ -393,7 +396,7 @@ def _walk(root: str, skipped: dict[str, str]) -> Iterator[LandedFile]:
         except FileNotFoundError:  # removed since it was listed
             continue
         except OSError as error:
-            skipped[folder] = error.strerror
+            skipped[folder] = _reason(error)
             continue
         for entry in entries:
             if entry.name.startswith(_HIDDEN):
@@ -423,7 +426,7 @@ def _listed(entry: os.DirEntry[str], skipped: dict[str, str]) -> Iterator[Landed
     except FileNotFoundError:  # removed since its folder was listed
         return
     except OSError as error:
-        skipped[entry.path] = error.strerror
+        skipped[entry.path] = _reason(error)
         return
     if stat.S_ISREG(found.st_mode):
         yield LandedFile(entry.path, found.st_size, found.st_mtime_ns // 1_000_000)
