@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ from headgate.lake.ledger import Ledger, Progress
 from headgate.lake.names import ChangeTables
 from headgate.lake.parquet import read_staged
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.staged import StagedBatch, StagedBatchNote
+from headgate.lake.staged import StagedBatch, StagedBatchNote, StagedFile
 from headgate.sources.batch import (
     CaughtUp,
     Extent,
@@ -134,6 +134,8 @@ class FileSource:
         number = 0 if landed is None else landed + 1
         new = None if landed is not None else NEW_LEDGER
         self._read = files_read(self._pipeline.lake)
+        progress = ledger.progress()
+        self._add_read(self._staged([one.file for one in progress.pending] if progress else []))
         unfinished: set[LandedFile] = set()
         while not self._stop.requested:
             listing = self._list(spark)
@@ -173,10 +175,14 @@ class FileSource:
         if committed:
             return committed
         noted = StagedBatchNote(self._pipeline.lake, self._pipeline.name).read()
-        staged = [file for file in noted.files if file.table == FILES_TABLE] if noted else []
+        return self._staged(noted.files if noted else ())
+
+    def _staged(self, files: Iterable[StagedFile]) -> dict[str, FileRead]:
+        """Return the files read according to rows that are not committed yet."""
         return {
             row["path"]: FileRead(row["size"], row["modified"], row["batch"])
-            for file in staged
+            for file in files
+            if file.table == FILES_TABLE
             for row in read_staged(self._pipeline.lake, file).to_pylist()
         }
 

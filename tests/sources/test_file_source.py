@@ -18,6 +18,7 @@ from headgate.sources import files as files_module
 from headgate.sources.batch import CaughtUp, SkippedFiles, SourceBatch, UnfinishedFiles
 from headgate.sources.files import FileSource
 from headgate.sources.stop_signal import StopSignal
+from headgate.testing import FailingCommitter
 from tests.cdc.change_lake import ChangeLake
 from tests.envelopes.datastream.writing import json_change, lines
 
@@ -39,8 +40,10 @@ class Source:
     def run(self, lost: tuple[str, ...] = ()) -> list[Any]:
         """Return what a run is handed; files that are `lost` give no rows."""
         source = FileSource(self.lake.pipeline, StopSignal(), once=True, trigger_milliseconds=1)
+        spark = Mock()
+        spark.sparkContext.defaultParallelism = 1
         found: list[Any] = []
-        for one in source.batches(Mock(), self.lake.ledger):
+        for one in source.batches(spark, self.lake.ledger):
             found.append(one)
             if isinstance(one, SourceBatch):
                 paths = list(self._files(one, source))
@@ -78,6 +81,19 @@ def test_rejected_file_is_not_read_again(source: Source) -> None:
     assert [type(one) for one in source.run()] == [SourceBatch, CaughtUp]
     assert source.run() == [CaughtUp()]
     assert len(source.lake.rows("quarantine")) == 2
+
+
+def test_file_is_not_read_again_while_the_table_of_files_cannot_be_committed(
+    source: Source,
+) -> None:
+    source.put("a.json", lines(json_change()) + b"{}\n")
+    source.lake.committer = failing = FailingCommitter(source.lake.committer, refusing={"_files"})
+    source.run()
+    assert source.run() == [CaughtUp()]
+    failing.heal()
+    source.lake.run()
+    assert source.run() == [CaughtUp()]
+    assert len(source.lake.rows("_files")) == len(source.lake.rows("quarantine")) == 1
 
 
 def test_links_are_reported_once_in_a_run(source: Source) -> None:
