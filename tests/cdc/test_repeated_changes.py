@@ -70,11 +70,12 @@ def test_other_change_with_a_landed_id_is_quarantined(
     assert names(lake) == {"user-1": "Ada", "user-2": "Ada", "user-3": "Ada"}
     assert reused(lake) == [lines(other)]
     (row,) = lake.rows("quarantine")
-    assert (row["_offset"], row["route"], row["state"]) == (1, "shop.users", "open")
+    assert (row["_offset"], row["state"]) == (1, "open")
+    assert row["route"] == '["shop", null, "users"]'
     assert row["_file"].endswith("second.json")
     last = [event for event in lake.events if isinstance(event, BatchLanded)][-1]
     assert (last.rows, last.quarantined) == (1, {"uuid_reused": 1})
-    assert lake.rows("_files")[-1]["rejected"] == 1
+    assert sum(file["rejected"] for file in lake.rows("_files")) == 1
 
 
 def test_batch_of_nothing_but_reused_ids_lands(lake: ChangeLake) -> None:
