@@ -54,6 +54,10 @@ class Reason(StrEnum):
         "too_late",
         "The change is older than the horizon up to which deleted rows are remembered.",
     )
+    UUID_REUSED = (
+        "uuid_reused",
+        "Another change with the same id but other contents has landed.",
+    )
 
 
 _REMEDIES = {
@@ -76,6 +80,7 @@ _REMEDIES = {
     Reason.KEY_MISSING: "name the table's key in `envelope.datastream.keys`, then replay",
     Reason.ORDER_UNKNOWN: "name the logs in order in `envelope.datastream.lineages`, then replay",
     Reason.TOO_LATE: "raise `merge.horizon`, then replay",
+    Reason.UUID_REUSED: "have the source send it under an id of its own; this one can be dropped",
 }
 _ENVELOPE = {
     Reason.ENVELOPE_UNDECODABLE,

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.cdc.chunk import POSITION
 from headgate.cdc.key import ROW_ID, key_columns
 from headgate.cdc.order.orders import lineages, order
 from headgate.cdc.plan import ChangePlan
@@ -32,6 +33,7 @@ class AcceptedChanges:
 
     table: str
     rows: pa.Table
+    """With the positions of the changes in their file."""
     rejected: dict[int, Rejection]
     """By the index of the change in its group."""
     lineages: tuple[str, ...] = ()
@@ -105,6 +107,8 @@ def _accept(
         rejected.setdefault(row, (Reason.TOO_LATE, "by the source's clock"))
     for row in _rows_without_key(plan, changes, metadata, payload):
         rejected.setdefault(row, (Reason.KEY_MISSING, "a column of the key is null or absent"))
+    for row in np.flatnonzero(np.isin(changes.positions[rows], plan.reused.get(file, ()))).tolist():
+        rejected.setdefault(row, (Reason.UUID_REUSED, f"the id is {metadata['_uuid'][row]}"))
     expected = Expectations.of(plan.expect, table, *plan.merged_names(changes.source))
     if expected is not None:
         checked = _rows_to_check(metadata, rejected)
@@ -133,7 +137,9 @@ def _accept(
         )
         remaining = np.delete(remaining, list(result.rejected_rows))
         columns = result.columns
-    fields, arrays = [pa.field("_order", pa.string())], [_take(orders.texts, remaining)]
+    fields = [pa.field("_order", pa.string()), pa.field(POSITION, pa.int64())]
+    positions = pa.array(changes.positions[rows[remaining]], pa.int64())
+    arrays = [_take(orders.texts, remaining), positions]
     for batch in (_take(metadata, remaining), columns):
         for field in batch.schema:
             column = batch[field.name]

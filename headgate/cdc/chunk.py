@@ -19,6 +19,9 @@ CHUNK = pa.schema(
 )
 CHUNK_DDL = "table string, metadata string, rows binary"
 
+POSITION = "_position in file"
+"""Column of rows in transit, which no table has: no column name of a table contains spaces."""
+
 _MAX_ROWS = 50_000
 """Keeps a message between processes small."""
 

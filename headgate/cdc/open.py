@@ -5,28 +5,34 @@ Every rejection is decided here, where the bytes of the record are at hand for t
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.cdc.accept import AcceptedChanges, accept_changes
 from headgate.cdc.chunk import Chunk, ChunkMetadata
 from headgate.cdc.plan import FILES, ChangePlan
+from headgate.cdc.rejections import Rejections, known_rejections
 from headgate.cdc.source_tables import route_of
 from headgate.engine.quarantine_table import quarantine_rows
 from headgate.envelopes.datastream.changes import Changes, OpenedFile
 from headgate.envelopes.datastream.file import extract_records, open_file
-from headgate.envelopes.opened import Rejected
 from headgate.errors import HeadgateError
 from headgate.lake.names import pattern_name
 from headgate.lake.staged import BlockedSchemaChange, ExpectationResult
 from headgate.reasons import Reason
 from headgate.schema.origin import as_records
-from headgate.sources.files import LandedFile, read_local
+from headgate.sources.files import (
+    FIRST_BATCH,
+    LandedFile,
+    SkippedFile,
+    milliseconds,
+    read_local,
+)
 
 
 def open_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -34,8 +40,9 @@ def open_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterato
     try:
         for batch in batches:
             for row in range(len(batch)):
-                record = as_records(pa.Table.from_batches([batch.slice(row, 1)]))
-                for chunk in _FileReader(plan, record).chunks():
+                one = pa.Table.from_batches([batch.slice(row, 1)])
+                first = one[FIRST_BATCH][0].as_py() if FIRST_BATCH in one.column_names else None
+                for chunk in _FileReader(plan, as_records(one), first).chunks():
                     yield from chunk.to_batches()
     except HeadgateError as error:
         metadata = ChunkMetadata(error=(type(error).__name__, *error.parts))
@@ -48,12 +55,12 @@ class _FileReader:
 
     plan: ChangePlan
     record: pa.Table
+    first_batch: int | None = None
+    """The batch that first read a file of this path; None if none did."""
     left_out: int = 0
     landed: int = 0
     has_schema: bool = False
-    raw: list[bytes | None] = field(default_factory=list)
-    positions: list[int | None] = field(default_factory=list)
-    rejected: list[Rejected] = field(default_factory=list)
+    rejected: Rejections = field(default_factory=Rejections)
     blocked: list[BlockedSchemaChange] = field(default_factory=list)
     """Schema changes blocked by the contract, for tables that no row of the file landed in."""
     checked: list[ExpectationResult] = field(default_factory=list)
@@ -63,16 +70,20 @@ class _FileReader:
         if self.plan.from_quarantine:
             yield from self._replay()
             return
-        content, file = self._content()
-        if file.size > self.plan.max_file_bytes:
-            self._reject(None, None, Reason.TOO_LARGE, f"{file.size} bytes")
+        try:
+            content, file = self._content()
+        except SkippedFile:
+            return  # The source lists it again, and reports why.
+        if content is None:
+            self.rejected.add(Reason.TOO_LARGE, f"{file.size} bytes")
         else:
             opened = open_file(content)
             if opened.unfinished and self._is_fresh(file):
                 return
-            yield from self._opened(content, opened)
-        if self.rejected:
-            yield self._quarantined()
+            yield from self._opened(opened)
+            self._extract(content)
+        if self.rejected.count:
+            yield from self._quarantined(content, file.size)
         yield Chunk(self.plan.tables.files, self._file_row(file))
 
     def _replay(self) -> Iterator[Chunk]:
@@ -80,74 +91,87 @@ class _FileReader:
         value = self.record["value"][0]
         content = value.as_py() if value.is_valid else self._reread()
         if content is not None:
-            yield from self._opened(content, open_file(content))
-        if self.rejected:
+            yield from self._opened(open_file(content))
+        if self.rejected.count:
             yield self._kept_in_quarantine()
 
     def _reread(self) -> bytes | None:
         """Read the file of a record that was too large to keep its bytes in quarantine."""
         path = self.record["file"][0].as_py()
         try:
-            size = os.path.getsize(path)
-            if size <= self.plan.max_file_bytes:
-                return read_local(path)[0]
-            detail = f"{size} bytes"
-        except OSError as error:
-            detail = f"it cannot be read again: {error.strerror}"
-        self._reject(None, None, Reason.TOO_LARGE, detail)
-        return None
+            content, file = read_local(self.plan.files.path, path, self.plan.max_file_bytes)
+            detail = f"{file.size} bytes"
+        except SkippedFile as error:
+            content, detail = None, f"it cannot be read again: {error}"
+        if content is None:
+            self.rejected.add(Reason.TOO_LARGE, detail)
+        return content
 
-    def _content(self) -> tuple[bytes, LandedFile]:
+    def _content(self) -> tuple[bytes | None, LandedFile]:
+        """Return the content, unless it is too large."""
         value, path = self.record["value"][0], self.record["file"][0].as_py()
         if not value.is_valid:
-            return read_local(path)
+            return read_local(self.plan.files.path, path, self.plan.max_file_bytes)
         content = value.as_py()
-        modified = self.record["timestamp"][0].as_py()
-        return content, LandedFile(path, len(content), int(modified.timestamp() * 1000))
+        modified = milliseconds(self.record["timestamp"][0].as_py())
+        file = LandedFile(path, len(content), modified)
+        return content if file.size <= self.plan.max_file_bytes else None, file
 
     def _is_fresh(self, file: LandedFile) -> bool:
         """Return whether the file may still be growing."""
         return file.modified > self.plan.began - self.plan.files.settle.milliseconds
 
-    def _opened(self, content: bytes, opened: OpenedFile) -> Iterator[Chunk]:
+    def _opened(self, opened: OpenedFile) -> Iterator[Chunk]:
         self.has_schema = opened.has_schema
         if opened.unreadable is not None or opened.unfinished:
             detail = opened.unreadable or "it ends in the middle of a record"
-            self._reject(content, None, Reason.FILE_UNREADABLE, detail)
+            self.rejected.add(Reason.FILE_UNREADABLE, detail)
         for record in opened.rejected:
             route = None if record.source is None else route_of(record.source)
-            self._reject(record.raw, record.position, record.reason, record.detail, route)
+            self.rejected.raw[record.position] = record.raw
+            self.rejected.add(record.reason, record.detail, route, record.position)
+        self.rejected.count += opened.more_rejected
         for changes in opened.changes:
             if not self.plan.files.takes(pattern_name(changes.source)):
                 self._leave_out(changes)
                 continue
-            yield from self._accept(content, changes)
+            yield from self._accept(self._as_in_file(changes))
+
+    def _as_in_file(self, changes: Changes) -> Changes:
+        """Return a single change of the quarantine with its position in the file it came from."""
+        position = self._position
+        return changes if position is None else replace(changes, positions=np.array([position]))
+
+    @property
+    def _position(self) -> int | None:
+        """The position of a single record; None if the content is that of a whole file."""
+        position: int | None = self.record["offset"][0].as_py()
+        return position if self.record["value"][0].is_valid else None
 
     def _leave_out(self, changes: Changes) -> None:
         self.left_out += len(changes.positions)
-        if self.plan.from_quarantine:
+        if self._position is not None:
             detail = "`source.files` leaves its table out"
-            route = route_of(changes.source)
-            self._reject(None, None, Reason.CONTRACT_TABLES, detail, route)
+            self.rejected.add(Reason.CONTRACT_TABLES, detail, route_of(changes.source))
 
-    def _accept(self, content: bytes, changes: Changes) -> Iterator[Chunk]:
+    def _accept(self, changes: Changes) -> Iterator[Chunk]:
         route = route_of(changes.source)
         file = self.record["file"][0].as_py() or ""
         for accepted in accept_changes(self.plan, changes, file):
-            rejected = {
-                int(changes.positions[row]): rejection
-                for row, rejection in accepted.rejected.items()
-            }
-            extracted = {} if self.plan.from_quarantine else rejected
-            raw = dict(extract_records(content, extracted)) if extracted else {}
-            for position, (reason, detail) in rejected.items():
-                self._reject(raw.get(position), position, reason, detail, route)
+            for row, (reason, detail) in accepted.rejected.items():
+                self.rejected.add(reason, detail, route, int(changes.positions[row]))
             if len(accepted.rows):
                 self.landed += len(accepted.rows)
                 yield self._chunk(route, accepted)
             else:
                 self.blocked += accepted.blocked
                 self.checked += accepted.expectations
+
+    def _extract(self, content: bytes) -> None:
+        """Extract the bytes of all rejected changes in one pass, unless they are too many."""
+        wanted = self.rejected.without_bytes
+        if wanted and not self.rejected.are_too_many:
+            self.rejected.extract(extract_records(content, wanted))
 
     def _chunk(self, route: str, accepted: AcceptedChanges) -> Chunk:
         rows = accepted.rows
@@ -158,37 +182,24 @@ class _FileReader:
         )
         return Chunk(accepted.table, rows.append_column("_file", path), metadata)
 
-    def _reject(
-        self,
-        raw: bytes | None,
-        position: int | None,
-        reason: Reason,
-        detail: str,
-        route: str | None = None,
-    ) -> None:
-        self.rejected.append(Rejected(len(self.rejected), reason, detail, route))
-        self.raw.append(raw)
-        self.positions.append(position)
-
-    def _quarantined(self) -> Chunk:
-        count = len(self.rejected)
-        records = self.record.take(pa.array([0] * count))
-        for name, values in (("value", self.raw), ("offset", self.positions)):
-            at = records.schema.get_field_index(name)
-            records = records.set_column(
-                at, records.schema.field(at), pa.array(values, records.schema.field(at).type)
-            )
-        return self._quarantine_chunk(records, self.rejected)
+    def _quarantined(self, content: bytes | None, size: int) -> Iterator[Chunk]:
+        """Yield the rejected changes, except for those that the quarantine has already."""
+        known: set[str] = set()
+        if self.first_batch is not None:
+            known = known_rejections(self.plan, self.record["file"][0].as_py(), self.first_batch)
+        rows = self.rejected.rows(self.plan, self.record, content, size, known)
+        if len(rows):
+            yield self._quarantine_chunk(rows)
 
     def _kept_in_quarantine(self) -> Chunk:
         """Return the record unchanged; a later replay skips those of its changes that landed."""
-        first, count = self.rejected[0], len(self.rejected)
-        detail = first.detail if count == 1 else f"{count} changes of it, the first: {first.detail}"
-        return self._quarantine_chunk(self.record, [replace(first, detail=detail)])
-
-    def _quarantine_chunk(self, records: pa.Table, rejected: Sequence[Rejected]) -> Chunk:
         now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
-        rows = quarantine_rows(records, rejected, self.plan.version, now)
+        rejected = [self.rejected.as_one()]
+        return self._quarantine_chunk(
+            quarantine_rows(self.record, rejected, self.plan.version, now)
+        )
+
+    def _quarantine_chunk(self, rows: pa.Table) -> Chunk:
         metadata = ChunkMetadata(blocked=tuple(self.blocked), expectations=tuple(self.checked))
         return Chunk(self.plan.quarantine, rows, metadata)
 
@@ -198,7 +209,7 @@ class _FileReader:
             "size": file.size,
             "modified": file.modified,
             "changes": self.landed,
-            "rejected": len(self.rejected),
+            "rejected": self.rejected.count,
             "left_out": self.left_out,
             "batch": self.plan.version,
         }

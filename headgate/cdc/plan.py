@@ -19,6 +19,7 @@ from headgate.envelopes.datastream.changes import LOG_COLUMNS, SourceTable
 from headgate.errors import CheckpointError
 from headgate.lake.names import ChangeTables
 from headgate.lake.staged import StagedFile
+from headgate.lake.staged_files import staged_path
 
 FILES = pa.schema(
     [
@@ -49,7 +50,10 @@ class ChangePlan(BatchPlan):
     known: Mapping[str, KnownSource] = field(default_factory=dict)
     """By change log."""
     waiting: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Files by log that could not be committed yet; their changes must not land twice."""
+    """Paths by table of files that could not be committed yet; their changes must not land
+    twice."""
+    reused: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Positions, by file, of changes whose UUID another change has."""
 
     @classmethod
     def of(cls, pipeline: PipelineConfig) -> Self:
@@ -107,7 +111,9 @@ class ChangePlan(BatchPlan):
     def with_pending(self, files: Iterable[StagedFile]) -> Self:
         paths: dict[str, list[str]] = defaultdict(list)
         for file in files:
-            paths[file.table].append(file.path)
+            path = staged_path(self.lake, file)
+            if path is not None:
+                paths[file.table].append(path)
         return replace(self, waiting=paths)
 
     def tables_of(self, source: SourceTable) -> ChangeTables:
@@ -158,7 +164,8 @@ class ChangePlan(BatchPlan):
     def replan(self, files: Sequence[StagedFile]) -> Self | None:
         """Also resolve conflicts over a new log between source tables or lineages.
 
-        The file with the oldest changes decides.
+        The file with the oldest changes decides. Changes that reuse the UUID of another one are
+        rejected by the new plan, where their bytes are at hand.
         """
         again = super().replan(files) or self
         found: dict[str, list[StagedFile]] = defaultdict(list)
@@ -172,7 +179,26 @@ class ChangePlan(BatchPlan):
         }
         if chosen:
             again = replace(again, known={**self.known, **chosen})
+        reused = _reused(files)
+        if any(set(reused[path]) - set(self.reused.get(path, ())) for path in reused):
+            again = replace(again, reused=_union(self.reused, reused))
         return None if again is self else again
+
+
+def _reused(files: Iterable[StagedFile]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for file in files:
+        found = _union(found, file.reused or {})
+    return found
+
+
+def _union(
+    some: Mapping[str, Sequence[int]], others: Mapping[str, Sequence[int]]
+) -> dict[str, tuple[int, ...]]:
+    return {
+        path: tuple(sorted({*some.get(path, ()), *others.get(path, ())}))
+        for path in {*some, *others}
+    }
 
 
 def _first_timestamp(file: StagedFile) -> str:

@@ -9,21 +9,21 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate import errors
-from headgate.cdc.chunk import CHUNK, CHUNK_DDL, Chunk, read_chunks
+from headgate.cdc.chunk import CHUNK, CHUNK_DDL, POSITION, Chunk, read_chunks
 from headgate.cdc.open import open_changes, reasons_of
 from headgate.cdc.plan import ChangePlan
+from headgate.cdc.repeated import KnownChanges, read_changes
 from headgate.cdc.source_tables import known_logs_with_replays
 from headgate.config import PipelineConfig
 from headgate.engine.task_results import RESULT_DDL, encode_error, encode_files
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
-from headgate.lake.parquet import column_of, write_parquet
-from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.parquet import write_parquet
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import ExpectationResult, StagedFile, encode_schema, sum_expectations
 from headgate.schema.field_metadata import kept_apart_from
 
@@ -79,34 +79,64 @@ def stage_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterat
     """Stage rows that are sorted by table, one table at a time in memory."""
     try:
         for table, chunks in groupby(read_chunks(batches), key=lambda chunk: chunk.table):
-            yield encode_files(_stage_table(plan, table, list(chunks)))
+            stage = _stage_own_table if table in plan.own_tables else _stage_log
+            yield encode_files(stage(plan, table, chunks))
     except HeadgateError as error:
         yield encode_error(type(error).__name__, *error.parts)
 
 
-def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Iterator[StagedFile]:
+_OWN_FILE_SIZE = 128 << 20
+"""Bytes of quarantined records in memory at a time."""
+
+
+def _stage_own_table(plan: ChangePlan, table: str, chunks: Iterable[Chunk]) -> Iterator[StagedFile]:
+    """Stage rows of the quarantine or of the table of files."""
+    for portion in _portions(chunks):
+        rows = pa.concat_tables([chunk.rows for chunk in portion])
+        reasons = reasons_of(rows) if table == plan.quarantine else None
+        file = write_parquet(plan.lake, table, plan.new_file(), rows, reasons=reasons)
+        blocked = tuple(change for chunk in portion for change in chunk.metadata.blocked)
+        yield replace(file, blocked=blocked, expectations=_checked(portion))
+
+
+def _portions(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+    gathered: list[Chunk] = []
+    size = 0
+    for chunk in chunks:
+        if gathered and size + chunk.rows.nbytes > _OWN_FILE_SIZE:
+            yield gathered
+            gathered, size = [], 0
+        gathered.append(chunk)
+        size += chunk.rows.nbytes
+    if gathered:
+        yield gathered
+
+
+def _stage_log(plan: ChangePlan, table: str, chunks: Iterable[Chunk]) -> Iterator[StagedFile]:
+    chunks = list(chunks)
     for chunk in chunks:
         if chunk.metadata.error is not None:
             raise _to_error(chunk.metadata.error)
-    if table in plan.own_tables:
-        rows = pa.concat_tables([chunk.rows for chunk in chunks])
-        reasons = reasons_of(rows) if table == plan.quarantine else None
-        file = write_parquet(plan.lake, table, plan.new_file(), rows, reasons=reasons)
-        blocked = tuple(change for chunk in chunks for change in chunk.metadata.blocked)
-        yield replace(file, blocked=blocked, expectations=_checked(chunks))
-        return
     log = Snapshot.newest(plan.lake, table)
-    seen = _landed_uuids(plan, table, chunks, log)
+    known = KnownChanges(
+        list(_landed_changes(plan, table, chunks, log)),
+        log.schema if log is not None else None,
+        plan.contract.for_table(table).strict,
+    )
     conflicting = _conflicting_schemas(plan, table, chunks)
     dropped = _dropped_columns(plan, table, chunks, log)
-    for (route, lineages), group in _by_origin(chunks).items():
+    origins = _by_origin(chunks)
+    for (route, lineages), group in origins.items():
         parts = _align_types(group, log)
         blocked = tuple(change for chunk in group for change in chunk.metadata.blocked)
         checked = _checked(group)
-        for rows in _concatenate(parts):
-            rows = _deduplicate(rows, seen)
-            if not len(rows):
+        for part in _concatenate(parts):
+            rows, reused = known.take_new(part)
+            # The order of changes is not known yet while tasks disagree about a new table.
+            reused = reused if len(origins) == 1 else {}
+            if not len(rows) and not reused:
                 continue
+            rows = rows.drop_columns([POSITION])
             file = write_parquet(plan.lake, table, plan.new_file(), rows, route=route)
             yield replace(
                 file,
@@ -115,6 +145,7 @@ def _stage_table(plan: ChangePlan, table: str, chunks: Sequence[Chunk]) -> Itera
                 expectations=checked,
                 new_schemas=conflicting,
                 dropped=dropped,
+                reused=reused,
             )
             blocked, checked, dropped = (), (), ()
 
@@ -183,19 +214,6 @@ def _concatenate(parts: Sequence[pa.Table]) -> list[pa.Table]:
         return [pa.concat_tables(same).combine_chunks() for same in by_types.values()]
 
 
-def _deduplicate(rows: pa.Table, seen: set[str]) -> pa.Table:
-    """Drop changes that have landed or occur earlier in this batch."""
-    uuids = rows["_uuid"].to_pylist()
-    if seen.isdisjoint(uuids) and len(set(uuids)) == len(uuids):
-        seen.update(uuids)
-        return rows
-    new = np.ones(len(rows), bool)
-    for at, uuid in enumerate(uuids):
-        new[at] = uuid not in seen
-        seen.add(uuid)
-    return rows.filter(pa.array(new))
-
-
 def _dropped_columns(
     plan: ChangePlan, table: str, chunks: Sequence[Chunk], log: Snapshot | None
 ) -> tuple[str, ...]:
@@ -215,21 +233,23 @@ def _dropped_columns(
     )
 
 
-def _landed_uuids(
+def _landed_changes(
     plan: ChangePlan, table: str, chunks: Sequence[Chunk], log: Snapshot | None
-) -> set[str]:
-    """Return the UUIDs of landed changes that these chunks may repeat.
+) -> Iterator[pa.Table]:
+    """Yield landed changes whose UUIDs are in these chunks.
 
     A repeated change has the same source timestamp, so only files of that time span are read.
     """
-    folder = table_url(plan.lake, table)
-    paths = [f"{folder}/{name}" for name in plan.waiting.get(table, ())]
+    paths = list(plan.waiting.get(table, ()))
     if log is not None:
         paths += _overlapping(log.statistics(), chunks)
-    seen: set[str] = set()
+    if not paths:
+        return
+    uuids = {uuid for chunk in chunks for uuid in chunk.rows["_uuid"].to_pylist()}
     for path in paths:
-        seen.update(column_of(path, "_uuid"))
-    return seen
+        found = read_changes(path, uuids)
+        if found is not None:
+            yield found
 
 
 def _overlapping(added: pa.Table, chunks: Sequence[Chunk]) -> list[str]:

@@ -261,6 +261,27 @@ class FilesWait(Event):
 
 
 @dataclass(frozen=True)
+class FilesSkipped(Event):
+    """Entries of the landing folder that are not read: links, special and unreadable files.
+
+    Each is reported once in a run; one that can be read later is read then.
+    """
+
+    reasons: Mapping[str, str]
+    """By path."""
+
+    @property
+    def text(self) -> str:
+        return ": ".join(self.notice)
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        path, why = next(iter(self.reasons.items()))
+        more = f", and {len(self.reasons) - 1} more" if len(self.reasons) > 1 else ""
+        return "not read", f"{path}: {why}{more}"
+
+
+@dataclass(frozen=True)
 class Started(Event):
     """The stream is running."""
 

@@ -57,16 +57,18 @@ def quarantine_rows(
     batch: int,
     at: pa.Scalar,
     in_bronze: np.ndarray | None = None,
+    ids: Sequence[str] | None = None,
 ) -> pa.Table:
     """Return the rejected records as rows of the quarantine: raw bytes, origin and reason.
 
-    `in_bronze` are the rows that the bronze table has too; None if that is unknown.
+    `in_bronze` are the rows that the bronze table has too; None if that is unknown. `ids` are those
+    of records whose source gives them an identity; all others get random ones.
     """
     rows = [one.row for one in rejected]
     taken = records.take(pa.array(rows, pa.int64()))
     count = len(rejected)
     columns = {
-        "id": pa.array(_new_ids(count), pa.string()),
+        "id": pa.array(_new_ids(count) if ids is None else ids, pa.string()),
         "state": pa.repeat(pa.scalar(QuarantineState.OPEN.value, pa.string()), count),
         "reason": pa.array([one.reason.value for one in rejected], pa.string()),
         "detail": pa.array([_text(one.detail) or None for one in rejected], pa.string()),

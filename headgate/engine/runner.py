@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 
 from headgate.config import PipelineConfig
 from headgate.engine.batch import BatchLander
-from headgate.engine.events import BatchLanded, Ended, Event, FilesWait, Idle, Listener, Started
+from headgate.engine.events import (
+    BatchLanded,
+    Ended,
+    Event,
+    FilesSkipped,
+    FilesWait,
+    Idle,
+    Listener,
+    Started,
+)
 from headgate.engine.follow_up import FollowUp, TableChanged, follow_all
 from headgate.engine.plan import BatchPlan
 from headgate.engine.session import pipeline_session
@@ -25,7 +34,14 @@ from headgate.lake.ledger import Ledger, Pending, Progress
 from headgate.lake.run_lock import Held
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.schema.changes import SchemaHistory
-from headgate.sources.batch import CaughtUp, Recovery, Source, SourceBatch, UnfinishedFiles
+from headgate.sources.batch import (
+    CaughtUp,
+    Recovery,
+    SkippedFiles,
+    Source,
+    SourceBatch,
+    UnfinishedFiles,
+)
 from headgate.sources.stop_signal import StopSignal
 
 if TYPE_CHECKING:
@@ -115,6 +131,8 @@ class Runner:
                         self._emit(Idle())
                     case UnfinishedFiles(paths):
                         self._emit(FilesWait(paths))
+                    case SkippedFiles(reasons):
+                        self._emit(FilesSkipped(reasons))
 
     def _lander(self, spark: SparkSession, progress: Progress | None, lock: Held) -> BatchLander:
         return BatchLander(

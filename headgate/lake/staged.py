@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -100,6 +100,9 @@ class StagedFile:
     """Columns of the table that its newest rows no longer have."""
     lineages: tuple[str, ...] = ()
     """Of a change log: the lineages of its positions, the earliest first."""
+    reused: Mapping[str, Sequence[int]] | None = None
+    """Of a change log: positions, by source file, of changes whose UUID another change has. Such a
+    file does not land: the batch is staged again without them."""
 
     @property
     def schema(self) -> pa.Schema:

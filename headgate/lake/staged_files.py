@@ -28,8 +28,7 @@ _REFITTED = "-fitted"
 
 def read_staged(lake: str, file: StagedFile) -> pa.Table:
     """Read the rows of a staged file."""
-    path = _in_table(lake, file)
-    return ParquetRows(str(path if path.exists() else _held_back(lake, file))).read()
+    return ParquetRows(staged_path(lake, file) or str(_in_table(lake, file))).read()
 
 
 def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
@@ -51,9 +50,15 @@ def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
     )
 
 
+def staged_path(lake: str, file: StagedFile) -> str | None:
+    """Return where a staged file is; None if it is gone."""
+    paths = _in_table(lake, file), _held_back(lake, file)
+    return next((str(path) for path in paths if path.exists()), None)
+
+
 def is_staged(lake: str, file: StagedFile) -> bool:
     """Whether a staged file exists."""
-    return _in_table(lake, file).exists() or _held_back(lake, file).exists()
+    return staged_path(lake, file) is not None
 
 
 def delete_staged(lake: str, file: StagedFile) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -65,6 +65,14 @@ class UnfinishedFiles:
 
 
 @dataclass(frozen=True)
+class SkippedFiles:
+    """Entries of the folder that are not read, such as links."""
+
+    reasons: Mapping[str, str]
+    """By path."""
+
+
+@dataclass(frozen=True)
 class Recovery:
     """Where a run continues."""
 
@@ -86,6 +94,6 @@ class Source(Protocol):
 
     def batches(
         self, spark: SparkSession, ledger: Ledger
-    ) -> Generator[SourceBatch | CaughtUp | UnfinishedFiles]:
+    ) -> Generator[SourceBatch | CaughtUp | UnfinishedFiles | SkippedFiles]:
         """Yield batches; each must have landed before the next one is requested."""
         ...

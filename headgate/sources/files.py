@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+import stat
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headgate.config import Files, PipelineConfig
 from headgate.config.location import is_remote
@@ -17,14 +21,16 @@ from headgate.config.pipeline import FILES_TABLE
 from headgate.errors import CheckpointError, SourceError
 from headgate.lake.ledger import Ledger, Progress
 from headgate.lake.names import ChangeTables
+from headgate.lake.query import quoted
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.staged import StagedBatch, StagedBatchNote
+from headgate.lake.staged import StagedBatch, StagedBatchNote, StagedFile
 from headgate.lake.staged_files import read_staged
 from headgate.sources.batch import (
     CaughtUp,
     Extent,
     Recovery,
     RunsJobs,
+    SkippedFiles,
     SourceBatch,
     UnfinishedFiles,
 )
@@ -42,6 +48,17 @@ _HIDDEN = (".", "_")
 _UNFINISHED = (".tmp", ".part", ".crc", ".inprogress", "._COPYING_")
 _TIME_IN_PATH = re.compile(r"/(\d{4})/(\d{2})/(\d{2})/(\d{2})/(\d{2})/[^/]+$")
 _GLOB = re.compile(r"([\\{}\[\]*?,])")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LINK = "it is a link"
+_SPECIAL = "it is not a regular file"
+_WHY_NOT_OPENED = {
+    errno.ELOOP: _LINK,
+    errno.ENOTDIR: "a folder of its path is a link, or not a folder",
+    errno.ENOENT: "it no longer exists",
+}
+_READ_COLUMNS = ("path", "size", "modified", "batch")
+FIRST_BATCH = "first_batch"
+"""Column of a batch's rows: the batch that first read the file; null for a new file."""
 
 
 @dataclass(frozen=True, order=True)
@@ -65,6 +82,19 @@ class LandedFile:
         return datetime.fromtimestamp(self.modified / 1000, UTC)
 
 
+class FileRead(NamedTuple):
+    """What the table of files has on a path."""
+
+    size: int
+    modified: int
+    first_batch: int
+    """The batch that first read a file of this path."""
+
+
+class SkippedFile(Exception):
+    """A file that is not read: a link, a special file, or one that cannot be opened."""
+
+
 class FileSource:
     """The source of change files.
 
@@ -80,8 +110,12 @@ class FileSource:
         self._stop = stop
         self._once = once
         self._trigger_milliseconds = trigger_milliseconds
-        self._read: dict[str, tuple[int, int]] = {}
-        """Size and modification time of every file read so far."""
+        self._read: dict[str, FileRead] = {}
+        """The files of the folder that were read before, by path."""
+        self._listed: set[str] = set()
+        """All files of the folder when it was last listed."""
+        self._reported: set[str] = set()
+        """Paths that were reported as skipped in this run."""
 
     def recover(self, progress: Progress | None, staged: StagedBatch | None) -> Recovery:
         """Continue after the last batch; raise if there are change logs but no ledger."""
@@ -100,25 +134,31 @@ class FileSource:
 
     def batches(
         self, spark: SparkSession, ledger: Ledger
-    ) -> Generator[SourceBatch | CaughtUp | UnfinishedFiles]:
+    ) -> Generator[SourceBatch | CaughtUp | UnfinishedFiles | SkippedFiles]:
         landed = ledger.landed()
         number = 0 if landed is None else landed + 1
         new = None if landed is not None else NEW_LEDGER
-        self._read = files_read(self._pipeline.lake)
+        self._add_read(self._staged([one.file for one in ledger.pending()]))
         unfinished: set[LandedFile] = set()
         while not self._stop.requested:
+            listing = self._list(spark)
+            if skipped := self._not_reported(listing.skipped):
+                yield SkippedFiles(skipped)
             files = batch_of(
-                [each for each in self._new(spark) if each not in unfinished], self._source
+                [each for each in listing.files if each not in unfinished], self._source
             )
             if files:
                 extent = {"files": len(files), "first": files[0].path, "last": files[-1].path}
                 yield SourceBatch(Extent(number, None, extent), self._jobs(spark, files), new)
-                self._read |= self._read_in(number)
+                self._add_read(self._read_in(number))
                 new, number = None, number + 1
                 waiting = {each for each in files if self._is_new(each)}
                 unfinished |= waiting
-                if waiting:
-                    yield UnfinishedFiles(tuple(sorted(each.path for each in waiting)))
+                skipped = self._why_skipped(waiting)
+                if reported := self._not_reported(skipped):
+                    yield SkippedFiles(reported)
+                if incomplete := {each.path for each in waiting} - skipped.keys():
+                    yield UnfinishedFiles(tuple(sorted(incomplete)))
                 continue
             yield CaughtUp()
             if self._once:
@@ -127,52 +167,138 @@ class FileSource:
             unfinished.clear()
             self._stop.wait(self._trigger_milliseconds / 1000)
 
-    def _read_in(self, number: int) -> dict[str, tuple[int, int]]:
+    def _add_read(self, read: Mapping[str, FileRead]) -> None:
+        for path, one in read.items():
+            before = self._read.get(path)
+            self._read[path] = one._replace(first_batch=before.first_batch) if before else one
+
+    def _read_in(self, number: int) -> dict[str, FileRead]:
         """Return the files that a batch has read, even if their table could not be committed."""
-        committed = files_read(self._pipeline.lake, number)
+        committed = files_of_batch(self._pipeline.lake, number)
         if committed:
             return committed
         noted = StagedBatchNote(self._pipeline.lake, self._pipeline.name).read()
-        staged = [file for file in noted.files if file.table == FILES_TABLE] if noted else []
+        return self._staged(noted.files if noted else ())
+
+    def _staged(self, files: Iterable[StagedFile]) -> dict[str, FileRead]:
+        """Return the files read according to rows that are not committed yet."""
         return {
-            row["path"]: (row["size"], row["modified"])
-            for file in staged
+            row["path"]: FileRead(row["size"], row["modified"], row["batch"])
+            for file in files
+            if file.table == FILES_TABLE
             for row in read_staged(self._pipeline.lake, file).to_pylist()
         }
 
-    def _new(self, spark: SparkSession) -> list[LandedFile]:
-        return [each for each in list_files(spark, self._source) if self._is_new(each)]
+    def _list(self, spark: SparkSession) -> Listing:
+        """List the new files; those that may not be read are skipped until they may be."""
+        listing = list_files(spark, self._source)
+        self._look_up({each.path for each in listing.files})
+        new = [each for each in listing.files if self._is_new(each)]
+        denied = {
+            each.path: os.strerror(errno.EACCES)
+            for each in new
+            if not is_remote(self._source.path) and _is_denied(each.path)
+        }
+        files = [each for each in new if each.path not in denied]
+        return Listing(files, {**listing.skipped, **denied})
+
+    def _look_up(self, paths: set[str]) -> None:
+        """Look up files that have appeared, and forget those that are gone.
+
+        So memory is bounded by the folder, however many files it once had.
+        """
+        appeared = paths - self._listed - self._read.keys()
+        if appeared:
+            self._add_read(files_read(self._pipeline.lake, appeared))
+        for path in self._listed - paths:
+            self._read.pop(path, None)
+        self._listed = paths
+
+    def _not_reported(self, skipped: Mapping[str, str]) -> dict[str, str]:
+        """Return the skipped files that this run has not reported yet."""
+        new = {path: why for path, why in skipped.items() if path not in self._reported}
+        self._reported |= new.keys()
+        return new
+
+    def _why_skipped(self, files: Collection[LandedFile]) -> dict[str, str]:
+        """Return why tasks could not open files; those that can be opened are incomplete."""
+        found: dict[str, str] = {}
+        for file in files if not is_remote(self._source.path) else ():
+            try:
+                with _opened(self._source.path, file.path):
+                    pass
+            except SkippedFile as error:
+                found[file.path] = str(error)
+        return found
 
     def _is_new(self, file: LandedFile) -> bool:
-        return self._read.get(file.path) != (file.size, file.modified)
+        read = self._read.get(file.path)
+        return read is None or (read.size, read.modified) != (file.size, file.modified)
 
     def _jobs(self, spark: SparkSession, files: Sequence[LandedFile]) -> RunsJobs:
         tasks = min(len(files), spark.sparkContext.defaultParallelism)
+        first = {
+            each.path: self._read[each.path].first_batch
+            for each in files
+            if each.path in self._read
+        }
 
         def run(job: Callable[[DataFrame], _Result]) -> _Result:
-            return job(records_of_files(spark, self._source, files, tasks))
+            return job(records_of_files(spark, self._source, files, first, tasks))
 
         return run
 
 
-def files_read(lake: str, batch: int | None = None) -> dict[str, tuple[int, int]]:
-    """Return size and modification time of the files read, in one batch or in all."""
-    table = Snapshot.open(lake, FILES_TABLE)
+def files_read(lake: str, paths: Collection[str]) -> dict[str, FileRead]:
+    """Return those of the files that were read before, as they were when last read."""
+    between = f"path BETWEEN {quoted(min(paths))} AND {quoted(max(paths))}"
+    rows = _read_rows(lake, between)
+    return _last_read(rows.filter(pc.is_in(rows["path"], pa.array(paths, pa.string()))))
+
+
+def files_of_batch(lake: str, batch: int) -> dict[str, FileRead]:
+    """Return the files that a batch has read."""
+    return _last_read(_read_rows(lake, f"batch = {batch}"))
+
+
+def _read_rows(lake: str, where: str) -> pa.Table:
+    table = Snapshot.newest(lake, FILES_TABLE)
     if table is None:
-        return {}
-    where = "true" if batch is None else f"batch = {batch}"
-    rows = table.query(
-        f"SELECT path, size, modified FROM stored WHERE {where} ORDER BY batch"
-    ).read_all()
-    columns = (rows[name].to_pylist() for name in ("path", "size", "modified"))
-    return {path: (size, modified) for path, size, modified in zip(*columns, strict=True)}
+        return pa.table({name: pa.array([], pa.string()) for name in _READ_COLUMNS})
+    names = ", ".join(_READ_COLUMNS)
+    rows = table.query(f"SELECT {names} FROM stored WHERE {where} ORDER BY batch").read_all()
+    at = rows.schema.get_field_index("path")
+    return rows.set_column(at, "path", rows["path"].cast(pa.string()))
 
 
-def list_files(spark: SparkSession, source: Files) -> list[LandedFile]:
-    """List complete files, earliest first; hidden and temporary files are skipped."""
-    listed = _listed_by_spark(spark, source.path) if is_remote(source.path) else _walk(source.path)
+def _last_read(rows: pa.Table) -> dict[str, FileRead]:
+    read: dict[str, FileRead] = {}
+    columns = (rows[name].to_pylist() for name in _READ_COLUMNS)
+    for path, size, modified, number in zip(*columns, strict=True):
+        before = read.get(path)
+        read[path] = FileRead(size, modified, before.first_batch if before else number)
+    return read
+
+
+class Listing(NamedTuple):
+    """The files of a folder, earliest first, and why others are skipped, by path."""
+
+    files: list[LandedFile]
+    skipped: Mapping[str, str]
+
+
+def list_files(spark: SparkSession, source: Files) -> Listing:
+    """List complete files; hidden and temporary files are left out.
+
+    Of a local folder, only regular files are read. A link could lead to any file of the machine.
+    """
+    skipped: dict[str, str] = {}
+    if is_remote(source.path):
+        listed = _listed_by_spark(spark, source.path)
+    else:
+        listed = _walk(folder_path(source.path), skipped)
     found = [file for file in listed if source.start is None or file.time >= source.start]
-    return sorted(found, key=lambda file: (file.time, file.path))
+    return Listing(sorted(found, key=lambda file: (file.time, file.path)), skipped)
 
 
 def batch_of(files: Sequence[LandedFile], source: Files) -> list[LandedFile]:
@@ -188,57 +314,160 @@ def batch_of(files: Sequence[LandedFile], source: Files) -> list[LandedFile]:
 
 
 def records_of_files(
-    spark: SparkSession, source: Files, files: Sequence[LandedFile], tasks: int
+    spark: SparkSession,
+    source: Files,
+    files: Sequence[LandedFile],
+    first: Mapping[str, int],
+    tasks: int,
 ) -> DataFrame:
-    """Return a row per file; local files are read later, in the task that opens them."""
+    """Return a row per file; local files are read later, in the task that opens them.
+
+    `first` are the batches that first read the files which were read before.
+    """
     from pyspark.sql import functions as F
 
     if is_remote(source.path):
         escaped = [_GLOB.sub(r"\\\1", file.path) for file in files]
         rows = spark.read.format("binaryFile").load(escaped)
-        return rows.select(
-            F.col("content").alias("value"),
-            F.col("modificationTime").alias("timestamp"),
-            F.col("path").alias("file"),
-        ).coalesce(tasks)
-    paths = pa.table({"file": pa.array([file.path for file in files], pa.string())})
-    return spark.createDataFrame(paths).coalesce(tasks)
+        columns = {"path": list(first), FIRST_BATCH: list(first.values())}
+        types = pa.schema([("path", pa.string()), (FIRST_BATCH, pa.int64())])
+        read_before = spark.createDataFrame(pa.table(columns, types))
+        return (
+            rows.join(F.broadcast(read_before), "path", "left")
+            .select(
+                F.col("content").alias("value"),
+                F.col("modificationTime").alias("timestamp"),
+                F.col("path").alias("file"),
+                F.col(FIRST_BATCH),
+            )
+            .coalesce(tasks)
+        )
+    columns = {
+        "file": pa.array([file.path for file in files], pa.string()),
+        FIRST_BATCH: pa.array([first.get(file.path) for file in files], pa.int64()),
+    }
+    return spark.createDataFrame(pa.table(columns)).coalesce(tasks)
 
 
-def read_local(path: str) -> tuple[bytes, LandedFile]:
-    """Return a file's content with its size and modification time when it was read."""
-    with open(path, "rb") as file:
-        content = file.read()
-        stat = os.fstat(file.fileno())
-    return content, LandedFile(path, stat.st_size, stat.st_mtime_ns // 1_000_000)
+def read_local(folder: str, path: str, max_size: int) -> tuple[bytes | None, LandedFile]:
+    """Return a file's content, and its size and modification time before it was read.
+
+    The content is None if it is larger than `max_size`. Raises SkippedFile unless the path leads
+    through folders, none of them a link, to a regular file.
+    """
+    with _opened(folder, path) as file:
+        found = os.fstat(file.fileno())
+        landed = LandedFile(path, found.st_size, found.st_mtime_ns // 1_000_000)
+        # Bytes that are added while it is read are read once the larger file is listed.
+        return file.read(found.st_size) if found.st_size <= max_size else None, landed
 
 
-def _walk(path: str) -> Iterator[LandedFile]:
-    root = path.split(":", 1)[1] if path.startswith("file:") else path
+def folder_path(path: str) -> str:
+    """Return the path of a local folder, which may be given as a `file:` URL."""
+    return path.split(":", 1)[1] if path.startswith("file:") else path
+
+
+@contextmanager
+def _opened(folder: str, path: str) -> Iterator[BinaryIO]:
+    if is_remote(folder):
+        raise SkippedFile("it is not on this machine")
+    try:
+        descriptor = _open_inside(folder_path(folder), path)
+    except OSError as error:
+        raise SkippedFile(_reason(error)) from None
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise SkippedFile(_SPECIAL)
+        yield file
+
+
+def _open_inside(folder: str, path: str) -> int:
+    """Open a file below a folder, one name after the other, so that none of them can be a link.
+
+    A FIFO is opened without waiting for a writer.
+    """
+    prefix = folder.rstrip("/") + "/"
+    *folders, name = path.removeprefix(prefix).split("/")
+    if not path.startswith(prefix) or {"", ".", ".."} & {*folders, name}:
+        raise SkippedFile(f"it is outside of {folder}")
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for inner in folders:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            outer, opened = opened, os.open(inner, flags, dir_fd=opened)
+            os.close(outer)
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=opened)
+    finally:
+        os.close(opened)
+
+
+def _reason(error: OSError) -> str:
+    return _WHY_NOT_OPENED.get(error.errno or 0) or error.strerror or str(error)
+
+
+def _is_denied(path: str) -> bool:
+    return os.path.exists(path) and not os.access(path, os.R_OK)
+
+
+def _walk(root: str, skipped: dict[str, str]) -> Iterator[LandedFile]:
+    """List regular files; add everything else to `skipped`, with the reason."""
     if not os.path.isdir(root):
         raise SourceError(
             "source-missing",
             f"no folder {root}",
             hint="check `source.files.path`; headgate simulate shop creates one",
         )
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise SourceError(
+            "source-missing",
+            f"the folder {root} cannot be read",
+            hint="let the user of the run list and open it",
+        )
     folders = [root]
     while folders:
-        for entry in _entries(folders.pop()):
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as listed:
+                entries = list(listed)
+        except FileNotFoundError:  # removed since it was listed
+            continue
+        except OSError as error:
+            skipped[folder] = _reason(error)
+            continue
+        for entry in entries:
             if entry.name.startswith(_HIDDEN):
                 continue
-            if entry.is_dir():
+            if not _is_text(entry.name):
+                skipped[_shown(entry.path)] = "its name is not UTF-8"
+            elif entry.is_symlink():
+                skipped[entry.path] = _LINK
+            elif entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
             elif not entry.name.endswith(_UNFINISHED):
-                stat = entry.stat()
-                yield LandedFile(entry.path, stat.st_size, stat.st_mtime_ns // 1_000_000)
+                yield from _listed(entry, skipped)
 
 
-def _entries(folder: str) -> Iterable[os.DirEntry[str]]:
+def _is_text(name: str) -> bool:
+    return _shown(name) == name
+
+
+def _shown(path: str) -> str:
+    """Return a path as text; bytes that are not UTF-8 are replaced."""
+    return path.encode("utf-8", "replace").decode()
+
+
+def _listed(entry: os.DirEntry[str], skipped: dict[str, str]) -> Iterator[LandedFile]:
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except FileNotFoundError:  # removed since it was listed
-        return []
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:  # removed since its folder was listed
+        return
+    except OSError as error:
+        skipped[entry.path] = _reason(error)
+        return
+    if stat.S_ISREG(found.st_mode):
+        yield LandedFile(entry.path, found.st_size, found.st_mtime_ns // 1_000_000)
+    else:
+        skipped[entry.path] = _SPECIAL
 
 
 def _listed_by_spark(spark: SparkSession, path: str) -> Iterator[LandedFile]:
@@ -249,5 +478,10 @@ def _listed_by_spark(spark: SparkSession, path: str) -> Iterator[LandedFile]:
         .select("path", "length", "modificationTime")
     )
     for row in rows.toLocalIterator():
-        modified = int(row["modificationTime"].timestamp() * 1000)
-        yield LandedFile(row["path"], row["length"], modified)
+        if not row["path"].endswith(_UNFINISHED):
+            yield LandedFile(row["path"], row["length"], milliseconds(row["modificationTime"]))
+
+
+def milliseconds(time: datetime) -> int:
+    """Return a time in milliseconds since the epoch; local time if it has no zone."""
+    return (time.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)

@@ -30,6 +30,7 @@ from headgate.registry.folder import FolderRegistry
 from headgate.registry.registry import SchemaText, SchemaType
 from headgate.run import batch_plan, pending_replays, schema_history
 from headgate.sources.batch import Extent
+from headgate.sources.files import FIRST_BATCH, files_read
 from headgate.testing.records import Record, by_partition, frame, number_records
 
 _READING_ORDER = ("_order", "_topic", "_partition", "_offset")
@@ -103,7 +104,19 @@ class InProcessLake:
         if not self.pipeline.lands_changes:
             raise UsageError("bad-argument", "the pipeline lands records", "use `land`")
         files = [os.fspath(path) for path in paths]
-        rows = pa.record_batch({"file": pa.array(files, pa.string())})
+        read = files_read(self.pipeline.lake, files)
+        columns = {
+            "value": pa.array([Path(file).read_bytes() for file in files], pa.binary()),
+            "timestamp": pa.array(
+                [os.stat(file).st_mtime_ns // 1_000 for file in files],
+                pa.timestamp("us", "UTC"),
+            ),
+            "file": pa.array(files, pa.string()),
+            FIRST_BATCH: pa.array(
+                [read[file].first_batch if file in read else None for file in files], pa.int64()
+            ),
+        }
+        rows = pa.record_batch(columns)
         batch, _ = self._next()
         extent = Extent(batch, None, {"files": len(files)})
         self._waiting.append((extent, stage_in_process(rows)))

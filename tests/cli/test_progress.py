@@ -9,7 +9,7 @@ from rich.console import Console
 from headgate.cli.progress.lines import JsonLines, Lines, event_name, print_summary
 from headgate.cli.progress.live import LiveView, NoView, choose_view
 from headgate.cli.progress.tally import Tally
-from headgate.engine.events import Event, GoldFailed, Idle, Started
+from headgate.engine.events import Event, FilesSkipped, GoldFailed, Idle, Started
 from headgate.errors import UsageError
 from tests.cli.events import A_RUN, landed
 from tests.cli.snapshot import Snapshot
@@ -116,3 +116,19 @@ def _drawn(view: LiveView) -> str:
     text = io.StringIO()
     Console(file=text, width=90, no_color=True, highlight=False).print(view)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+
+
+def test_skipped_files_are_counted_and_shown(
+    tally: Tally, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skipped = FilesSkipped({"/landing/a": "it is a link", "/landing/b": "Permission denied"})
+    with Lines(tally) as view:
+        view(skipped)
+        view(landed(0, 10))
+    assert "not read: /landing/a: it is a link, and 1 more" in capsys.readouterr().out
+    assert tally.skipped == 2
+    drawn = _drawn(LiveView(tally))
+    assert "files not read" in drawn
+    assert "/landing/a: it is a link, and 1 more" in drawn
+    print_summary("Done", tally)
+    assert "files not read" in capsys.readouterr().out

@@ -111,6 +111,7 @@ def print_summary(headline: str, tally: Tally, more: Sequence[tuple[str, str]] =
         [
             ("records", f"{number(tally.rows)} landed"),
             ("quarantined", number(tally.quarantined.total())),
+            *([("files not read", number(tally.skipped))] if tally.skipped else []),
             *_rules_broken(tally),
             ("tables", f"{number(len(tally.tables))}{new}"),
             *_derived(tally),

@@ -90,6 +90,8 @@ def _named_facts(tally: Tally) -> list[tuple[str, str]]:
         ("schema changes", number(tally.changes)),
         ("quarantined", _quarantined(tally)),
     ]
+    if tally.skipped:
+        facts.append(("files not read", number(tally.skipped)))
     if tally.broken:
         facts.append(("rules broken", _broken(tally)))
     if tally.last_merge is not None:

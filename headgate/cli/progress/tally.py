@@ -15,6 +15,7 @@ from headgate.engine.events import (
     Ended,
     Event,
     ExpectationsBroken,
+    FilesSkipped,
     GoldDerived,
     Idle,
     SchemaChanged,
@@ -66,6 +67,8 @@ class Tally:
     """Rows that merges inserted, updated or deleted."""
     last_merge: TablesMerged | None = None
     last_gold: GoldDerived | None = None
+    skipped: int = 0
+    """Entries of the landing folder that are not read, such as links."""
     waiting: dict[str, TableWaits] = field(default_factory=dict)
     recent: deque[Notice] = field(default_factory=lambda: deque(maxlen=_MAX_NOTICES))
     schema_changes: deque[Notice] = field(default_factory=lambda: deque(maxlen=_MAX_NOTICES))
@@ -113,6 +116,9 @@ class Tally:
             case ExpectationsBroken(rules=rules):
                 for one in rules:
                     self.broken[one.rule, one.on_fail] += one.failed
+            case FilesSkipped(reasons=reasons):
+                self.skipped += len(reasons)
+                self.note(*event.notice)
             case TableWaits():
                 self.waiting[event.table] = event
             case BatchLanded():

@@ -6,6 +6,7 @@ change of the file is used.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,13 +19,17 @@ import pyarrow.compute as pc
 from headgate.envelopes.datastream.changes import (
     MAX_CELLS,
     MAX_FILE_SIZE,
+    MAX_REJECTED,
     MAX_TABLES,
     Changes,
     OpenedFile,
     Positions,
-    RejectedChange,
+    RejectedChanges,
     SourceTable,
     UnreadableFile,
+    no_changes,
+    require_few_records,
+    require_usable,
 )
 from headgate.envelopes.datastream.container import Block, Container, read_container
 from headgate.envelopes.datastream.metadata import (
@@ -42,8 +47,8 @@ from headgate.formats.avro.encoding import MalformedAvro
 from headgate.reasons import Reason
 
 _PORTION_SIZE = 16 << 20
-_MAX_REJECTED_SIZE = 64 << 20
-"""Limit on the bytes of rejected records, each of which is kept as a file of its own."""
+_RECORDS_AT_A_TIME = 1 << 16
+"""Bounds what is kept of records before their number is checked."""
 _MAX_MEMORY = 2 << 30
 _SOURCE_COLUMNS = ("_database", "_schema", "_table")
 
@@ -53,7 +58,8 @@ def open_avro(content: bytes) -> OpenedFile:
     container = read_container(content)
     schema = change_schema(container.schema)
     opened = _open(container, schema)
-    if schema.has_field_logical_types and opened.rejected and not opened.changes:
+    is_rejected = opened.rejected or opened.unreadable is not None
+    if schema.has_field_logical_types and is_rejected and not opened.changes:
         as_written = _open(container, change_schema(container.schema, as_written=True))
         return as_written if as_written.changes else opened
     return opened
@@ -61,19 +67,24 @@ def open_avro(content: bytes) -> OpenedFile:
 
 def _open(container: Container, schema: ChangeSchema) -> OpenedFile:
     file = _AvroFile(container, schema)
-    for portion in _portions(container, schema):
-        file.add(portion)
-    rejected = sorted(file.rejected, key=lambda change: change.position)
-    return OpenedFile(file.changes.all(), rejected, has_schema=True)
+    try:
+        for portion in _portions(container, schema):
+            file.add(portion)
+    except UnreadableFile as error:
+        return OpenedFile(unreadable=str(error))
+    rejected = sorted(file.rejected.kept, key=lambda change: change.position)
+    return OpenedFile(file.changes.all(), rejected, file.rejected.more, has_schema=True)
 
 
 def extract_avro_records(content: bytes, positions: Collection[int]) -> Iterator[tuple[int, bytes]]:
     """Yield the records at some positions, each as a file with only that record."""
     container = read_container(content)
     schema = change_schema(container.schema)
+    wanted = sorted(position for position in positions if position >= 0)
     first = 0
     for block in container.blocks:
-        rows = [row - first for row in positions if first <= row < first + block.count]
+        begin, end = bisect_left(wanted, first), bisect_left(wanted, first + block.count)
+        rows = [position - first for position in wanted[begin:end]]
         if rows:
             records = _decompress(container, block, schema)
             portion = BlockPortion(schema, first, (records,), (block.count,))
@@ -88,9 +99,8 @@ class _AvroFile:
     def __init__(self, container: Container, schema: ChangeSchema) -> None:
         self.schema = schema
         self.changes = _ChangesBySource()
-        self.rejected: list[RejectedChange] = []
+        self.rejected = RejectedChanges()
         self._container = container
-        self._rejected_size = 0
         self._memory = 0
 
     def add(self, portion: BlockPortion) -> None:
@@ -100,15 +110,24 @@ class _AvroFile:
             raise UnreadableFile(f"takes more than {_MAX_MEMORY >> 30} GB of memory")
         for row, detail in read.bad.items():
             self._reject(portion, row, Reason.PAYLOAD_UNDECODABLE, detail, None)
+        for start in range(0, len(read.records), _RECORDS_AT_A_TIME):
+            self._add_records(portion, read.slice(start, _RECORDS_AT_A_TIME))
+        if self.changes.is_empty and self.rejected.total > MAX_REJECTED:
+            raise no_changes()
+
+    def _add_records(self, portion: BlockPortion, read: ReadPortion) -> None:
         metadata = _metadata(self.schema, portion, read)
         payload = read.records.field(_field_index(self.schema, "payload"))
         nameless = pc.fill_null(pc.equal(metadata["_table"], ""), True)
         unusable = pc.or_(nameless, payload.is_null()).to_numpy(zero_copy_only=False)
-        for row in np.flatnonzero(unusable).tolist():
+        unusable_rows = np.flatnonzero(unusable)
+        for row in unusable_rows[:MAX_REJECTED].tolist():
             has_table = not nameless[row].as_py()
             source = _source_at(metadata, row) if has_table else None
             detail = "the record has no payload" if has_table else "the record names no table"
             self._reject(portion, int(read.rows[row]), Reason.CHANGE_UNREADABLE, detail, source)
+        if len(unusable_rows) > MAX_REJECTED:
+            self.rejected.count(len(unusable_rows) - MAX_REJECTED)
         usable = np.flatnonzero(~unusable)
         if len(usable) < len(unusable):
             metadata, payload = metadata.take(usable), payload.take(usable)
@@ -124,11 +143,13 @@ class _AvroFile:
         detail: str,
         source: SourceTable | None,
     ) -> None:
-        raw = self._container.single_record_file(portion.content(row))
-        self._rejected_size += len(raw)
-        if self._rejected_size > _MAX_REJECTED_SIZE:
-            raise UnreadableFile("too many records are not changes to quarantine them one by one")
-        self.rejected.append(RejectedChange(portion.first + row, reason, detail, raw, source))
+        self.rejected.add(
+            portion.first + row,
+            reason,
+            detail,
+            lambda: self._container.single_record_file(portion.content(row)),
+            source,
+        )
 
 
 @dataclass(frozen=True)
@@ -139,6 +160,11 @@ class ReadPortion:
     rows: Positions
     """Rows of the records in the portion."""
     bad: dict[int, str]
+
+    def slice(self, start: int, length: int) -> ReadPortion:
+        """Return some of the records, without errors."""
+        rows = self.rows[start : start + length]
+        return ReadPortion(self.records.slice(start, length), rows, {})
 
 
 @dataclass(frozen=True)
@@ -159,7 +185,15 @@ class BlockPortion:
             records = self.schema.blocks.read(self.blocks, count)
             if records is not None:
                 return ReadPortion(records, rows, {})
-        records, bad = self.schema.decoder.read(self.payloads)
+        parts: list[pa.StructArray] = []
+        bad: dict[int, str] = {}
+        for first in range(0, max(1, count), _RECORDS_AT_A_TIME):
+            payloads = self.payloads[first : first + _RECORDS_AT_A_TIME]
+            part, errors = self.schema.decoder.read(payloads)
+            parts.append(part)
+            bad.update({first + row: detail for row, detail in errors.items()})
+            require_usable(len(bad))
+        records = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
         return ReadPortion(records, np.delete(rows, list(bad)), bad)
 
     @property
@@ -196,6 +230,7 @@ def _portions(container: Container, schema: ChangeSchema) -> Iterator[BlockPorti
         records = _decompress(container, block, schema, remaining)
         remaining -= len(records)
         total += block.count
+        require_few_records(total)
         if total * schema.cells > MAX_CELLS:
             raise UnreadableFile(f"more than {MAX_CELLS} values")
         blocks.append(records)
@@ -223,6 +258,10 @@ class _ChangesBySource:
 
     def __init__(self) -> None:
         self._parts: dict[SourceTable, list[Changes]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._parts
 
     def add(self, metadata: pa.RecordBatch, payload: pa.RecordBatch, positions: Positions) -> None:
         """Add changes in the order of the file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,8 +16,21 @@ MAX_FILE_SIZE = 512 << 20
 MAX_CELLS = 1 << 27
 """Limit on the values in a file: a value can take no bytes in the file, but does in memory."""
 
+MAX_RECORDS = 5_000_000
+"""Limit on the records in one file: the metadata of each takes memory, however small it is."""
+
 MAX_TABLES = 1_000
 """Limit on the source tables in one file."""
+
+MAX_REJECTED = 1_000
+MAX_REJECTED_SIZE = 16 << 20
+"""Limits on the rejected records of a file that are quarantined one by one, and on their bytes.
+
+Beyond them, the file itself is quarantined: a few kilobytes of gzip can have millions of records.
+"""
+
+MAX_UNUSABLE = 100_000
+"""Limit on the records of a file that are not changes; a file with more of them is unreadable."""
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -103,6 +117,8 @@ class OpenedFile:
 
     changes: list[Changes] = field(default_factory=list)
     rejected: list[RejectedChange] = field(default_factory=list)
+    more_rejected: int = 0
+    """Number of rejected records that are not in `rejected`, because they are too many."""
     has_schema: bool = False
     """Whether the file declares all columns of its tables, even those that are always null."""
     unreadable: str | None = None
@@ -117,3 +133,55 @@ class UnreadableFile(Exception):
 
 class UnfinishedFile(Exception):
     """The file ends too early, but is valid up to there."""
+
+
+class RejectedChanges:
+    """Collects the rejected records of a file: keeps at least the first, counts the others."""
+
+    def __init__(self) -> None:
+        self.kept: list[RejectedChange] = []
+        self.more = 0
+        self._size = 0
+
+    @property
+    def total(self) -> int:
+        return len(self.kept) + self.more
+
+    def add(
+        self,
+        position: int,
+        reason: Reason,
+        detail: str,
+        raw: Callable[[], bytes],
+        source: SourceTable | None = None,
+    ) -> None:
+        """Reject a record; `raw` returns a file with only this record."""
+        if not self.more and len(self.kept) < MAX_REJECTED:
+            content = raw()
+            self._size += len(content)
+            if not self.kept or self._size <= MAX_REJECTED_SIZE:
+                self.kept.append(RejectedChange(position, reason, detail, content, source))
+                return
+        self.count(1)
+
+    def count(self, records: int) -> None:
+        """Reject records without keeping them."""
+        self.more += records
+        require_usable(self.total)
+
+
+def require_usable(rejected: int) -> None:
+    """Raise UnreadableFile if a file has too many records that are not changes."""
+    if rejected > MAX_UNUSABLE:
+        raise UnreadableFile(f"more than {MAX_UNUSABLE} records are not changes")
+
+
+def require_few_records(records: int) -> None:
+    """Raise UnreadableFile if a file has too many records."""
+    if records > MAX_RECORDS:
+        raise UnreadableFile(f"more than {MAX_RECORDS} records")
+
+
+def no_changes() -> UnreadableFile:
+    """Return the error of a file that begins with many records that are not changes."""
+    return UnreadableFile(f"none of its first {MAX_REJECTED} records is a change")

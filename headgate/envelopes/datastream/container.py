@@ -136,6 +136,9 @@ def _take(cursor: Cursor, size: int) -> bytes:
 
 _MAX_XZ_MEMORY = 256 << 20
 _CHECKSUM_SIZE = 4
+_FIRST_PORTION = 1 << 10
+_MAX_PORTION = 1 << 20
+"""Sizes of the input per call: after each member, zlib copies the input that it has not used."""
 _CODEC_ERRORS = (
     zlib.error,
     lzma.LZMAError,
@@ -167,19 +170,23 @@ def _decompress(codec: str, data: bytes, max_size: int) -> bytes:
 
 def gunzip(data: bytes) -> bytes:
     """Decompress a gzip file, which may have several members."""
-    parts, rest, size = [], data, 0
-    while rest:
+    parts, size, position = [], 0, 0
+    while position < len(data):
         member = zlib.decompressobj(wbits=31)
-        try:
-            parts.append(member.decompress(rest, MAX_FILE_SIZE - size + 1))
-        except zlib.error as error:
-            raise UnreadableFile(f"cannot decompress the file: {error}") from None
-        size += len(parts[-1])
-        if size > MAX_FILE_SIZE:
-            raise _too_large()
-        if not member.eof:
-            raise UnfinishedFile
-        rest = member.unused_data
+        portion = _FIRST_PORTION
+        while not member.eof:
+            given = data[position : position + portion]
+            if not given:
+                raise UnfinishedFile
+            try:
+                parts.append(member.decompress(given, MAX_FILE_SIZE - size + 1))
+            except zlib.error as error:
+                raise UnreadableFile(f"cannot decompress the file: {error}") from None
+            size += len(parts[-1])
+            if size > MAX_FILE_SIZE:
+                raise _too_large()
+            position += len(given) - len(member.unused_data)
+            portion = min(2 * portion, _MAX_PORTION)
     return b"".join(parts)
 
 

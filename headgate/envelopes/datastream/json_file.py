@@ -17,13 +17,16 @@ import pyarrow as pa
 from headgate.envelopes.datastream.changes import (
     LOG_COLUMN_NAMES,
     MAX_CELLS,
+    MAX_REJECTED,
     MAX_TABLES,
     METADATA,
     Changes,
     OpenedFile,
-    RejectedChange,
+    RejectedChanges,
     SourceTable,
     UnreadableFile,
+    no_changes,
+    require_few_records,
 )
 from headgate.envelopes.datastream.json_records import (
     JsonRecord,
@@ -55,6 +58,7 @@ def open_json(content: bytes) -> OpenedFile:
     file = _JsonFile()
     with pause_collection():
         for position, record in enumerate(json_records(content)):
+            require_few_records(position)
             file.add(position, record)
         return file.opened()
 
@@ -93,7 +97,7 @@ class _JsonFile:
 
     def __init__(self) -> None:
         self._tables: dict[_SourceNames, _TableChanges] = {}
-        self._rejected: list[RejectedChange] = []
+        self._rejected = RejectedChanges()
         self._pending_records = self._pending_size = 0
         self._first_error = ""
         self._has_json = False
@@ -122,8 +126,7 @@ class _JsonFile:
                 self._flush()
 
     def opened(self) -> OpenedFile:
-        if self._first_error and not self._has_json:
-            raise UnreadableFile(f"not Avro and {self._first_error}")
+        self._require_json()
         self._flush()
         changes = [
             Changes(
@@ -134,7 +137,11 @@ class _JsonFile:
             )
             for names, table in self._tables.items()
         ]
-        return OpenedFile(changes, self._rejected)
+        return OpenedFile(changes, self._rejected.kept, self._rejected.more)
+
+    def _require_json(self) -> None:
+        if self._first_error and not self._has_json:
+            raise UnreadableFile(f"not Avro and {self._first_error}")
 
     def _flush(self) -> None:
         for table in self._tables.values():
@@ -151,7 +158,10 @@ class _JsonFile:
         self, position: int, record: JsonRecord, detail: str, source: SourceTable | None = None
     ) -> None:
         reason = Reason.CHANGE_UNREADABLE
-        self._rejected.append(RejectedChange(position, reason, detail, record.file, source))
+        self._rejected.add(position, reason, detail, lambda: record.file, source)
+        if not self._tables and self._rejected.total > MAX_REJECTED:
+            self._require_json()
+            raise no_changes()
 
 
 def _source_names(source: dict[str, Any]) -> _SourceNames | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import io
 import json
 import math
 import re
@@ -17,6 +16,8 @@ from pydantic_core import from_json
 from headgate.envelopes.datastream.changes import UnfinishedFile, UnreadableFile
 
 _WHITESPACE = b" \t\r\n"
+_LINE = re.compile(rb"[^ \t\r\n][^\n]*\n?")
+"""A line from its first character that is not whitespace; blank lines are skipped quickly."""
 _WHITESPACE_PATTERN = re.compile(r"[ \t\r\n]*")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _NOT_AN_OBJECT = "not a JSON object"
@@ -61,10 +62,9 @@ def json_records(content: bytes) -> Iterator[JsonRecord]:
 
 
 def _lines(content: bytes) -> Iterator[JsonRecord]:
-    for line in io.BytesIO(content):
-        stripped = line.strip(_WHITESPACE)
-        if not stripped:
-            continue
+    for found in _LINE.finditer(content):
+        line = found.group()
+        stripped = line.rstrip(_WHITESPACE)
         try:
             value = _parse(stripped.decode())
             yield JsonRecord(stripped, value, "" if value is not None else _NOT_AN_OBJECT)

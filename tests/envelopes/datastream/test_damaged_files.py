@@ -16,7 +16,6 @@ from headgate.envelopes.datastream.file import open_file
 from tests.envelopes.datastream.writing import (
     COMPRESSED,
     SYNC,
-    TOP,
     avro,
     block,
     change,
@@ -26,7 +25,6 @@ from tests.envelopes.datastream.writing import (
     json_change,
     lines,
     long_bytes,
-    nullable,
     payload_bytes,
     record,
     rows,
@@ -173,15 +171,6 @@ def test_zero_size_columns_cannot_exhaust_memory() -> None:
 def test_number_of_zero_size_records_is_limited() -> None:
     writer_schema = record("x", source_metadata=record("s", table="null"), payload=record("p"))
     assert open_file(header(writer_schema) + block(b"", 1 << 28)).unreadable
-
-
-def test_size_of_rejected_records_is_limited(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("headgate.envelopes.datastream.avro._MAX_REJECTED_SIZE", 100_000)
-    writer_schema = schema(source={"table": nullable("string")}, top=TOP)
-    changes = [change(source={"table": None})] * 200
-    assert "too many records" in str(open_file(avro(writer_schema, changes)).unreadable)
 
 
 @pytest.mark.parametrize("content", [b"", b" \n\n", b"\xef\xbb\xbf", b"[]", b" [ ] \n"])
