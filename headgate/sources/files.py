@@ -251,6 +251,8 @@ class FileSource:
 
 def files_read(lake: str, paths: Collection[str]) -> dict[str, FileRead]:
     """Return those of the files that were read before, as they were when last read."""
+    if not paths:
+        return {}
     between = f"path BETWEEN {quoted(min(paths))} AND {quoted(max(paths))}"
     rows = _read_rows(lake, between)
     return _last_read(rows.filter(pc.is_in(rows["path"], pa.array(paths, pa.string()))))

@@ -52,8 +52,11 @@ def test_failed_merge_is_tried_again_though_its_log_has_not_changed(lake: Change
     events: list[Event] = []
     failing = FailingCommitter(lake.committer, refusing={"theatre_seats"})
     follows = follow_up(lake, failing, events)
-    for batch in (1, 2):
-        assert not follows.follow((), batch).entries
+    (failed,) = follows.follow((), 1).entries
+    assert isinstance(failed, MergeEntry)
+    assert (failed.table, failed.table_version) == ("theatre_seats", None)
+    assert "cannot be written" in str(failed.error)
+    assert not follows.follow((), 2).entries, "the same error is recorded once"
     assert [type(event) for event in events] == [MergeFailed, MergeFailed]
     failing.heal()
     (entry,) = follows.follow((), 3).entries
