@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from headgate.cdc.rewind import Rewound
     from headgate.cdc.verify import TableVerified
-    from headgate.engine.events import BatchLanded, Ended, Event, Listener, SchemaChanged
+    from headgate.engine.events import Ended, Event, Listener, SchemaChanged
     from headgate.engine.pending import PendingFile
     from headgate.gold.follow import Refreshed
     from headgate.inspect.graph import Graph
@@ -378,7 +378,8 @@ class RunTally:
         self._pipeline = pipeline
         self._listener = listener or _ignore
         self._began = time.perf_counter()
-        self._batches: list[BatchLanded] = []
+        self._landing_seconds = 0.0
+        self._quarantined: Counter[str] = Counter()
         self._new_tables: list[str] = []
         self._changes: list[SchemaChanged] = []
 
@@ -388,7 +389,8 @@ class RunTally:
 
         own = self._pipeline.own_tables.values()
         if isinstance(event, BatchLanded):
-            self._batches.append(event)
+            self._landing_seconds += event.landing_seconds
+            self._quarantined.update(event.quarantined)
         elif isinstance(event, SchemaChanged) and event.table not in own:
             if isinstance(event.change, CreateTable) and not event.change.is_blocked:
                 self._new_tables.append(event.table)
@@ -402,19 +404,16 @@ class RunTally:
 
         pipeline, ledger = self._pipeline, open_ledger(self._pipeline)
         gold = read_gold(pipeline, ledger) if pipeline.gold else ()
-        quarantined: Counter[str] = Counter()
-        for batch in self._batches:
-            quarantined.update(batch.quarantined)
         return RunResult(
             pipeline=pipeline.name,
             batches=ended.batches,
             rows=ended.rows,
-            quarantined=dict(quarantined.most_common()),
+            quarantined=dict(self._quarantined.most_common()),
             tables=tuple(sorted(ended.tables)),
             new_tables=tuple(self._new_tables),
             schema_changes=tuple(self._changes),
             seconds=time.perf_counter() - self._began,
-            landing_seconds=sum(batch.landing_seconds for batch in self._batches),
+            landing_seconds=self._landing_seconds,
             stopped=ended.stopped,
             pending=pending_tables(ledger.stream),
             not_derived=tuple(one for one in gold if one.error is not None),

@@ -193,7 +193,8 @@ def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSpa
     if table.bytes > plan.spark_above:
         path = stage_merge(plan.lake, plan.merged, merge_source(folded.changes, schema))
         return NeedsSparkMerge(plan, plan.merged, log.version, path)
-    if table.bytes <= plan.in_memory_up_to and plan.metadata and table.is_plain:
+    in_memory = table.bytes <= plan.in_memory_up_to and plan.metadata and table.is_plain
+    if in_memory and table.constraints.allow_rewrite:
         counts = _merge_in_memory(plan, committer, log, table, folded.changes, key)
     else:
         clauses = merge_clauses(key, plan.metadata)
@@ -331,9 +332,8 @@ def evolve_columns(
 ) -> Snapshot:
     """Add or widen columns of the table to match the log."""
     current = table.schema
-    if {field.name: field.type for field in current} == {
-        field.name: field.type for field in schema
-    }:
+    types = {field.name: field.type for field in current}
+    if all(types.get(field.name) == field.type for field in schema):
         return table
     dropped = [field for field in current if field.name not in schema.names]
     wanted = pa.schema([*schema, *dropped])

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
+from headgate.config.secret_patterns import contains_secret
 from headgate.errors import InvalidPipeline, shown
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
@@ -49,6 +50,12 @@ def reject_credentials(address: str) -> str:
             "has a user and password in the URL",
             "remove them from the URL and give `username` and `password` as references,"
             " such as `env:NAME`",
+        )
+    if is_remote(address) and contains_secret(address):
+        raise InvalidPipeline(
+            "secret-in-file",
+            "has a secret in the URL",
+            "remove it from the URL; secrets are references, such as `env:NAME` or `file:/path`",
         )
     return address
 

@@ -25,7 +25,12 @@ from headgate.config.location import FileContext, LocalFolder, Location, is_remo
 from headgate.config.model import ConfigModel, combine_errors, invalid_at, missing
 from headgate.config.names import ChangeTemplate, TableName, TableTemplate, around
 from headgate.config.registry import Registry, RegistryField
-from headgate.config.secrets import Secret, check_spark_setting, settings_checked_by
+from headgate.config.secrets import (
+    Secret,
+    check_spark_setting,
+    check_spark_value,
+    settings_checked_by,
+)
 from headgate.config.sources import Files, SourceField, SourceKeys
 from headgate.config.units import Duration, Size
 from headgate.errors import InvalidPipeline, nearest, shown
@@ -153,10 +158,11 @@ class PipelineConfig(ConfigModel):
     """Engine that commits to the tables; `auto` uses delta-rs, or Spark for tables that it
     cannot write."""
 
-    spark: Annotated[Mapping[str, str | Secret], settings_checked_by(check_spark_setting)] = Field(
-        default_factory=dict
-    )
-    """Settings of the Spark session: `spark.*`."""
+    spark: Annotated[
+        Mapping[str, str | Secret], settings_checked_by(check_spark_setting, check_spark_value)
+    ] = Field(default_factory=dict)
+    """Settings of the Spark session: `spark.*`. Secrets are references: `env:NAME` or
+    `file:/path`."""
 
     registry: RegistryField | None = Field(default=None, examples=["./schemas"])
     """Schema registry: a URL, a folder, or the keys below. Required for a stream of records."""

@@ -13,6 +13,7 @@ from pydantic_core import CoreSchema
 
 from headgate.config.location import absolute, folder_of, reject_credentials
 from headgate.config.model import invalid_at
+from headgate.config.secret_patterns import contains_secret, is_secret_name
 from headgate.config.units import value_schema
 from headgate.errors import InvalidPipeline, PipelineFileError, shown
 
@@ -87,17 +88,7 @@ def _read_username(value: object, info: ValidationInfo) -> str | Secret:
 Username = Annotated[str | Secret, PlainValidator(_read_username, json_schema_input_type=str)]
 """A user name, given in the file or as a reference."""
 
-_SECRET_KEY = re.compile(
-    r"password|secret|token|jaas|credential|keystore|basic\.?auth|user\.?info", re.IGNORECASE
-)
-_HARMLESS_KEY = re.compile(r"\.(enabled|file|location|path|provider|type)$", re.IGNORECASE)
-_SECRET_VALUE = re.compile(r"(password|secret|token)[^\s=]*\s*=", re.IGNORECASE)
 _ENVIRONMENT = re.compile(r"env:\w+", re.ASCII)
-
-
-def needs_reference(key: str) -> bool:
-    """Whether the value of a setting is a secret."""
-    return bool(_SECRET_KEY.search(key)) and not _HARMLESS_KEY.search(key)
 
 
 def read_setting(key: str, value: object, folder: str) -> str | Secret:
@@ -105,19 +96,22 @@ def read_setting(key: str, value: object, folder: str) -> str | Secret:
     match value:
         case Secret():
             return value
-        case str() if needs_reference(key) or _ENVIRONMENT.fullmatch(value):
-            return Secret.parse(value, folder)
-        case _ if needs_reference(key):
-            return Secret.parse("")
         case bool():
             return str(value).lower()
+        case "true" | "false":
+            return str(value)
+        case str() if is_secret_name(key) or _ENVIRONMENT.fullmatch(value):
+            return Secret.parse(value, folder)
+        case _ if is_secret_name(key):
+            return Secret.parse("")
         case int() | float():
             return str(value)
-        case str() if _SECRET_VALUE.search(value):
+        case str() if contains_secret(value):
             raise InvalidPipeline(
                 "secret-in-file",
                 "contains a secret",
-                "use a setting whose whole value is the secret, as a reference such as `env:NAME`",
+                "use a setting whose whole value is the secret, as a reference such as `env:NAME`"
+                " or `file:/path`",
             )
         case str():
             return reject_credentials(value)
@@ -125,8 +119,14 @@ def read_setting(key: str, value: object, folder: str) -> str | Secret:
             raise InvalidPipeline("wrong-type", f"needs text or a number, not {shown(value)}")
 
 
-def settings_checked_by(check: Callable[[str], None]) -> PlainValidator:
-    """Return a validator for settings that reports every invalid key."""
+Check = Callable[[str, str | Secret], None]
+"""Raises InvalidPipeline for a setting that is not allowed."""
+
+
+def settings_checked_by(
+    check_key: Callable[[str], None], check: Check = lambda key, value: None
+) -> PlainValidator:
+    """Return a validator for settings that reports every invalid one."""
 
     def read(value: object, info: ValidationInfo) -> Mapping[str, str | Secret]:
         if not isinstance(value, Mapping):
@@ -135,8 +135,10 @@ def settings_checked_by(check: Callable[[str], None]) -> PlainValidator:
         errors: dict[str | int, InvalidPipeline] = {}
         for key, each in value.items():
             try:
-                check(str(key))
-                settings[str(key)] = read_setting(str(key), each, folder_of(info))
+                check_key(str(key))
+                setting = read_setting(str(key), each, folder_of(info))
+                check(str(key), setting)
+                settings[str(key)] = setting
             except InvalidPipeline as error:
                 errors[str(key)] = error
         if errors:
@@ -150,4 +152,20 @@ def check_spark_setting(key: str) -> None:
     if not key.startswith("spark."):
         raise InvalidPipeline(
             "unknown-key", "is not a Spark setting", f"did you mean `spark.{key}`?"
+        )
+
+
+_ON_COMMAND_LINES = re.compile(
+    r"spark\.(?:(?:driver|executor)\.(?:memory|(?:extra|default)JavaOptions|extraClassPath"
+    r"|extraLibraryPath)|master|home|app\.name|jars(?:\..*)?|files|archives|submit\..*)"
+)
+
+
+def check_spark_value(key: str, value: str | Secret) -> None:
+    """Raise for a reference whose value Spark would show in the command line of a process."""
+    if isinstance(value, Secret) and _ON_COMMAND_LINES.fullmatch(key):
+        raise InvalidPipeline(
+            "bad-value",
+            "cannot be a reference: Spark passes it in a command line, which all users can read",
+            "write the value; if it has a secret, give that to Spark in another setting",
         )

@@ -43,7 +43,7 @@ from headgate.envelopes.opened import (
 )
 from headgate.errors import HeadgateError
 from headgate.formats.decoder import Refusal
-from headgate.formats.decoders import Decoders
+from headgate.formats.decoders import MAX_UNKNOWN, MAX_UNKNOWN_IN_REPLAY, Decoders
 from headgate.lake.names import TableNames
 from headgate.lake.parquet import write_parquet
 from headgate.lake.staged import BlockedSchemaChange, ExpectationResult, StagedFile
@@ -131,6 +131,8 @@ class RecordPlan(BatchPlan):
         try:
             if key not in _decoders:
                 _decoders[key] = Decoders(open_registry(self.registry))
+            most = MAX_UNKNOWN_IN_REPLAY if self.from_quarantine else MAX_UNKNOWN
+            _decoders[key].begin((self.version, self.began), most)
             for portion in _portions(records):
                 with pause_collection():
                     files = list(_stage_portion(self, portion, _decoders[key], created))

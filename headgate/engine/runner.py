@@ -63,6 +63,20 @@ class RunOptions:
 
 
 @dataclass
+class _Totals:
+    """Totals of a run, which may have any number of batches."""
+
+    batches: int = 0
+    rows: int = 0
+    quarantined: int = 0
+
+    def add(self, batch: BatchLanded) -> None:
+        self.batches += 1
+        self.rows += batch.rows
+        self.quarantined += sum(batch.quarantined.values())
+
+
+@dataclass
 class Runner:
     """One run of a pipeline. All of its state can be restored from the lake."""
 
@@ -74,7 +88,7 @@ class Runner:
     listener: Listener
     stop: StopSignal
     pending_elsewhere: Callable[[], Sequence[Pending]] = tuple
-    _landed: list[BatchLanded] = field(default_factory=list)
+    _totals: _Totals = field(default_factory=_Totals)
 
     def __post_init__(self) -> None:
         pipeline = self.pipeline
@@ -91,9 +105,9 @@ class Runner:
         except Exception as error:
             raise _explained(error) from error
         ended = Ended(
-            batches=len(self._landed),
-            rows=sum(batch.rows for batch in self._landed),
-            quarantined=sum(sum(batch.quarantined.values()) for batch in self._landed),
+            batches=self._totals.batches,
+            rows=self._totals.rows,
+            quarantined=self._totals.quarantined,
             stopped=self.stop.requested,
             tables=frozenset(tables),
         )
@@ -174,7 +188,7 @@ class Runner:
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, BatchLanded):
-            self._landed.append(event)
+            self._totals.add(event)
         self.listener(event)
 
 

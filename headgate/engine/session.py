@@ -7,15 +7,15 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headgate.config import PipelineConfig
+from headgate.config import PipelineConfig, Secret
+from headgate.config.secret_patterns import redaction
 from headgate.jars.jars import jar_paths
 from headgate.jars.java import find_java
-from headgate.sources.kafka import text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_REDACTED = "(?i)secret|password|token|access[.]?key|jaas|credential|keystore|basic.auth|user.info"
+_REDACTED = "spark.redaction.regex"
 
 _SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -28,7 +28,6 @@ _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.redaction.regex": _REDACTED,
     # Spark computes the size of an Arrow batch again for every record. With a column of lists (the
     # headers), that takes ten times as long as all the rest. A limit on the rows costs nothing.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
@@ -41,8 +40,11 @@ _SETTINGS = {
 }
 
 
-def spark_session(name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the active session of this process, or start one."""
+def spark_session(name: str, settings: Mapping[str, str | Secret] | None = None) -> SparkSession:
+    """Return the active session of this process, or start one.
+
+    A session that is active already keeps its own settings.
+    """
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -53,17 +55,38 @@ def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Spark
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Hides Spark's start-up messages and its warnings about native libraries.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={LOGGING}")
-    builder = SparkSession.builder.appName(f"headgate {name}")
+    given = dict(_SETTINGS)
     if "MASTER" not in os.environ and "SPARK_REMOTE" not in os.environ:
-        builder = builder.master("local[*]")
-    jars = ",".join(str(path) for path in jar_paths("spark"))
-    for key, value in {**_SETTINGS, "spark.jars": jars, **(settings or {})}.items():
+        given["spark.master"] = "local[*]"
+    given["spark.app.name"] = f"headgate {name}"
+    given["spark.jars"] = ",".join(str(path) for path in jar_paths("spark"))
+    given |= {key: one for key, one in (settings or {}).items() if isinstance(one, str)}
+    secrets = {key: one for key, one in (settings or {}).items() if isinstance(one, Secret)}
+    given[_REDACTED] = redaction(secrets, given.get(_REDACTED))
+    _start(given, {key: secret.resolve() for key, secret in secrets.items()})
+    builder = SparkSession.builder
+    for key, value in given.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _start(settings: Mapping[str, str], secrets: Mapping[str, str]) -> None:
+    """Start Spark with secrets that are in no command line and no file.
+
+    PySpark starts Java with all settings that it has by then as arguments. Those that are added
+    later reach Java over its connection with Python, and executors over theirs with the driver.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    if not secrets:
+        return
+    SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
+    whole = SparkConf().setAll([*settings.items(), *secrets.items()])
+    SparkContext.getOrCreate(whole)
 
 
 LOGGING = os.path.join(os.path.dirname(__file__), "log4j2.properties")
 
 
 def pipeline_session(pipeline: PipelineConfig) -> SparkSession:
-    return spark_session(pipeline.name, {key: text(one) for key, one in pipeline.spark.items()})
+    return spark_session(pipeline.name, pipeline.spark)

@@ -74,7 +74,9 @@ class ConfluentEnvelope:
         values = records.column("value").combine_chunks()
         in_header = _header_ids(records.column("headers"))
         framed = _frames(values, in_header)
-        decoders.fetch(key for key, _, _ in framed if key is not None)
+        frequent_first = sorted(framed, key=lambda frame: -len(frame[1]))
+        decoders.fetch(key for key, _, _ in frequent_first if key is not None)
+        topics = records.column("topic").combine_chunks()
         portions: dict[MessageKey, list[tuple[np.ndarray, pa.BinaryArray]]] = defaultdict(list)
         for key, rows, header in framed:
             if key is None:
@@ -82,9 +84,13 @@ class ConfluentEnvelope:
                     Rejected(int(row), Reason.MAGIC_BYTE_WRONG, _first_bytes(values[int(row)]))
                     for row in rows
                 )
+            elif skipped := decoders.skipped(key):
+                for row in map(int, rows):
+                    route = topics[row].as_py()
+                    rejected = Rejected(row, skipped.reason, skipped.detail, route, key)
+                    opened.rejected.append(rejected)
             else:
                 self._split_messages(key, header, rows, values, decoders, portions, opened)
-        topics = records.column("topic").combine_chunks()
         for message, parts in portions.items():
             for rows, payloads in parts:
                 self._route(message, rows, payloads, topics, decoders, opened)

@@ -104,7 +104,8 @@ class WrapperEnvelope:
         route_codes = routes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         known_ids = ids.fill_null(-1).dictionary_encode()
         id_values, id_codes = known_ids.dictionary.to_pylist(), known_ids.indices.to_numpy()
-        decoders.fetch(one for one in id_values if one >= 0)
+        frequent_first = np.argsort(-np.bincount(id_codes, minlength=len(id_values)), kind="stable")
+        decoders.fetch(id_values[at] for at in frequent_first if id_values[at] >= 0)
 
         missing_payload = payloads.is_null().to_numpy(zero_copy_only=False)
         codes = (route_codes.astype(np.int64) * len(id_values) + id_codes) * 2 + missing_payload
@@ -126,7 +127,13 @@ class WrapperEnvelope:
             schema_id = id_values[id_code]
             known_id = schema_id if schema_id >= 0 else None
             reason = _reason(route, known_id, missing)
-            if route is not None and reason is None:
+            skipped = None if reason else decoders.skipped(schema_id)
+            if skipped is not None:
+                opened.rejected.extend(
+                    Rejected(int(row), skipped.reason, skipped.detail, route, known_id)
+                    for row in rows_here
+                )
+            elif route is not None and reason is None:
                 message = (schema_id, self.payload_messages.for_route(route))
                 opened.groups.append(Group(route, message, rows_here, (payload,)))
             else:

@@ -200,7 +200,8 @@ def can_rewrite(pipeline: PipelineConfig, table: str, size: int) -> bool:
     most = int(pipeline.contract.rewrite_up_to)
     delta_rs = DeltaRsCommitter(pipeline.lake)
     if pipeline.commit == "spark" or (pipeline.commit == "auto" and not delta_rs.can_write(table)):
-        return size <= most
+        snapshot = Snapshot.open(pipeline.lake, table)
+        return size <= most and (snapshot is None or snapshot.constraints.allow_rewrite)
     return delta_rs.can_rewrite(table, most)
 
 

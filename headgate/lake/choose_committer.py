@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from headgate.lake.commit import Commit, Committer, Engine, MergeCommit, MergeCounts, TableState
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.spark import SparkCommitter
+from headgate.lake.tables import NotWritable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +29,10 @@ def choose_committer(
 
 
 class AutoCommitter:
-    """Commits with delta-rs, and with Spark to tables with features that delta-rs cannot write."""
+    """Commits with delta-rs, and with Spark to tables that delta-rs cannot write.
+
+    These have features that it lacks, or constraints that it does not check in staged files.
+    """
 
     def __init__(self, delta_rs: DeltaRsCommitter, spark: Committer) -> None:
         self.lake = delta_rs.lake
@@ -38,7 +43,11 @@ class AutoCommitter:
         return self._for(table).engine(table)
 
     def state(self, table: str, app: str) -> TableState | None:
-        return self._for(table).state(table, app)
+        with suppress(NotWritable):
+            state = self._delta_rs.state(table, app)
+            if state is None or state.obstacle is None:
+                return state
+        return self._spark.state(table, app)
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return self._for(table).schema_at(table, version)
@@ -47,10 +56,16 @@ class AutoCommitter:
         return self._for(table).can_rewrite(table, up_to)
 
     def commit(self, commit: Commit) -> int:
-        return self._for(commit.table).commit(commit)
+        try:
+            return self._delta_rs.commit(commit)
+        except NotWritable:
+            return self._spark.commit(commit)
 
     def merge(self, merge: MergeCommit) -> MergeCounts:
-        return self._for(merge.table).merge(merge)
+        try:
+            return self._delta_rs.merge(merge)
+        except NotWritable:
+            return self._spark.merge(merge)
 
     def compact(self, table: str, up_to: int) -> None:
         self._for(table).compact(table, up_to)

@@ -30,6 +30,8 @@ class TableState:
     schema: pa.Schema
     marked: int | None
     """The newest version that the app has marked."""
+    obstacle: str | None = None
+    """What prevents this committer from writing to the table."""
 
 
 CommitMode = Literal["append", "rewrite", "replace", "create"]

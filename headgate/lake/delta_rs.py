@@ -26,10 +26,17 @@ from deltalake.transaction import (
 )
 
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
+from headgate.lake.constraints import constraints_of
 from headgate.lake.parquet import ParquetRows, write_parquet
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedFile
-from headgate.lake.tables import CommitConflict, TableCache, is_plain_parquet, size_of
+from headgate.lake.tables import (
+    CommitConflict,
+    NotWritable,
+    TableCache,
+    is_plain_parquet,
+    size_of,
+)
 from headgate.schema.conform import conform_chunked
 
 
@@ -62,7 +69,7 @@ _WRITABLE_FEATURES = {
     "variantType",
     "variantType-preview",
 }
-"""Table features that an append by delta-rs preserves."""
+"""Table features that an append by delta-rs preserves, as long as no constraint is in force."""
 
 
 _CONFIGURATION = {"delta.checkpointInterval": "10"}
@@ -80,30 +87,33 @@ class DeltaRsCommitter:
 
     def __init__(self, lake: str, tables: TableCache | None = None) -> None:
         self.lake = lake
-        self._writable: dict[str, bool] = {}
         self._tables = tables or TableCache(lake)
         self._just_read: dict[str, tuple[DeltaTable | None, pa.Schema]] = {}
         """Tables that `state` has read, for the commit that follows."""
         self._marks: dict[str, tuple[DeltaTable, int, Mapping[str, int]]] = {}
         """The newest commits of this process: table, version and marks."""
+        self._obstacles: dict[str, tuple[DeltaTable, int, str | None]] = {}
+        """What prevents a write to each table, and the version at which that was found."""
 
     def engine(self, table: str) -> Engine:
         return "delta-rs"
 
     def state(self, table: str, app: str) -> TableState | None:
-        opened = self._tables.newest(table)
+        opened, schema = self._read(table)
         if opened is None:
             return None
-        schema = pa.schema(opened.schema())
         self._just_read[table] = opened, schema
-        return TableState(opened.version(), schema, self._marked(table, opened, app))
+        marked = self._marked(table, opened, app)
+        return TableState(opened.version(), schema, marked, self._obstacle(table, opened))
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return pa.schema(DeltaTable(table_url(self.lake, table), version=version).schema())
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
-        opened = self._tables.newest(table)
-        return opened is not None and is_plain_parquet(opened) and size_of(opened) <= up_to
+        opened = self._open(table)
+        if opened is None or not is_plain_parquet(opened) or size_of(opened) > up_to:
+            return False
+        return constraints_of(opened).allow_rewrite
 
     def commit(self, commit: Commit) -> int:
         actions = [add_action(file) for file in commit.files]
@@ -114,6 +124,7 @@ class DeltaRsCommitter:
                 raise CommitConflict(f"table {commit.table} is not at {version} of {app}")
         if table is None or commit.mode == "create":
             return self._create(commit, actions)
+        self._require_writable(commit.table, table)
         if commit.based_on is not None:
             _require_version(table, commit.table, commit.based_on)
         if commit.mode == "rewrite":
@@ -122,6 +133,7 @@ class DeltaRsCommitter:
             actions = [*(add_action(file) for file in rewritten), *actions]
         elif commit.mode == "append" and _has_new_columns(commit.schema, schema):
             write_deltalake(table, commit.schema.empty_table(), mode="append", schema_mode="merge")
+            self._require_writable(commit.table, table)
         partitions = list(commit.replaced_partitions)
         keeps_rows = commit.mode == "append"
         table.create_write_transaction(
@@ -140,8 +152,9 @@ class DeltaRsCommitter:
         return self._committed(table, commit)
 
     def merge(self, merge: MergeCommit) -> MergeCounts:
-        table = self._tables.newest(merge.table)
+        table = self._open(merge.table)
         assert table is not None
+        self._require_writable(merge.table, table)
         clauses = merge.clauses
         changes = merge.changes
         job = table.merge(
@@ -209,6 +222,9 @@ class DeltaRsCommitter:
         if not is_newest and not _has_marks(log / f"{version:020d}.json", commit.marks):
             table.update_incremental()
             version = table.version()
+        else:
+            # The versions in between are those of this commit, so nothing else has changed.
+            self._obstacles[commit.table] = table, version, None
         self._marks[commit.table] = table, version, {one.app: one.version for one in commit.marks}
         return version
 
@@ -219,19 +235,47 @@ class DeltaRsCommitter:
         return opened.transaction_version(app)
 
     def can_write(self, table: str) -> bool:
-        """Whether delta-rs can write all features of a table."""
-        if table not in self._writable:
-            try:
-                opened = self._tables.newest(table)
-                features = set(opened.protocol().writer_features or ()) if opened else set()
-                self._writable[table] = features <= _WRITABLE_FEATURES
-            except DeltaError:
-                self._writable[table] = False
-        return self._writable[table]
+        """Whether delta-rs can write all features of a table and keep its constraints."""
+        try:
+            opened = self._open(table)
+        except NotWritable:
+            return False
+        return opened is None or self._obstacle(table, opened) is None
 
     def _read(self, table: str) -> tuple[DeltaTable | None, pa.Schema]:
-        opened = self._tables.newest(table)
+        opened = self._open(table)
         return opened, pa.schema(opened.schema()) if opened else pa.schema([])
+
+    def _open(self, table: str) -> DeltaTable | None:
+        try:
+            return self._tables.newest(table)
+        except DeltaError as error:
+            raise NotWritable(f"delta-rs cannot open {table}: {error}") from error
+
+    def _obstacle(self, name: str, table: DeltaTable) -> str | None:
+        """Return what prevents a write; it is looked for again after commits of others."""
+        known, version, obstacle = self._obstacles.get(name, (None, None, None))
+        if known is not table or version != table.version():
+            obstacle = _obstacle(table)
+            self._obstacles[name] = table, table.version(), obstacle
+        return obstacle
+
+    def _require_writable(self, name: str, table: DeltaTable) -> None:
+        if obstacle := self._obstacle(name, table):
+            raise NotWritable(
+                f"delta-rs cannot write to {name}, which has {obstacle}; `commit: auto` uses Spark"
+            )
+
+
+def _obstacle(table: DeltaTable) -> str | None:
+    """Return what delta-rs would break by adding files to a table."""
+    properties = table.metadata().configuration
+    others = set(table.protocol().writer_features or ()) - _WRITABLE_FEATURES
+    if others:
+        return f"the table feature {', '.join(sorted(others))}"
+    if properties.get("delta.columnMapping.mode", "none") != "none":
+        return "column mapping"
+    return str(constraints_of(table)) or None
 
 
 def _require_version(table: DeltaTable, name: str, version: int) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
+from headgate.lake.constraints import Constraints, constraints_of
 from headgate.lake.parquet import ParquetRows
 from headgate.lake.query import quoted_name
 from headgate.lake.tables import TableCache, is_plain_parquet, open_table, table_cache
@@ -82,6 +83,11 @@ class Snapshot:
     def is_plain(self) -> bool:
         """Whether the table can be read from its Parquet files alone."""
         return is_plain_parquet(self.delta)
+
+    @property
+    def constraints(self) -> Constraints:
+        """What rows of the table must fulfil now."""
+        return constraints_of(self.delta)
 
     def mark(self, app: str) -> int | None:
         """Return the newest version that an app has marked in the table, if any."""

@@ -6,6 +6,7 @@ features that delta-rs lacks, and for users who want Delta's own writer for ever
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, reduce
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
+from headgate.lake.constraints import Constraints
 from headgate.lake.parquet import delete_file, stage_merge
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged_files import delete_staged
@@ -60,26 +62,34 @@ class SparkCommitter:
         return _arrow_schema(self._spark, table_url(self.lake, table), version)
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
+        if not self._constraints(self._snapshot(table)).allow_rewrite:
+            return False
         detail = self._spark.sql(f"DESCRIBE DETAIL {self._name(table)}").head()
         return detail is not None and int(detail["sizeInBytes"]) <= up_to
 
     def commit(self, commit: Commit, rows: DataFrame | None = None) -> int:
         """Commit the staged files, or other rows."""
+        snapshot = self._snapshot(commit.table)
+        version = int(snapshot.version())
+        constraints = self._constraints(snapshot)
+        if constraints and commit.mode == "rewrite":
+            # New metadata of the columns would not have their constraints.
+            raise TableError(f"columns of {commit.table} are not widened: it has {constraints}")
         if rows is None:
-            rows = self._staged_rows(commit)
-        version = self._version(commit.table)
+            rows = self._staged_rows(commit, constraints)
         if commit.based_on is not None and commit.based_on != version:
             raise CommitConflict(f"table {commit.table} has version {version} already")
         if version >= 0 and commit.mode == "create":
             raise TableError(f"table {commit.table} already exists")
         with _errors_of_delta():
+            options = _options(commit, keep_columns=bool(constraints))
             if len(commit.marks) > 1 or commit.required_marks:
-                self._commit_with_marks(commit, rows)
+                self._commit_with_marks(commit, rows, options)
                 if version < 0:
                     self._describe(commit)
             elif version >= 0:
                 writer = rows.write.format("delta").mode(_save_mode(commit))
-                writer.options(**_options(commit)).save(table_url(self.lake, commit.table))
+                writer.options(**options).save(table_url(self.lake, commit.table))
             else:
                 self._create(commit, rows)
         for file in commit.files:
@@ -133,7 +143,7 @@ class SparkCommitter:
             name, description = self._name(commit.table), _literal(commit.description)
             self._spark.sql(f"COMMENT ON TABLE {name} IS {description}")
 
-    def _commit_with_marks(self, commit: Commit, rows: DataFrame) -> None:
+    def _commit_with_marks(self, commit: Commit, rows: DataFrame, given: Mapping[str, str]) -> None:
         """Commit with several marks, or only with some, by the class that Delta itself uses."""
         jvm = self._jvm
         delta, none = jvm.org.apache.spark.sql.delta, jvm.scala.Option.empty()
@@ -141,9 +151,7 @@ class SparkCommitter:
         session = self._spark._jsparkSession
         mode = getattr(jvm.org.apache.spark.sql.SaveMode, _save_mode(commit).capitalize())
         log = delta.DeltaLog.forTable(session, table_url(self.lake, commit.table))
-        options = delta.DeltaOptions(
-            scala.toScalaMap(_options(commit)), session.sessionState().conf()
-        )
+        options = delta.DeltaOptions(scala.toScalaMap(dict(given)), session.sessionState().conf())
         transaction = log.startTransaction(none, none)
         # Delta detects concurrent commits of the apps that a transaction has read.
         for app, required in commit.required_marks.items():
@@ -224,17 +232,35 @@ class SparkCommitter:
         )
         return log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
 
+    def _constraints(self, snapshot: Any) -> Constraints:
+        if int(snapshot.version()) < 0:
+            return Constraints()
+        metadata = snapshot.metadata()
+        properties = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(
+            metadata.configuration()
+        )
+        return Constraints.of(dict(properties), json.loads(metadata.schemaString()))
+
     @property
     def _jvm(self) -> Any:
         jvm = self._spark._jvm
         assert jvm is not None
         return jvm
 
-    def _staged_rows(self, commit: Commit) -> DataFrame:
-        """Return the staged rows in all columns of the table, so that the commit adds new ones."""
+    def _staged_rows(self, commit: Commit, constraints: Constraints) -> DataFrame:
+        """Return the staged rows in all columns of the table, so that the commit adds new ones.
+
+        Columns that Delta computes are left out, unless the staged files have them.
+        """
         from pyspark.sql import functions as F
 
-        wanted = _spark_schema(commit.schema)
+        in_files = {
+            name for file in commit.files for name in (*file.schema.names, *(file.partition or ()))
+        }
+        to_compute = constraints.computed.keys() - in_files
+        wanted = _spark_schema(
+            pa.schema([column for column in commit.schema if column.name not in to_compute])
+        )
         parts = [self._spark.createDataFrame([], wanted)]
         folder = table_url(self.lake, commit.table)
         if commit.mode == "rewrite":
@@ -259,6 +285,8 @@ def _errors_of_delta() -> Iterator[None]:
     """Raise what delta-rs raises: the message of Java without its stack, and conflicts apart."""
     try:
         yield
+    except TableError:
+        raise
     except Exception as error:
         text = str(error)
         message = next((line for line in text.splitlines() if "[DELTA_" in line), text)
@@ -271,9 +299,10 @@ def _save_mode(commit: Commit) -> str:
     return "append" if keeps_rows else "overwrite"
 
 
-def _options(commit: Commit) -> dict[str, str]:
+def _options(commit: Commit, keep_columns: bool) -> dict[str, str]:
+    """Return the options of a write; columns with constraints are kept as they are."""
     options = _mark_options(commit.marks)
-    if commit.mode in ("rewrite", "replace"):
+    if commit.mode in ("rewrite", "replace") and not keep_columns:
         return {**options, "overwriteSchema": "true"}
     if commit.replaced_partitions:
         (column,) = commit.partition_by

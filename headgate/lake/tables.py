@@ -14,6 +14,11 @@ TableError = DeltaError
 CommitConflict = CommitFailedError
 """Raised by a commit that lost against a concurrent one."""
 
+
+class NotWritable(DeltaError):
+    """Raised before anything is written, for a table that only another engine can write."""
+
+
 _MAX_OPEN = 2_000
 """Beyond this number, the least recently used table is evicted."""
 
@@ -74,10 +79,16 @@ def table_cache(lake: str) -> TableCache:
 _PLAIN_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 """Reader features that do not change how rows are read from files."""
 
+_COLUMN_MAPPING = 2
+"""The reader version of column mapping, before there were features."""
+
 
 def is_plain_parquet(table: DeltaTable) -> bool:
     """Whether a table can be read from its Parquet files alone, without deletion vectors etc."""
-    return not set(table.protocol().reader_features or ()) - _PLAIN_FEATURES
+    protocol = table.protocol()
+    if protocol.min_reader_version == _COLUMN_MAPPING:
+        return False
+    return not set(protocol.reader_features or ()) - _PLAIN_FEATURES
 
 
 def size_of(table: DeltaTable) -> int:

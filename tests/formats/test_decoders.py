@@ -8,7 +8,7 @@ import pytest
 
 from headgate.errors import RegistryUnavailable
 from headgate.formats.decoder import FIRST_MESSAGE, MessageChoice, Refusal
-from headgate.formats.decoders import Decoders
+from headgate.formats.decoders import MAX_UNKNOWN, Decoders
 from headgate.reasons import Reason
 from headgate.registry.registry import (
     MAX_SCHEMA_SIZE,
@@ -181,3 +181,79 @@ def test_registry_that_is_down_is_no_refusal_and_known_ids_go_on() -> None:
     assert not isinstance(decoders.decoder(1, FIRST_MESSAGE), Refusal)
     registry.known[2] = AVRO
     assert not isinstance(decoders.decoder(2), Refusal)
+
+
+def test_batch_looks_up_a_limited_number_of_unknown_ids() -> None:
+    registry = CountingRegistry({1: AVRO, 5000: AVRO})
+    decoders = Decoders(registry)
+    decoders.begin(batch=0)
+    decoders.fetch([5000, *range(1, 1000)])
+    assert registry.asked.total() == 2 + MAX_UNKNOWN
+    assert not isinstance(decoders.decoder(1), Refusal)
+    assert not isinstance(decoders.decoder(5000), Refusal)
+    looked_up, skipped = decoders.decoder(2), decoders.decoder(999)
+    assert isinstance(looked_up, Refusal)
+    assert isinstance(skipped, Refusal)
+    assert looked_up.reason == skipped.reason == Reason.SCHEMA_UNKNOWN
+    assert "replay" in skipped.detail
+    assert decoders.skipped(999) == skipped
+    assert decoders.skipped(2) is None
+    assert decoders.skipped(1) is None
+    assert registry.asked.total() == 2 + MAX_UNKNOWN
+
+
+def test_refused_ids_count_as_unknown() -> None:
+    refused: dict[SchemaKey, SchemaText | Exception] = dict.fromkeys(
+        range(1000), RefusedSchema("forbidden")
+    )
+    registry = CountingRegistry(refused)
+    decoders = Decoders(registry)
+    decoders.begin(batch=0)
+    decoders.fetch(range(1000))
+    assert registry.asked.total() == MAX_UNKNOWN
+
+
+def test_next_batch_finds_an_id_that_was_registered_meanwhile() -> None:
+    registry = CountingRegistry({})
+    decoders = Decoders(registry, Clock())
+    decoders.begin(batch=0)
+    assert isinstance(decoders.decoder(9), Refusal)
+    registry.known[9] = AVRO
+    decoders.begin(batch=0)
+    assert isinstance(decoders.decoder(9), Refusal)
+    decoders.begin(batch=1)
+    assert not isinstance(decoders.decoder(9), Refusal)
+    assert registry.asked[9] == 2
+
+
+def test_schemas_that_were_not_used_for_long_are_dropped_between_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headgate.formats.decoders._MAX_SCHEMAS", 3)
+    registry = CountingRegistry(dict.fromkeys(range(10), AVRO))
+    decoders = Decoders(registry)
+    decoders.begin(batch=0)
+    for key in (*range(10), 0):
+        assert not isinstance(decoders.decoder(key), Refusal)
+        decoders.text(key)
+    assert registry.asked == dict.fromkeys(range(10), 1)
+    decoders.begin(batch=1)
+    for key in (0, 8, 9):
+        decoders.decoder(key)
+        decoders.text(key)
+    assert registry.asked == dict.fromkeys(range(10), 1)
+    decoders.decoder(1)
+    assert registry.asked[1] == 2
+
+
+def test_texts_that_are_kept_have_a_total_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.formats.decoders._MAX_TEXT", 3 * len(AVRO.text))
+    registry = CountingRegistry(dict.fromkeys(range(10), AVRO))
+    decoders = Decoders(registry)
+    decoders.begin(batch=0)
+    decoders.fetch(range(10))
+    decoders.begin(batch=1)
+    decoders.fetch(range(7, 10))
+    assert registry.asked.total() == 10
+    decoders.fetch([6])
+    assert registry.asked[6] == 2

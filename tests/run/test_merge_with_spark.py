@@ -14,8 +14,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from headgate.cdc.history import merge_history
-from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, merge_table
+from headgate.cdc.merge import merge_in_task, merge_tables
+from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged, merge_table
 from headgate.cdc.merge_with_spark import merge_with_spark
+from headgate.lake.choose_committer import choose_committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from tests.cdc.test_history_and_row_ids import LOG, Table, plain
 
@@ -58,3 +60,22 @@ def test_all_of_a_log_at_once(
         assert plain(rows(lake, "merged")) == table.states[-1]
         current = [one for one in rows(lake, "history") if one["_is_current"]]
         assert plain(current) == table.states[-1]
+
+
+def test_tables_with_constraints_are_merged_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(Random(4), row_ids=True)
+    table.run(60)
+    lake, plan = str(tmp_path), plan_of(tmp_path, metadata=True)
+    write_deltalake(tmp_path / "log", pa.Table.from_pylist(table.log[:40], LOG))
+    assert all(isinstance(one, TableMerged) for one in merge_in_task([plan]))
+    for name in ("merged", "history"):
+        path = f"delta.`{tmp_path}/{name}`"
+        spark.sql(f"ALTER TABLE {path} ADD CONSTRAINT ordered CHECK (_order IS NOT NULL)")
+    write_deltalake(tmp_path / "log", pa.Table.from_pylist(table.log[40:], LOG), mode="append")
+    assert list(merge_in_task([plan])) == [plan]
+    committer = choose_committer("auto", lambda: spark, lake)
+    results = list(merge_tables([plan], committer))
+    assert [one.engine for one in results if isinstance(one, TableMerged)] == ["spark", "spark"]
+    assert plain(rows(tmp_path, "merged")) == table.states[-1]
+    current = [one for one in rows(tmp_path, "history") if one["_is_current"]]
+    assert plain(current) == table.states[-1]

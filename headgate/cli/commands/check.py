@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from headgate.config import Finding
 
 _MAX_LINE = 100
-_SECRET = re.compile(
-    r"((?:password|secret|token|jaas|credential|user\.?info)[\w.]*\s*[:=]\s*)"
-    r"(?!\s*[\"']?(?:env|file):)[^\s,}][^,}]*",
-    re.IGNORECASE,
-)
 _LOGIN_IN_URL = re.compile(r"//[^/\s@]*@")
 
 
@@ -112,4 +107,7 @@ def _masked(line: str, has_secret: bool) -> str:
     if has_secret:
         key, colon, _ = line.partition(":")
         return f"{key}{colon} ***" if colon else "***"
-    return _LOGIN_IN_URL.sub("//***@", _SECRET.sub(r"\1***", line))
+    from headgate.config.secret_patterns import SECRET_NAMES
+
+    literal = rf"((?:{SECRET_NAMES})[\w.-]*\s*[:=]\s*)(?!\s*[\"']?(?:env|file):)[^\s,}}][^,}}]*"
+    return _LOGIN_IN_URL.sub("//***@", re.sub(literal, r"\1***", line, flags=re.IGNORECASE))
