@@ -7,6 +7,7 @@ from typing import Any, cast
 import headgate
 from headgate.engine.events import BatchLanded
 from headgate.engine.runner import Runner
+from headgate.lake.run_lock import Held, Holder
 from headgate.pipeline import RunTally
 from headgate.sources.stop_signal import StopSignal
 from headgate.testing import InProcessLake
@@ -72,8 +73,8 @@ def test_a_run_of_many_batches_keeps_totals_only(tmp_path: Path) -> None:
         tally.take(landed(number))
     assert size_of(runner) < sizes[0] + 1000
     assert size_of(tally) < sizes[1] + 1000
-    runner._run = lambda: {"silver_chess"}  # type: ignore[method-assign]
-    ended = runner.run()
+    runner._run = lambda lock: {"silver_chess"}  # type: ignore[method-assign]
+    ended = runner.run(Held(Holder.this_process(), after_failure=False))
     assert (ended.batches, ended.rows, ended.quarantined) == (10_000, 100_000, 20_000)
     result = tally.result(ended)
     assert result.quarantined == {"null_value": 20_000}

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from headgate.config import Contract
-from headgate.engine.land_table import TableLanded, TablePending, land_table
+from headgate.engine.land_table import BatchMark, TableLanded, TablePending, land_table
 from headgate.engine.plan import TableShape
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import (
@@ -24,7 +24,7 @@ from headgate.lake.commit import (
     commit_rows,
 )
 from headgate.lake.ledger import Pending
-from headgate.lake.parquet import is_staged
+from headgate.lake.staged_files import is_staged
 from headgate.lake.tables import TableError
 from headgate.schema.changes import TableHistory
 from tests.lake.committer_contract import APP, numbers
@@ -97,7 +97,7 @@ def land(
         TableShape(pa.schema([])),
         files,
         waiting,
-        Mark(APP, version),
+        BatchMark(Mark(APP, version)),
         TableHistory(),
         Contract(),
     )
