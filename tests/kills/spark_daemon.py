@@ -9,12 +9,12 @@ from pyspark import daemon
 _worker = daemon.worker
 
 
-def _armed_worker(connection: socket.socket, authenticated: bool) -> int:
+def _armed_worker(sock: socket.socket, authenticated: bool) -> int:
     # Not in the daemon itself: it forks, and must not have threads.
     from tests.kills.launch import arm_as_launched
 
     arm_as_launched()
-    return _worker(connection, authenticated)
+    return _worker(sock, authenticated)
 
 
 if __name__ == "__main__":

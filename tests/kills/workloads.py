@@ -33,8 +33,10 @@ Rows = list[dict[str, Any]]
 class Workload(Protocol):
     """Something to land, in this process and without Spark."""
 
-    seams: Sequence[Seam]
-    """The seams that a run reaches."""
+    @property
+    def seams(self) -> Sequence[Seam]:
+        """The seams that a run reaches."""
+        ...
 
     def prepare(self, folder: Path) -> None:
         """Write the source."""
