@@ -36,8 +36,8 @@ test: $(READY) ## Run all tests, with a real broker, registry, database, Spark a
 search: ## Run the property tests with new random examples
 	@$(MAKE) --no-print-directory test ARGS="-m hypothesis --hypothesis-profile=search $(ARGS)"
 
-soak: ## Run the long tests
-	@$(MAKE) --no-print-directory test ARGS="-m soak --timeout=0 $(ARGS)"
+soak: ## Run the long tests (hours) and print what they measured
+	@$(MAKE) --no-print-directory test ARGS="-m soak --timeout=0 -raP $(ARGS)"
 
 check: $(READY) ## Check formatting, lint and types
 	@$(BIN)/ruff format --check .

@@ -50,7 +50,12 @@ class HttpRegistry:
         self._sleep = sleep
         # No retries in the client: ours are bounded by the total `timeout`.
         self._client: Any = SchemaRegistryClient(
-            {"url": settings.url, "timeout": 10, "max.retries": 0, **settings.client}
+            {
+                "url": settings.url,
+                "timeout": min(10.0, settings.timeout),
+                "max.retries": 0,
+                **settings.client,
+            }
         )
 
     def fetch(self, key: SchemaKey) -> SchemaText:

@@ -1,0 +1,227 @@
+"""Work to be killed: each can be run again until it is done, and compared with a plain model.
+
+python -m tests.kills.workloads games FOLDER
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+from deltalake import DeltaTable
+
+from headgate.lab.shop.simulate import DatabaseModel, ShopPlan, simulate_shop
+from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.replay import PortionLimit
+from headgate.testing import FailingCommitter, Record
+from tests.cdc.change_lake import ChangeLake
+from tests.engine.games import LARGER, PLAIN, RETYPED, TWIN, UNKNOWN, WIDER, GamesLake, record
+from tests.kills.seams import LANDING, MERGING, REPLAYING, Seam
+from tests.quarantine.replaying import drop, learn, replay
+
+Rows = list[dict[str, Any]]
+
+
+class Workload(Protocol):
+    """Something to land, in this process and without Spark."""
+
+    @property
+    def seams(self) -> Sequence[Seam]:
+        """The seams that a run reaches."""
+        ...
+
+    def prepare(self, folder: Path) -> None:
+        """Write the source."""
+
+    def run(self, folder: Path) -> None:
+        """Continue wherever an earlier run ended, and land everything."""
+
+    def check(self, folder: Path) -> None:
+        """Compare the lake with the model."""
+
+
+class Games:
+    """Records of two tables whose columns change, of which some land by a replay only."""
+
+    seams = (*LANDING, *REPLAYING)
+
+    def prepare(self, folder: Path) -> None:
+        GamesLake(folder)
+
+    def run(self, folder: Path) -> None:
+        lake = GamesLake(folder, bronze="bronze")
+        committer = lake.committer = FailingCommitter(lake.committer)
+        lake.run()
+        landed = lake.ledger.landed()
+        for number in range(0 if landed is None else landed + 1, len(_batches())):
+            if number == 2:
+                committer.refusing.add("silver_b")
+            lake.land([sent.record for sent in _batches()[number]])
+            committer.heal()
+        lake.run()
+        learn(lake)
+        replay(lake, portion=PortionLimit(6))
+        drop(lake, QuarantineFilter(reason="envelope_undecodable"))
+
+    def check(self, folder: Path) -> None:
+        lake = folder / "lake"
+        found: dict[tuple[int, int], list[str]] = defaultdict(list)
+        values: dict[tuple[int, int], set[str]] = {}
+        bronze: Counter[tuple[int, int]] = Counter()
+        for table in (*sorted(lake.glob("silver_*")), lake / "quarantine", lake / "bronze"):
+            for row in read(table):
+                place = row["_partition"], row["_offset"]
+                if table.name == "bronze":
+                    bronze[place] += 1
+                elif table.name != "quarantine":
+                    found[place].append(table.name)
+                    values[place] = {str(value) for value in row.values()}
+                elif row["state"] != "replayed":
+                    found[place].append(row["state"])
+        sent = [one for batch in _batches() for one in batch]
+        assert dict(found) == {one.place: [one.expected] for one in sent}
+        landed = [one for one in sent if one.expected.startswith("silver_")]
+        assert [one for one in landed if str(one.number) not in values[one.place]] == []
+        assert {bronze[one.place] for one in landed} == {1}
+        assert set(bronze.values()) == {1}
+
+
+_RUBBISH, _NEVER_KNOWN = 0, 99
+_KINDS = (PLAIN, PLAIN, WIDER, RETYPED, TWIN, LARGER, UNKNOWN, UNKNOWN, _NEVER_KNOWN, _RUBBISH)
+
+
+class _Sent:
+    """A record of a batch, and where it must end up."""
+
+    def __init__(self, number: int, place: tuple[int, int], route: str, kind: int) -> None:
+        value = b"\xff" if kind == _RUBBISH else record(route, number, kind)
+        self.number = number
+        self.place = place
+        self.record = Record(value, partition=place[0])
+        self.expected = {_RUBBISH: "dropped", _NEVER_KNOWN: "open"}.get(kind, f"silver_{route}")
+
+
+@cache
+def _batches() -> list[list[_Sent]]:
+    """Return the same records in every process; later batches have more kinds of schemas."""
+    random = Random(5)
+    offsets: Counter[int] = Counter()
+    batches = []
+    for batch in range(4):
+        sent = []
+        for kind in _KINDS if batch else (PLAIN, WIDER, UNKNOWN):
+            partition, number = random.randrange(2), 1000 + offsets.total()
+            place = partition, offsets[partition]
+            sent.append(_Sent(number, place, random.choice("ab"), kind))
+            offsets[partition] += 1
+        batches.append(sent)
+    return batches
+
+
+class Shop:
+    """Change files of a shop, some of them twice, and one that is not a change file."""
+
+    seams = (*LANDING, *MERGING)
+
+    def __init__(self, in_memory: bool) -> None:
+        self._in_memory = in_memory
+
+    def prepare(self, folder: Path) -> None:
+        with TemporaryDirectory() as made:
+            simulate_shop_into(Path(made))
+            # Names that say nothing about their order.
+            files = sorted(Path(made).rglob("*.avro"), key=lambda file: file.name)
+            Random(3).shuffle(files)
+            (folder / "landing").mkdir(parents=True)
+            for number, file in enumerate(files):
+                shutil.copy(file, folder / "landing" / f"{number:03d}.avro")
+        (folder / "landing" / "007-broken.avro").write_bytes(b"no change file")
+
+    def run(self, folder: Path) -> None:
+        declared = {"history": "history_{database}_{table}"}
+        lake = ChangeLake(folder, declared, in_memory=self._in_memory)
+        lake.run()
+        landed = lake.ledger.landed()
+        batches = list(_portions(sorted((folder / "landing").iterdir()), 6))
+        for files in batches[0 if landed is None else landed + 1 :]:
+            lake.land_files(files)
+
+    def check(self, folder: Path) -> None:
+        lake = folder / "lake"
+        assert_merged(lake, shop_rows())
+        current = {
+            table: [row for row in read(lake / f"history_shop_{table}") if row["_is_current"]]
+            for table in shop_rows()
+        }
+        for table, rows in shop_rows().items():
+            assert_same_rows(current[table], rows, table)
+        assert [row["reason"] for row in read(lake / "quarantine")] == ["file_unreadable"]
+
+
+def simulate_shop_into(folder: Path) -> DatabaseModel:
+    """Write change files, and return the database after all changes."""
+    model = DatabaseModel()
+    plan = ShopPlan(folder, changes=150, changes_per_file=20, writers=2, duplicates=0.2, seed=4)
+    for _ in simulate_shop(plan, model):
+        pass
+    return model
+
+
+@cache
+def shop_rows() -> Mapping[str, Rows]:
+    """Return the rows of the simulated database, by table."""
+    with TemporaryDirectory() as folder:
+        model = simulate_shop_into(Path(folder))
+    return {name: [dict(row) for row in table.rows] for name, table in model.tables.items()}
+
+
+def assert_merged(lake: Path, tables: Mapping[str, Rows]) -> None:
+    """Compare merged tables with those of the database; each change must be in its log once."""
+    for table, rows in tables.items():
+        assert_same_rows(read(lake / f"shop_{table}"), rows, table)
+    for log in lake.glob("log_shop_*"):
+        changes = Counter(row["_uuid"] for row in read(log))
+        assert set(changes.values()) == {1}, log.name
+
+
+def assert_same_rows(found: Rows, wanted: Rows, table: str) -> None:
+    columns = list(wanted[0]) if wanted else []
+    assert _comparable(found, columns) == _comparable(wanted, columns), table
+
+
+def _comparable(rows: Rows, columns: Sequence[str]) -> list[str]:
+    """Return rows without the names of time zones, which differ between libraries."""
+    return sorted(repr([_plain(row.get(column)) for column in columns]) for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    return value.timestamp() if isinstance(value, datetime) else value
+
+
+def read(table: Path) -> Rows:
+    rows: Rows = DeltaTable(table).to_pyarrow_table().to_pylist()
+    return rows
+
+
+def _portions(files: Sequence[Path], size: int) -> Iterator[Sequence[Path]]:
+    for start in range(0, len(files), size):
+        yield files[start : start + size]
+
+
+WORKLOADS: dict[str, Workload] = {
+    "games": Games(),
+    "shop": Shop(in_memory=True),
+    "shop-on-disk": Shop(in_memory=False),
+}
+
+
+if __name__ == "__main__":
+    WORKLOADS[sys.argv[1]].run(Path(sys.argv[2]))
