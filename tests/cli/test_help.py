@@ -28,6 +28,8 @@ COMMANDS = [
     "quarantine show",
     "quarantine replay",
     "quarantine drop",
+    "pending list",
+    "pending drop",
     "rewind",
     "verify",
     "export sdp",
@@ -66,7 +68,9 @@ def test_help_of_headgate(headgate: Headgate, snapshot: Snapshot) -> None:
     snapshot.check(printed.out)
 
 
-@pytest.mark.parametrize("words", [[], ["simulate"], ["schema"], ["quarantine"], ["export"]])
+@pytest.mark.parametrize(
+    "words", [[], ["simulate"], ["schema"], ["quarantine"], ["pending"], ["export"]]
+)
 def test_a_group_alone_shows_its_help(headgate: Headgate, words: list[str]) -> None:
     printed = headgate(*words)
     assert printed.code == 0

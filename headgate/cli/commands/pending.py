@@ -33,7 +33,7 @@ def list_files(pipeline: PipelineArgument = None, as_json: JsonOption = False) -
 
     Every batch and every start of a run tries to commit them again.
 
-    Next: fix the table, then headgate run PIPELINE
+    Next: headgate run PIPELINE, once its table is fixed
     """
     from headgate.config import load_pipeline
     from headgate.engine.pending import list_pending
