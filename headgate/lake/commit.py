@@ -130,8 +130,11 @@ class Committer(Protocol):
         ...
 
     def compact(self, table: str, up_to: int) -> None:
-        """Combine files that are smaller than a number of bytes, and delete those that earlier
-        compactions have replaced. Rows stay as they are."""
+        """Combine files that are smaller than a number of bytes; rows stay as they are.
+
+        delta-rs also deletes files that earlier compactions have replaced. Spark leaves them to
+        the user's VACUUM, because its own prints to standard output.
+        """
         ...
 
 

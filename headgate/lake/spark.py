@@ -127,10 +127,8 @@ class SparkCommitter:
             return
         size = {"minFileSize": str(up_to), "maxFileSize": str(up_to)}
         settings = {f"spark.databricks.delta.optimize.{key}": one for key, one in size.items()}
-        settings["spark.databricks.delta.retentionDurationCheck.enabled"] = "false"
         with self._one_merge_at_a_time, self._set(settings), _errors_of_delta():
             self._spark.sql(f"OPTIMIZE {self._name(table)}")
-            self._spark.sql(f"VACUUM {self._name(table)} LITE")
 
     def _create(self, commit: Commit, rows: DataFrame) -> None:
         writer = rows.write.format("delta").partitionBy(*commit.partition_by)

@@ -430,14 +430,3 @@ class CommitterContract:
         commit(committer, 4, staged(lake, "t", numbers(4)))
         assert [row["n"] for row in rows_in(lake, "t", "n")] == [0, 1, 2, 3, 4]
         committer.compact("missing", 1 << 20)
-
-    def test_compaction_deletes_what_it_has_replaced(
-        self, lake: Path, committer: Committer
-    ) -> None:
-        retention = {"delta.deletedFileRetentionDuration": "interval 0 hours"}
-        for number in range(3):
-            file = staged(lake, "t", numbers(number))
-            committer.commit(Commit("t", file.schema, (file,), properties=retention))
-        for _ in range(2):
-            committer.compact("t", 1 << 20)
-        assert len(list((lake / "t").glob("*.parquet"))) == 1
