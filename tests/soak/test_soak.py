@@ -60,7 +60,9 @@ gold:
             beside.callback(run.kill)
             beside.enter_context(repeatedly(producer.send, lambda: 0.5))
             beside.enter_context(repeatedly(maintenance.maintain, lambda: chance.uniform(0.2, 2)))
-            beside.enter_context(repeatedly(run.restart, lambda: chance.uniform(20, 90)))
+            beside.enter_context(
+                repeatedly(run.restart, lambda: chance.uniform(15, min(90, seconds / 2)))
+            )
             beside.enter_context(repeatedly(run.sample, lambda: 2 + cases / 10))
             time.sleep(seconds)
     last = subprocess.run(
