@@ -30,11 +30,15 @@ os.environ.setdefault(
 )
 
 SERVERS = (
-    "tests/run/",
     "tests/cli/test_demo.py",
+    "tests/faults/test_broker_faults.py",
+    "tests/faults/test_full_disk.py",
+    "tests/kills/test_kills_with_spark.py",
     "tests/lab/shop/test_database.py",
     "tests/lab/test_database.py",
     "tests/lab/test_services.py",
+    "tests/run/",
+    "tests/soak/",
     "tests/test_docs.py",
 )
 """Tests that start Spark or a server. They run one after the other, beside all other tests."""

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
+_TIMEOUT = re.compile(r"\bTimeoutException: (.{1,200})")
+_JAVA_ERROR = re.compile(r"^.*\b(?:[a-z]\w*\.)+(\w+(?:Exception|Error)): (.+)$", re.MULTILINE)
+"""The last error of a line: Spark puts the error of a task behind its own."""
 
 
 @dataclass(frozen=True)
@@ -206,13 +209,19 @@ def _explained(error: BaseException) -> HeadgateError:
             hint="raise the source's retention; restore the records, or continue without them with "
             "a new checkpoint and lake",
         )
+    if "kafka" in text and (timeout := _TIMEOUT.search(text)):
+        return SourceError(
+            "source-missing",
+            f"the broker did not answer in time ({timeout[1]})",
+            hint="check the broker and the network, then run again to retry the batch",
+        )
     if "No space left on device" in text:
         return LandingError(
             "batch-failed",
             "the disk is full",
             hint="free disk space and run again to retry the batch",
         )
-    found = _PYTHON_ERROR.findall(text)
+    found = _PYTHON_ERROR.findall(text) or _JAVA_ERROR.findall(text)
     what = f"{found[-1][0]}: {found[-1][1]}" if found else (text.strip() or repr(error))
     return LandingError(
         "batch-failed",

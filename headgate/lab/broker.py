@@ -31,12 +31,18 @@ logger.activation.level = error
 """
 
 
-def start_broker(folder: Path, port: int, controller_port: int) -> DetachedProcess:
-    """Start the broker on its data in `<folder>/kafka`, without waiting until it is ready."""
+def start_broker(
+    folder: Path, port: int, controller_port: int, advertised_port: int | None = None
+) -> DetachedProcess:
+    """Start the broker on its data in `<folder>/kafka`, without waiting until it is ready.
+
+    Clients are told to connect to `advertised_port`, if there is a proxy before the broker.
+    """
     home = folder / "kafka"
     home.mkdir(parents=True, exist_ok=True)
     properties_file = home / "server.properties"
-    properties_file.write_text(server_properties(home / "data", port, controller_port), "ascii")
+    properties = server_properties(home / "data", port, controller_port, advertised_port)
+    properties_file.write_text(properties, "ascii")
     (home / "log4j2.properties").write_text(_LOGGING, "ascii")
     if not (home / "data" / "meta.properties").exists():
         _format(home, properties_file)
@@ -58,7 +64,9 @@ def broker_answers(port: int) -> bool:
         return False
 
 
-def server_properties(data: Path, port: int, controller_port: int) -> str:
+def server_properties(
+    data: Path, port: int, controller_port: int, advertised_port: int | None = None
+) -> str:
     """Return the broker's settings: unlimited retention, no automatic topic creation."""
     if "," in str(data):
         raise SetupError(
@@ -73,7 +81,7 @@ def server_properties(data: Path, port: int, controller_port: int) -> str:
         # the next start may use another port.
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",
         "listeners": f"BROKER://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-        "advertised.listeners": f"BROKER://{HOST}:{port}",
+        "advertised.listeners": f"BROKER://{HOST}:{advertised_port or port}",
         "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "BROKER",
         "controller.listener.names": "CONTROLLER",

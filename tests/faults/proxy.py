@@ -42,18 +42,23 @@ class Proxy:
         """Number of connections so far."""
         self.faults = 0
         """Number of times that a fault was applied."""
+        self._open: set[asyncio.Task[None]] = set()
 
     async def serve(self, until: asyncio.Event) -> None:
-        server = await asyncio.start_server(self._connect, sock=self._listening)
+        server = await asyncio.start_server(self._accept, sock=self._listening)
         await until.wait()
         server.close()
-        open_connections = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in open_connections:
-            task.cancel()
-        await asyncio.gather(*open_connections, return_exceptions=True)
+        for connection in self._open:
+            connection.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    def _accept(self, client: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        connection = asyncio.get_running_loop().create_task(self._connect(client, answers))
+        self._open.add(connection)
+        connection.add_done_callback(self._open.discard)
 
     async def _connect(self, client: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
-        self.connections += 1
         with suppress(OSError):
             server, requests = await asyncio.open_connection(HOST, self._target)
             forward = asyncio.create_task(_copy(client, requests))

@@ -19,6 +19,11 @@ def test_broker_listens_on_this_machine_only() -> None:
     assert found["advertised.listeners"] == "BROKER://127.0.0.1:9092"
 
 
+def test_clients_are_sent_to_the_advertised_port() -> None:
+    lines = server_properties(Path("/data"), 9092, 9093, advertised_port=9999).splitlines()
+    assert "advertised.listeners=BROKER://127.0.0.1:9999" in lines
+
+
 def test_one_broker_is_enough_for_every_inner_topic() -> None:
     found = settings(Path("/data"))
     replication = [value for key, value in found.items() if key.endswith("replication.factor")]
