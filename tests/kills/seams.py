@@ -41,6 +41,9 @@ LANDING = (
     Seam("before-ledger", "before", "headgate.lake.ledger:Ledger.complete", nth=2),
     Seam("after-ledger", "after", "headgate.lake.ledger:Ledger.complete", nth=2),
     Seam("batch-landed", "after", "headgate.engine.batch:BatchLander.land", nth=2),
+    Seam("taken-over", "after", "headgate.lake.ledger:Ledger.take_over"),
+    Seam("totals-written", "before", "headgate.lake.delta_rs:DeltaRsCommitter.compact"),
+    Seam("ledger-compacted", "after", "headgate.lake.delta_rs:DeltaRsCommitter.compact"),
     Seam("pending-landed", "after", "headgate.engine.batch:BatchLander.land_pending", nth=5),
 )
 """Of a batch of records or change files."""

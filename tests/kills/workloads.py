@@ -15,10 +15,12 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
+from unittest.mock import patch
 
 from deltalake import DeltaTable
 
 from headgate.lab.shop.simulate import DatabaseModel, ShopPlan, simulate_shop
+from headgate.lake import ledger
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.replay import PortionLimit
 from headgate.testing import FailingCommitter, Record
@@ -57,6 +59,10 @@ class Games:
         GamesLake(folder)
 
     def run(self, folder: Path) -> None:
+        with patch.object(ledger, "_TOTALS_EVERY", 2):
+            self._run(folder)
+
+    def _run(self, folder: Path) -> None:
         lake = GamesLake(folder, bronze="bronze")
         committer = lake.committer = FailingCommitter(lake.committer)
         lake.run()
