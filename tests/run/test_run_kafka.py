@@ -245,38 +245,6 @@ def test_lake_that_was_put_back_is_refused_and_from_ledger_lands_what_is_missing
     assert run_pipeline(pipeline, ONCE).batches == 0
 
 
-def test_run_with_another_checkpoint_does_not_take_marks_of_the_first_for_its_own(
-    spark: SparkSession, services: Services, topic: str, tmp_path: Path
-) -> None:
-    """A run is forced although another, with a checkpoint of its own, is still alive."""
-    pipeline = kafka_pipeline(services.servers, services.registry, topic, tmp_path / "lake")
-    elsewhere = pipeline.model_copy(update={"checkpoint": str(tmp_path / "elsewhere")})
-    destination = KafkaDestination(services.servers, topic)
-    plan = GamesPlan(tables=3, versions=1, records=300)
-    simulate(plan, pipeline.schema_registry, destination)
-    told, stop, failed = Told(), StopSignal(), list[Exception]()
-
-    def run_first() -> None:
-        try:
-            run_pipeline(pipeline, RunOptions(trigger_milliseconds=100), told, stop)
-        except Exception as error:
-            failed.append(error)
-
-    first = Thread(target=run_first)
-    first.start()
-    told.wait_for(lambda: bool(told.of(BatchLanded)))
-    Path(pipeline.lake, "_staged", f"{pipeline.name}.lock").unlink()
-    run_pipeline(elsewhere, RunOptions(once=True, from_ledger=True))
-    simulate(plan, pipeline.schema_registry, destination)
-    first.join(120)
-    assert not first.is_alive()
-    assert [getattr(error, "code", None) for error in failed] == ["run-replaced"]
-
-    run_pipeline(elsewhere, ONCE)
-    assert places(pipeline.lake).total() == 600
-    assert set(places(pipeline.lake).values()) == {1}
-
-
 def test_second_copy_of_a_run_is_refused(
     spark: SparkSession, services: Services, topic: str, tmp_path: Path
 ) -> None:
