@@ -124,7 +124,7 @@ class Landing:
         assert quarantine.total() == self.bad
 
 
-@rounds(2, 40)
+@rounds(1, 40)
 def test_run_with_faults_lands_everything_or_ends_with_an_error(
     spark: SparkSession, broker: Proxy, registry: Proxy, tmp_path: Path, cases: int
 ) -> None:

@@ -23,7 +23,7 @@ ONCE = RunOptions(once=True)
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("kilobytes", [100, 300])
+@pytest.mark.parametrize("kilobytes", [pytest.param(100, marks=pytest.mark.soak), 300])
 def test_run_on_a_full_disk_ends_and_lands_everything_later(kilobytes: int, tmp_path: Path) -> None:
     inbox = str(tmp_path / "inbox")
     plan = GamesPlan(tables=10, versions=3, records=12_000, bad_share=0.01)

@@ -34,7 +34,15 @@ def test_seam_is_a_function_of_the_product(seam: Seam) -> None:
     assert not inspect.isgeneratorfunction(function)
 
 
-@pytest.mark.parametrize(("workload", "seam"), EACH_ONCE, ids=lambda one: getattr(one, "name", one))
+@pytest.mark.parametrize(
+    ("workload", "seam"),
+    [
+        # `make test` takes every third, `make soak` all.
+        pytest.param(*case, marks=() if at % 3 == 0 else pytest.mark.soak)
+        for at, case in enumerate(EACH_ONCE)
+    ],
+    ids=lambda one: getattr(one, "name", one),
+)
 def test_run_that_is_killed_at_a_seam_is_completed_by_the_next(
     workload: str, seam: Seam, tmp_path: Path
 ) -> None:
@@ -49,7 +57,7 @@ def test_run_that_is_killed_at_a_seam_is_completed_by_the_next(
 COMMAND = ("tests.kills.workloads",)
 
 
-@rounds(4, 160)
+@rounds(2, 160)
 def test_runs_that_are_killed_anywhere_are_completed_by_the_next(
     tmp_path: Path, cases: int
 ) -> None:

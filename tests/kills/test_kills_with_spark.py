@@ -52,7 +52,7 @@ def kill_runs(
     print_counts(kills)
 
 
-@rounds(2, 20)
+@rounds(1, 20)
 def test_killed_runs_of_a_topic(services: Services, tmp_path: Path, cases: int) -> None:
     topic = f"games-{uuid4().hex[:8]}"
     file = tmp_path / "games.yaml"

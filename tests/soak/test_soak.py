@@ -27,11 +27,11 @@ ENOUGH_TO_COMPARE = 30
 """Samples from which on a trend means something."""
 
 
-@rounds(1, MINUTES)
+@rounds(30, MINUTES * 60)
 def test_landing_goes_on_beside_kills_and_maintenance(
     services: Services, tmp_path: Path, cases: int
 ) -> None:
-    seconds = cases * 60
+    seconds = cases
     topic = f"games-{uuid4().hex[:8]}"
     file = tmp_path / "games.yaml"
     file.write_text(
@@ -63,7 +63,7 @@ gold:
             beside.enter_context(
                 repeatedly(run.restart, lambda: chance.uniform(15, min(90, seconds / 2)))
             )
-            beside.enter_context(repeatedly(run.sample, lambda: 2 + cases / 10))
+            beside.enter_context(repeatedly(run.sample, lambda: 2 + seconds / 600))
             time.sleep(seconds)
     last = subprocess.run(
         [sys.executable, "-m", "headgate", "run", str(file), "--once", "--json"],
