@@ -43,4 +43,5 @@ def test_codes_stay_what_they_are() -> None:
         "too_late",
         "too_many_tables",
         "unknown_fields",
+        "uuid_reused",
     ]
