@@ -208,13 +208,10 @@ class BatchLander:
         noted = self._staged_before(version, extent)
         run = noted.run if noted else self.ledger.run
         versions_before = self.ledger.table_versions() if noted else None
-        if noted is not None and (stage is None or not self._has_gaps(noted)):
-            files = list(noted.files)
-            self.ledger.require_ownership()
-        else:
-            assert stage is not None
-            files = self._stage(version, stage)
-            self.ledger.require_ownership()
+        is_noted = noted is not None and (stage is None or not self._has_gaps(noted))
+        files = list(noted.files) if noted and is_noted else self._stage(version, stage)
+        self.ledger.require_ownership()
+        if not is_noted:
             self.note.write(
                 StagedBatch(version, extent.batch, extent.start, extent.end, tuple(files), run)
             )
@@ -309,7 +306,8 @@ class BatchLander:
             for state in states
         )
 
-    def _stage(self, version: int, stage: Stage) -> list[StagedFile]:
+    def _stage(self, version: int, stage: Stage | None) -> list[StagedFile]:
+        assert stage is not None
         pending = {one.file.table for one in self.pending}
         known = frozenset((self.known_tables | pending) - self._own_tables)
         plan = replace(

@@ -61,7 +61,7 @@ class BatchPlan(ABC):
     lake: str
     version: int = 0
     writer: str = ""
-    """Part of the names of staged files that tells pipelines of one lake apart."""
+    """Part of the names of staged files, different for each pipeline of a lake."""
     known_tables: frozenset[str] = frozenset()
     max_tables: int
     contract: Contract = field(default_factory=Contract)

@@ -36,7 +36,7 @@ def start_broker(
 ) -> DetachedProcess:
     """Start the broker on its data in `<folder>/kafka`, without waiting until it is ready.
 
-    Clients are told to connect to `advertised_port`, if there is a proxy before the broker.
+    With a proxy before the broker, clients connect to its port, the `advertised_port`.
     """
     home = folder / "kafka"
     home.mkdir(parents=True, exist_ok=True)

@@ -422,7 +422,7 @@ class Ledger:
     def take_over(self, holder: str) -> int:
         """Number this run, and keep earlier ones from completing further batches."""
         for _ in range(_MAX_ATTEMPTS):
-            runs, landed = self._marked(run_app(self.app)), self.landed()
+            landed, runs = self._marked(self.app), self._marked(run_app(self.app))
             run = 1 if runs is None else runs + 1
             try:
                 self._append(
@@ -562,7 +562,7 @@ def compact_in_time(committer: Committer, table: str, version: int) -> None:
     if version == 0 or version % _TOTALS_EVERY:
         return
     rarely = version % (_TOTALS_EVERY * _LARGE_EVERY) == 0
-    # Whoever else compacts or rewrites it at the same time wins.
+    # A concurrent compaction or rewrite wins the conflict.
     with suppress(TableError):
         committer.compact(table, _LARGE_FILE if rarely else _SMALL_FILE)
 

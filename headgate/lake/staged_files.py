@@ -84,11 +84,14 @@ def hold_back(lake: str, file: StagedFile) -> None:
 def bring_back(lake: str, file: StagedFile) -> bool:
     """Have a file in its table's folder; return whether it still exists."""
     path = _in_table(lake, file)
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
-            shutil.copyfile(_held_back(lake, file), path)
-    return path.exists()
+    if path.exists():
+        return True
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        shutil.copyfile(_held_back(lake, file), path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def release(lake: str, file: StagedFile) -> None:
