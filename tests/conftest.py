@@ -29,7 +29,10 @@ os.environ.setdefault(
     "SPARK_SUBMIT_OPTS", f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={LOGGING}"
 )
 
-SERVERS = (
+SESSION = ("tests/run/",)
+"""Tests that share a Spark session, a broker and a registry."""
+
+PROCESSES = (
     "tests/cli/test_demo.py",
     "tests/faults/test_broker_faults.py",
     "tests/faults/test_full_disk.py",
@@ -37,18 +40,19 @@ SERVERS = (
     "tests/lab/shop/test_database.py",
     "tests/lab/test_database.py",
     "tests/lab/test_services.py",
-    "tests/run/",
     "tests/soak/",
     "tests/test_docs.py",
 )
-"""Tests that start Spark or a server. They run one after the other, beside all other tests."""
+"""Other tests that start Spark or a server, most of them in processes of their own."""
 
 
 class _Scheduler(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives all tests of servers to one worker, and the others by file to whichever is free."""
+    """Gives each kind of tests with servers to one worker, and the others by file."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "servers" if nodeid.startswith(SERVERS) else nodeid.partition("::")[0]
+        if nodeid.startswith(SESSION):
+            return "session"
+        return "processes" if nodeid.startswith(PROCESSES) else nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
@@ -58,14 +62,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"spark", "services", "database"} & {*getattr(item, "fixturenames", ())}:
-            assert item.nodeid.startswith(SERVERS), f"{item.nodeid} needs a server"
+            assert item.nodeid.startswith(SESSION + PROCESSES), f"{item.nodeid} needs a server"
+    # They take longest, so they start first.
+    items.sort(key=lambda item: not item.nodeid.startswith(SESSION + PROCESSES))
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from headgate.engine.session import spark_session
 
-    session = spark_session("tests")
+    # Queries over so few rows are over before compiled code pays off.
+    interpreted = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    session = spark_session("tests", interpreted)
     yield session
     session.stop()
 

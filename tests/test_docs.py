@@ -60,8 +60,16 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
 
-def test_readme_commands_land_every_record(tmp_path: Path, environment: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("tables", "records"), [(20, 5_000), pytest.param(250, 200_000, marks=pytest.mark.soak)]
+)
+def test_readme_commands_land_every_record(
+    tmp_path: Path, environment: dict[str, str], tables: int, records: int
+) -> None:
     block = _block("sh", "headgate up")
+    for written, wanted in (("--tables 250", tables), ("--records 200000", records)):
+        assert written in block
+        block = block.replace(written, f"{written.split()[0]} {wanted}")
     try:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block],
@@ -75,8 +83,8 @@ def test_readme_commands_land_every_record(tmp_path: Path, environment: dict[str
     finally:
         down(tmp_path / ".headgate")
     lake = str(tmp_path / "lake")
-    assert len([*Path(lake).glob("silver_*")]) == 250
-    assert places(lake).total() == 200_000
+    assert len([*Path(lake).glob("silver_*")]) == tables
+    assert places(lake).total() == records
     assert set(places(lake).values()) == {1}
 
 

@@ -49,7 +49,7 @@ def history_columns(log: pa.Schema, key: TableKey) -> pa.Schema:
 def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSparkMerge | None:
     """Bring a history table up to date with its log.
 
-    Return None if there is nothing new, or if the source table has no key.
+    Return None if there is no log, or if the source table has no key.
     """
     assert plan.history is not None
     log = ChangeLog.newest(plan.lake, plan.log)
@@ -57,8 +57,8 @@ def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsS
         return None
     table = Snapshot.newest(plan.lake, plan.history)
     marked = table.mark(plan.app) if table else None
-    if marked is not None and marked >= log.version:
-        return None
+    if table is not None and marked is not None and marked >= log.version:
+        return TableMerged.up_to_date(plan, table, marked, committer.engine(plan.history))
     new_changes = log.since(marked)
     if new_changes.bytes > MAX_FOLD_BYTES:
         return NeedsSparkMerge(plan, plan.history, log.version, None, is_history=True)

@@ -73,7 +73,14 @@ class MergeFollowUp:
             return Followed()
         began = perf_counter()
         results = list(self._merged(list(plans.values())))
-        merged = [result for result in results if isinstance(result, TableMerged)]
+        # The ledger may not have those that were up to date: an earlier run may have been killed.
+        committed = {table.table for table in changed}
+        merged = [
+            result
+            for result in results
+            if isinstance(result, TableMerged)
+            and (not result.was_up_to_date or result.log in committed)
+        ]
         failed = [result for result in results if isinstance(result, MergeFailed)]
         if merged:
             self.listener(merge_summary(merged, perf_counter() - began, batch))

@@ -95,6 +95,12 @@ class TableMerged:
     deleted: int = 0
     created: bool = False
     append_only: bool = False
+    was_up_to_date: bool = False
+    """Whether an earlier merge, which the ledger may not have, did it."""
+
+    @classmethod
+    def up_to_date(cls, plan: MergePlan, table: Snapshot, marked: int, engine: Engine) -> Self:
+        return cls(table.table, plan.log, marked, table.version, engine, was_up_to_date=True)
 
     @classmethod
     def of(
@@ -160,15 +166,15 @@ class Folded:
 
 
 def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSparkMerge | None:
-    """Bring a merged table up to date with its log; return None if there is nothing new."""
+    """Bring a merged table up to date with its log; return None if there is no log."""
     assert plan.merged is not None
     log = ChangeLog.newest(plan.lake, plan.log)
     if log is None:
         return None
     table = Snapshot.newest(plan.lake, plan.merged)
     marked = table.mark(plan.app) if table else None
-    if marked is not None and marked >= log.version:
-        return None
+    if table is not None and marked is not None and marked >= log.version:
+        return TableMerged.up_to_date(plan, table, marked, committer.engine(plan.merged))
     new = log.since(marked)
     if new.bytes > MAX_FOLD_BYTES:
         return NeedsSparkMerge(plan, plan.merged, log.version, None)

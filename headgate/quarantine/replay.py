@@ -285,7 +285,11 @@ def merge_replayed(
 def _merge(plans: Sequence[MergePlan], committer: Committer) -> list[MergeResult]:
     results: dict[str, MergeResult] = {}
     for _ in range(_MAX_TRIES):
-        results |= {result.table: result for result in merge_tables(plans, committer)}
+        results |= {
+            result.table: result
+            for result in merge_tables(plans, committer)
+            if not (isinstance(result, TableMerged) and result.was_up_to_date)
+        }
         failed = {result.table for result in results.values() if isinstance(result, MergeFailed)}
         plans = [plan for plan in plans if failed & {plan.merged, plan.history}]
         if not plans:

@@ -135,4 +135,4 @@ class Landing(RuleBasedStateMachine):
 
 
 TestLanding = Landing.TestCase
-TestLanding.settings = settings(deadline=None, max_examples=20, stateful_step_count=15)
+TestLanding.settings = settings(deadline=None, max_examples=8, stateful_step_count=15)

@@ -51,6 +51,8 @@ class Proxy:
         for connection in self._open:
             connection.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
+        # Connections close in the next turn of the loop.
+        await asyncio.sleep(0.05)
 
     def _accept(self, client: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -59,15 +61,14 @@ class Proxy:
         connection.add_done_callback(self._open.discard)
 
     async def _connect(self, client: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
+        with suppress(OSError), _closing(answers):
             server, requests = await asyncio.open_connection(HOST, self._target)
-            forward = asyncio.create_task(_copy(client, requests))
-            try:
-                await self._answer(server, answers)
-            finally:
-                forward.cancel()
-                requests.close()
-                answers.close()
+            with _closing(requests):
+                forward = asyncio.create_task(_copy(client, requests))
+                try:
+                    await self._answer(server, answers)
+                finally:
+                    forward.cancel()
 
     async def _answer(self, server: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
         passed = 0
@@ -94,6 +95,14 @@ class Proxy:
                         return
             await _write(answers, portion)
             passed += len(portion)
+
+
+@contextmanager
+def _closing(connection: asyncio.StreamWriter) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        connection.close()
 
 
 async def _copy(source: asyncio.StreamReader, destination: asyncio.StreamWriter) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
 from deltalake import DeltaTable
 
 from headgate.config import Registry
@@ -52,7 +53,8 @@ def kill_runs(
     print_counts(kills)
 
 
-@rounds(1, 20)
+@pytest.mark.soak
+@pytest.mark.parametrize("cases", [20])
 def test_killed_runs_of_a_topic(services: Services, tmp_path: Path, cases: int) -> None:
     topic = f"games-{uuid4().hex[:8]}"
     file = tmp_path / "games.yaml"

@@ -96,7 +96,7 @@ def _outcomes(snapshot: LedgerSnapshot, kind: type[Any]) -> list[Any]:
     ]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=6)
 @given(st.lists(st.lists(ENTRIES, max_size=4), min_size=1, max_size=8))
 def test_reads_are_the_same_with_and_without_totals(batches: list[list[Entry]]) -> None:
     found = []

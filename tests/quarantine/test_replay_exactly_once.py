@@ -56,7 +56,7 @@ tries = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=8)
 @given(
     first=st.lists(kinds, max_size=4),
     more=st.lists(kinds, max_size=3),

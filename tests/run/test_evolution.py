@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from headgate.config import Delta, Mode, PipelineConfig
@@ -30,6 +31,7 @@ def one_of_each_kind() -> list[Case]:
     return list({(case.format, *case.asks): case for case in CASES}.values())
 
 
+@pytest.mark.soak
 def test_matrix_with_sparks_committer(spark: SparkSession, tmp_path: Path) -> None:
     committer = SparkCommitter(lambda: spark, str(tmp_path / "lake"))
     some = one_of_each_kind()
@@ -42,7 +44,7 @@ def test_matrix_with_sparks_committer(spark: SparkSession, tmp_path: Path) -> No
         assert comparable(by_duckdb(path), rows) == comparable(rows, rows), case.change
 
 
-@rounds(30, len(CASES))
+@rounds(8, len(CASES))
 def test_tables_of_the_matrix_open_in_all_readers(
     spark: SparkSession, tmp_path: Path, cases: int
 ) -> None:

@@ -158,7 +158,7 @@ def spark_pipelines(project: Path, *arguments: str) -> None:
         env={**os.environ, "SPARK_CONF_DIR": "conf"},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=800,
     )
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
 
@@ -225,12 +225,14 @@ def test_a_run_leaves_nothing_in_the_project(games: Games) -> None:
     assert found == {"README.md", "conf", "gold.yml", "spark-pipeline.yml", "transformations"}
 
 
+@pytest.mark.soak
 def test_the_next_run_knows_the_tables_of_the_one_before(games: Games, server: str) -> None:
     games.lake.land(1000)
     spark_pipelines(games.project, "run", "--remote", server, "--refresh", "routes")
     assert_routes(games)
 
 
+@pytest.mark.soak
 def test_gold_of_changes(games: Games, server: str, tmp_path: Path) -> None:
     shop = ShopLake(tmp_path)
     declare_gold(shop.file, SHOP)

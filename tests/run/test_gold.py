@@ -91,7 +91,7 @@ def test_gold_matches_silver_after_every_run(
     spark: SparkSession, pipeline: PipelineConfig, tmp_path: Path
 ) -> None:
     registry, inbox = pipeline.schema_registry, DeltaDestination(str(tmp_path / "inbox"), "games")
-    for seed, (tables, versions) in enumerate([(2, 1), (3, 2), (3, 3)]):
+    for seed, (tables, versions) in enumerate([(2, 1), (3, 2)]):
         plan = GamesPlan(tables=tables, versions=versions, records=300, seed=seed)
         simulate(plan, registry, inbox)
         events = Told()

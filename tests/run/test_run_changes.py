@@ -183,6 +183,7 @@ def headgate(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("spark")
 def test_both_engines_come_to_the_same_rows(real_shop: RealShop, tmp_path: Path) -> None:
     made = pipeline(

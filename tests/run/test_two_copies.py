@@ -69,7 +69,7 @@ trigger: 100ms
         run_pipeline(elsewhere, RunOptions(once=True, from_ledger=True))
         os.kill(first.pid, signal.SIGCONT)
         simulate(PLAN, pipeline.schema_registry, destination)
-        printed, _ = first.communicate(timeout=120)
+        printed, _ = first.communicate(timeout=600)
     assert first.returncode == 1
     assert "run-replaced" in printed, printed
     run_pipeline(elsewhere, RunOptions(once=True))
