@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, overload
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headgate.lake.snapshot import Snapshot
     from headgate.quarantine.filter import OffsetRange, QuarantineFilter
     from headgate.quarantine.replay import Replayed
+    from headgate.serve.query import Query
     from headgate.sources.stop_signal import StopSignal
 
 
@@ -210,6 +211,28 @@ class Pipeline(config.PipelineConfig):
         from headgate.cdc.verify import verify
 
         return Rows.of(verify(self, tables))
+
+    def query(
+        self,
+        sql: str,
+        *,
+        token: str | None = None,
+        from_version: int | None = None,
+        since: timedelta | str | None = None,
+        only_new: bool = False,
+    ) -> Query:
+        """Return the changes of a query that ends in `EMIT CHANGES`; else its rows.
+
+        First come the rows so far. The changes begin after a version or a time, with new ones
+        only, or after the change that has the `token`.
+        """
+        from headgate.serve.catalog import Catalog
+        from headgate.serve.push import Start
+        from headgate.serve.query import Query
+
+        if isinstance(since, str):
+            since = config.Duration.parse(since)
+        return Query(Catalog(self), sql, Start(token, from_version, since, only_new))
 
     @property
     def quarantine(self) -> Quarantine:

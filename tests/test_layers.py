@@ -27,7 +27,7 @@ LAYERS = [
     {"gold", "quarantine"},
     {"run"},
     {"lab"},
-    {"inspect"},
+    {"inspect", "serve"},
     {"pipeline"},
     {"testing"},
     {"cli", "examples"},
@@ -35,7 +35,7 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 LAB_ONLY = {"fastavro", "psutil", "pymysql", "pymysqlreplication"}
-HEAVY = {"pyspark", "deltalake", "confluent_kafka", "pyarrow", "datafusion"}
+HEAVY = {"pyspark", "deltalake", "duckdb", "confluent_kafka", "pyarrow", "datafusion"}
 
 
 def _imports(file: Path) -> set[str]:

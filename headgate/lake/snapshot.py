@@ -80,6 +80,15 @@ class Snapshot:
         return sum(self.sizes.values())
 
     @property
+    def table_id(self) -> str:
+        """The id that the table got when it was created."""
+        return str(self.delta.metadata().id)
+
+    @property
+    def partition_columns(self) -> Sequence[str]:
+        return self.delta.metadata().partition_columns
+
+    @property
     def is_plain(self) -> bool:
         """Whether the table can be read from its Parquet files alone."""
         return is_plain_parquet(self.delta)
@@ -132,6 +141,19 @@ class Snapshot:
             for rows in file.batches([one for one in wanted.names if one in in_file]):
                 yield _with_constants(conform_rows(rows, wanted), self._partitions.get(name, {}))
 
+    def portions_in_order(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read rows in the order of their files: the same for everyone who reads the version."""
+        if not self.is_plain:
+            yield from self.read(columns).to_batches()
+            return
+        added = self._added
+        times = added["modification_time"].cast(pa.int64()).to_pylist()
+        names = [unquote(path) for path in added["path"].to_pylist()]
+        order = sorted(zip(times, names, strict=True))
+        sizes = {name: self.sizes[name] for _, name in order}
+        in_order = type(self)(self.lake, self.table, self.version, self.delta, lambda: sizes)
+        yield from in_order.portions(columns)
+
     def selected(self, columns: Sequence[str] | None) -> pa.Schema:
         return self.schema if columns is None else pa.schema(map(self.schema.field, columns))
 
@@ -170,7 +192,7 @@ class Snapshot:
     @cached_property
     def _partitions(self) -> Mapping[str, Mapping[str, object]]:
         """Values of the partition columns, which files do not have, by path."""
-        if not self.delta.metadata().partition_columns:
+        if not self.partition_columns:
             return {}
         added = self._added
         names = map(unquote, added["path"].to_pylist())

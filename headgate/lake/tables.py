@@ -36,6 +36,11 @@ def is_table(url: str) -> bool:
     return DeltaTable.is_deltatable(url)
 
 
+def tables_in(lake: str | Path) -> list[str]:
+    """Return the names of all tables of a lake."""
+    return sorted(log.parent.name for log in Path(lake).glob("*/_delta_log"))
+
+
 class TableCache:
     """Open tables of a lake. Updating an open table is faster than opening it again."""
 

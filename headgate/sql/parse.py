@@ -95,7 +95,7 @@ def position(node: exp.Expr) -> Position | None:
 
 def parse_select(text: str) -> exp.Select:
     """Parse a text that is a single SELECT."""
-    tokens = _one_statement(text)
+    tokens = statement_tokens(text)
     if tokens[0].token_type not in _QUERY_STARTS:
         hint = did_you_mean(tokens[0].text, _WORDS[:1]) or "it must start with `SELECT`"
         raise bad_sql(
@@ -114,7 +114,7 @@ def parse_select(text: str) -> exp.Select:
 
 def parse_expression(text: str) -> exp.Expr:
     """Parse a text that is a single expression."""
-    tree = _parse(text, _one_statement(text))
+    tree = _parse(text, statement_tokens(text))
     if isinstance(tree, exp.Query):
         raise bad_sql("needs an expression over columns, but is a query")
     if isinstance(tree, exp.Alias):
@@ -140,7 +140,8 @@ def shifted(inside: Position | None, by: int) -> Position | None:
     return (line, max(column - by, 1)) if line == 1 else inside
 
 
-def _one_statement(text: str) -> list[Token]:
+def statement_tokens(text: str) -> list[Token]:
+    """Return the tokens of a text that is one statement, without its semicolon."""
     try:
         tokens = Verbatim().tokenize(text)
     except TokenError as error:

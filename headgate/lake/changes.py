@@ -1,0 +1,328 @@
+"""The commits of a table, one after the other, and the rows that each of them changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import unquote
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import Schema
+
+from headgate.errors import LandingError
+from headgate.lake.parquet import ParquetRows
+from headgate.lake.query import quoted_name
+from headgate.lake.snapshot import Snapshot
+from headgate.schema.conform import conform_rows
+
+_CHANGE_TYPE = "_change_type"
+"""The column of change data files that says what happened to a row."""
+
+
+@dataclass(frozen=True)
+class RowChanges:
+    """Rows that were inserted, deleted and updated."""
+
+    inserted: pa.Table
+    deleted: pa.Table
+    before: pa.Table
+    """Updated rows as they were."""
+    after: pa.Table
+    """The same rows as they are now, in the same order."""
+
+    @classmethod
+    def of_inserted(cls, rows: pa.Table) -> Self:
+        none = rows.schema.empty_table()
+        return cls(rows, none, none, none)
+
+    @property
+    def tables(self) -> tuple[pa.Table, ...]:
+        return self.inserted, self.deleted, self.before, self.after
+
+    @property
+    def only_inserts(self) -> bool:
+        return not len(self.deleted) and not len(self.before)
+
+    @property
+    def bytes(self) -> int:
+        return sum(rows.nbytes for rows in self.tables)
+
+    def __len__(self) -> int:
+        return len(self.inserted) + len(self.deleted) + len(self.after)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The rows that one commit changed, in the columns that the table has since then."""
+
+    version: int
+    at: datetime
+    rows: RowChanges
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.rows.inserted.schema
+
+
+class ChangeReader:
+    """Reads the commits of a table in order, starting after a version."""
+
+    def __init__(self, snapshot: Snapshot, key: Sequence[str] = ()) -> None:
+        self.lake, self.table = snapshot.lake, snapshot.table
+        self.version = snapshot.version
+        self.schema = snapshot.schema
+        self.is_plain = snapshot.is_plain
+        self._key = key
+        self._partitioned_by = tuple(snapshot.partition_columns)
+        self._entry = _entry(snapshot.url, self.version)
+
+    @property
+    def url(self) -> str:
+        return f"{self.lake.rstrip('/')}/{self.table}"
+
+    def next(self) -> Changes | None:
+        """Return the changes of the next commit; None if there is none yet."""
+        version = self.version + 1
+        entry = _entry(self.url, version)
+        if entry is None:
+            self._refuse_missing()
+            return None
+        commit = Commit.read(self.url, version)
+        if commit.protocol is not None:
+            self.is_plain = self._snapshot(version).is_plain
+        if commit.metadata is not None:
+            self.schema = pa.schema(Schema.from_json(commit.metadata["schemaString"]))
+            self._partitioned_by = tuple(commit.metadata["partitionColumns"])
+        rows = self._changes(commit)
+        self.version, self._entry = version, entry
+        return Changes(version, commit.at, rows)
+
+    def _changes(self, commit: Commit) -> RowChanges:
+        if not commit.changes_rows:
+            return RowChanges.of_inserted(self.schema.empty_table())
+        if not self.is_plain:
+            old = _conformed(self._snapshot(commit.version - 1).read(), self.schema)
+            return compare_rows(old, self._snapshot(commit.version).read(), self._key)
+        if commit.change_files:
+            return self._recorded(commit)
+        added = self._rows(commit.added)
+        if not commit.removed:
+            return RowChanges.of_inserted(added)
+        return compare_rows(self._rows(commit.removed), added, self._key)
+
+    def _recorded(self, commit: Commit) -> RowChanges:
+        """Return the changes that the writer has recorded in change data files."""
+        kind = pa.field(_CHANGE_TYPE, pa.string())
+        rows = self._rows(commit.change_files, self.schema.append(kind))
+        kinds = rows[_CHANGE_TYPE]
+        rows = rows.drop_columns([_CHANGE_TYPE])
+        gone = pc.is_in(kinds, pa.array(["delete", "update_preimage"]))
+        return compare_rows(rows.filter(gone), rows.filter(pc.invert(gone)), self._key)
+
+    def _rows(
+        self, files: Sequence[Mapping[str, Any]], schema: pa.Schema | None = None
+    ) -> pa.Table:
+        wanted = schema or self.schema
+        try:
+            return pa.Table.from_batches(self._portions(files, wanted), wanted)
+        except FileNotFoundError as missing:
+            raise version_gone(self.table, self.version + 1, str(missing)) from None
+
+    def _portions(
+        self, files: Sequence[Mapping[str, Any]], wanted: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        for file in files:
+            rows = ParquetRows(f"{self.url}/{unquote(file['path'])}")
+            in_file = set(rows.names)
+            values = file.get("partitionValues") or {}
+            for batch in rows.batches([name for name in wanted.names if name in in_file]):
+                yield _with_partition(conform_rows(batch, wanted), self._partitioned_by, values)
+
+    def _snapshot(self, version: int) -> Snapshot:
+        found = Snapshot.open(self.lake, self.table, version)
+        if found is None:
+            raise table_gone(self.table)
+        return found
+
+    def _refuse_missing(self) -> None:
+        """Raise if the table is gone, or has newer versions whose log is gone."""
+        if _entry(self.url, self.version) == self._entry and self._entry is not None:
+            return
+        newest = Snapshot.open(self.lake, self.table)
+        if newest is None or newest.version < self.version:
+            raise table_gone(self.table)
+        if newest.version > self.version:
+            raise version_gone(self.table, self.version + 1, "its log has been cleaned up")
+        if _entry(self.url, self.version) is not None:
+            raise table_gone(self.table)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The actions of one entry of a table's log."""
+
+    version: int
+    actions: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def read(cls, url: str, version: int) -> Self:
+        """Read an entry. Raises `FileNotFoundError` if it does not exist."""
+        lines = _log_file(url, version).read_text("utf-8").splitlines()
+        return cls(version, tuple(json.loads(line) for line in lines if line))
+
+    @property
+    def added(self) -> list[Mapping[str, Any]]:
+        return self._with_data("add")
+
+    @property
+    def removed(self) -> list[Mapping[str, Any]]:
+        return self._with_data("remove")
+
+    @property
+    def change_files(self) -> list[Mapping[str, Any]]:
+        return list(self._all("cdc"))
+
+    @property
+    def changes_rows(self) -> bool:
+        return bool(self.added or self.removed or self.change_files)
+
+    @property
+    def metadata(self) -> Mapping[str, Any] | None:
+        return next(self._all("metaData"), None)
+
+    @property
+    def protocol(self) -> Mapping[str, Any] | None:
+        return next(self._all("protocol"), None)
+
+    @cached_property
+    def at(self) -> datetime:
+        info = next(self._all("commitInfo"), {})
+        milliseconds = info.get("inCommitTimestamp") or info.get("timestamp") or 0
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+    def _with_data(self, kind: str) -> list[Mapping[str, Any]]:
+        """Return actions that change rows; those of compactions do not."""
+        return [one for one in self._all(kind) if one.get("dataChange", True)]
+
+    def _all(self, kind: str) -> Iterator[Mapping[str, Any]]:
+        return (action[kind] for action in self.actions if kind in action)
+
+
+def table_gone(table: str) -> LandingError:
+    return LandingError(
+        "table-replaced",
+        f"table {table} has been dropped or replaced",
+        hint="start the query again, without a token",
+    )
+
+
+def version_gone(table: str, version: int, why: str) -> LandingError:
+    return LandingError(
+        "version-vacuumed",
+        f"version {version} of table {table} can no longer be read: {why}",
+        hint="start again without a token: first come the rows so far; a longer retention "
+        "(delta.deletedFileRetentionDuration) gives readers more time",
+    )
+
+
+def _log_file(url: str, version: int) -> Path:
+    return Path(url, "_delta_log", f"{version:020d}.json")
+
+
+def _entry(url: str, version: int) -> tuple[int, int] | None:
+    """Return what identifies an entry of the log; None if there is none."""
+    try:
+        found = _log_file(url, version).stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _with_partition(
+    rows: pa.RecordBatch, columns: Sequence[str], values: Mapping[str, str | None]
+) -> pa.RecordBatch:
+    for name in columns:
+        at = rows.schema.get_field_index(name)
+        constant = pa.scalar(values.get(name)).cast(rows.schema.field(at).type)
+        rows = rows.set_column(at, rows.schema.field(at), pa.repeat(constant, len(rows)))
+    return rows
+
+
+def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches([conform_rows(one, schema) for one in rows.to_batches()], schema)
+
+
+def compare_rows(old: pa.Table, new: pa.Table, key: Sequence[str]) -> RowChanges:
+    """Return the differences between rows; those with the same key are updates."""
+    none = new.schema.empty_table()
+    if not len(old):
+        return RowChanges.of_inserted(new)
+    key = [name for name in key if name in new.schema.names]
+    with duckdb.connect() as connection:
+        old, new = _without_equal(connection, old, new)
+        if not key or not len(old) or not len(new):
+            return RowChanges(new, old, none, none)
+        pairs = _pairs(connection, old, new, key)
+    before, after = pairs["before"], pairs["after"]
+    return RowChanges(
+        _without(new, after), _without(old, before), old.take(before), new.take(after)
+    )
+
+
+_PLACE = "_headgate_place"
+_COPY = "_headgate_copy"
+
+
+def _without_equal(
+    connection: duckdb.DuckDBPyConnection, old: pa.Table, new: pa.Table
+) -> tuple[pa.Table, pa.Table]:
+    """Drop the rows that both have, as often as both have them."""
+    for side, rows in (("old", old), ("new", new)):
+        _register_copies(connection, side, rows)
+    same = _equal(new.schema.names)
+
+    def places(of: str, other: str) -> pa.ChunkedArray:
+        sql = f"SELECT {_PLACE} FROM {of} ANTI JOIN {other} ON {same} ORDER BY {_PLACE}"
+        return connection.sql(sql).to_arrow_table()[_PLACE]
+
+    return old.take(places("old", "new")), new.take(places("new", "old"))
+
+
+def _pairs(
+    connection: duckdb.DuckDBPyConnection, old: pa.Table, new: pa.Table, key: Sequence[str]
+) -> pa.Table:
+    """Return the places of rows with the same key: `before` in `old`, `after` in `new`."""
+    for side, rows in (("old", old), ("new", new)):
+        _register_copies(connection, side, rows.select(key))
+    return connection.sql(
+        f"SELECT old.{_PLACE} AS before, new.{_PLACE} AS after "
+        f"FROM old JOIN new ON {_equal(key)} ORDER BY after"
+    ).to_arrow_table()
+
+
+def _equal(names: Sequence[str]) -> str:
+    every = [quoted_name(name) for name in (*names, _COPY)]
+    return " AND ".join(f"old.{name} IS NOT DISTINCT FROM new.{name}" for name in every)
+
+
+def _register_copies(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    """Make a table of rows with their places, and with numbers for rows that are equal."""
+    names = ", ".join(quoted_name(name) for name in rows.schema.names)
+    places = pa.array(range(len(rows)), pa.int64())
+    connection.register(f"{name}_rows", rows.append_column(_PLACE, places))
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT *, row_number() OVER "
+        f"(PARTITION BY {names} ORDER BY {_PLACE}) AS {_COPY} FROM {name}_rows"
+    )
+
+
+def _without(rows: pa.Table, places: pa.ChunkedArray) -> pa.Table:
+    every = pa.array(range(len(rows)), pa.int64())
+    return rows.filter(pc.invert(pc.is_in(every, places.combine_chunks())))

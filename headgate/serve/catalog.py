@@ -1,0 +1,61 @@
+"""The tables that queries can read: their names, as people write them, and their keys."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from headgate.cdc.key import TableKey
+from headgate.config import GoldQuery, PipelineConfig
+from headgate.config.gold import ROUTE
+from headgate.errors import LandingError, did_you_mean, shown
+from headgate.lake.names import TableNames
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import tables_in
+from headgate.serve.feed import Feed, Feeds
+from headgate.sql.gold_select import parse_gold
+
+
+class Catalog:
+    """The tables of a pipeline's lake."""
+
+    def __init__(self, pipeline: PipelineConfig) -> None:
+        self.pipeline = pipeline
+        self.feeds = Feeds(pipeline.lake)
+
+    def resolve(self, name: str) -> str:
+        """Return the table that a query means, by its name or its route in any case."""
+        tables = tables_in(self.pipeline.lake)
+        meant = [name]
+        if not self.pipeline.lands_changes:
+            names = TableNames.of(self.pipeline)
+            meant += [names.silver_for(name), names.silver_for(name.lower())]
+        for each in meant:
+            if each in tables:
+                return each
+            if found := [table for table in tables if table.lower() == each.lower()]:
+                return found[0]
+        visible = [table for table in tables if not table.startswith("_")]
+        hint = did_you_mean(name.lower(), visible) or "headgate tables lists all tables"
+        raise LandingError("table-unknown", f"the lake has no table {shown(name)}", hint=hint)
+
+    def open(self, table: str, version: int | None = None) -> Snapshot:
+        snapshot = Snapshot.open(self.pipeline.lake, table, version)
+        if snapshot is None:
+            raise LandingError("table-unknown", f"the lake has no table {shown(table)}")
+        return snapshot
+
+    def feed(self, snapshot: Snapshot) -> Feed:
+        return self.feeds.of(snapshot.table, self.key(snapshot))
+
+    def key(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return the columns that identify a row of a merged or derived table."""
+        if key := TableKey.from_schema(snapshot.schema):
+            return key.columns
+        for name, declared in self.pipeline.gold.items():
+            if isinstance(declared, GoldQuery) and fnmatchcase(
+                snapshot.table, name.replace(ROUTE, "*")
+            ):
+                keys = parse_gold(declared.sql).keys
+                outputs = tuple(key.output for key in keys if key.output is not None)
+                return outputs if len(outputs) == len(keys) else ()
+        return ()

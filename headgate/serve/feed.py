@@ -1,0 +1,108 @@
+"""Commits of tables, read once for all queries of this process.
+
+Recent commits are kept in memory up to a limit. A query that is further behind reads its commits
+itself: a slow reader costs time, not memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from headgate.lake.changes import ChangeReader, Changes, table_gone
+from headgate.lake.snapshot import Snapshot
+
+_MAX_BYTES = 64 << 20
+"""The size of the recent commits of one table that are kept."""
+
+
+class Feed:
+    """The commits of one table."""
+
+    def __init__(self, lake: str, table: str, key: Sequence[str] = ()) -> None:
+        self.lake, self.table, self.key = lake, table, key
+        self.commits_read = 0
+        self._newest: ChangeReader | None = None
+        self._recent: OrderedDict[int, Changes] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def after(self, version: int) -> FeedPosition:
+        """Return a position after a version."""
+        return FeedPosition(self, version)
+
+    def read(self, version: int) -> Changes | None:
+        """Return the changes of a version, if it is among the recent ones or the next to come.
+
+        Raises `KeyError` for an older version.
+        """
+        with self._lock:
+            if (kept := self._recent.get(version)) is not None:
+                return kept
+            if self._newest is None or self._newest.version < version - 1:
+                self._newest = self.open(version - 1)
+            if self._newest.version != version - 1:
+                raise KeyError(version)
+            changes = self._newest.next()
+            if changes is not None:
+                self.commits_read += 1
+                self._keep(changes)
+            return changes
+
+    def open(self, version: int) -> ChangeReader:
+        """Return a reader of the commits after a version."""
+        snapshot = Snapshot.open(self.lake, self.table, version)
+        if snapshot is None:
+            raise table_gone(self.table)
+        return ChangeReader(snapshot, self.key)
+
+    def _keep(self, changes: Changes) -> None:
+        self._recent[changes.version] = changes
+        self._bytes += changes.rows.bytes
+        while self._bytes > _MAX_BYTES and self._recent:
+            _, dropped = self._recent.popitem(last=False)
+            self._bytes -= dropped.rows.bytes
+
+
+class FeedPosition:
+    """How far one query has read a feed."""
+
+    def __init__(self, feed: Feed, version: int) -> None:
+        self.feed, self.version = feed, version
+        self._own: ChangeReader | None = None
+        self._ahead: Changes | None = None
+
+    def peek(self) -> Changes | None:
+        """Return the changes of the next commit; None if there is none yet."""
+        if self._ahead is None:
+            self._ahead = self._read(self.version + 1)
+        return self._ahead
+
+    def advance(self) -> None:
+        """Go on to the commit after the one that was returned last."""
+        assert self._ahead is not None
+        self.version, self._ahead = self._ahead.version, None
+
+    def _read(self, version: int) -> Changes | None:
+        try:
+            changes = self.feed.read(version)
+        except KeyError:
+            if self._own is None or self._own.version != version - 1:
+                self._own = self.feed.open(version - 1)
+            return self._own.next()
+        self._own = None
+        return changes
+
+
+class Feeds:
+    """The feeds of a lake, one for each table that is read."""
+
+    def __init__(self, lake: str) -> None:
+        self.lake = lake
+        self._feeds: dict[str, Feed] = {}
+        self._lock = threading.Lock()
+
+    def of(self, table: str, key: Sequence[str] = ()) -> Feed:
+        with self._lock:
+            return self._feeds.setdefault(table, Feed(self.lake, table, key))
