@@ -16,7 +16,6 @@ from headgate.config import Registry
 from headgate.lab.destination import KafkaDestination
 from headgate.lab.games import GamesPlan
 from headgate.lab.services import Services
-from tests.rounds import rounds
 from tests.run.conftest import places, simulate
 
 RECORDS = 12_000
@@ -55,7 +54,8 @@ def headgate(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
-@rounds(1, 20)
+@pytest.mark.soak
+@pytest.mark.parametrize("cases", [20])
 def test_killed_runs_lose_nothing_and_land_nothing_twice(pipeline_file: Path, cases: int) -> None:
     lake, chance = str(pipeline_file.parent / "lake"), random.Random(7)
     for _ in range(cases):

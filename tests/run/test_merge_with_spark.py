@@ -49,8 +49,9 @@ def test_all_of_a_log_at_once(
     for name in ("merged", "history"):
         found, wanted = (sorted(map(repr, rows(lake, name))) for lake in (there, here))
         assert found == wanted
-    assert merge_table(by_spark, sparks) is None
-    assert merge_history(by_spark, sparks) is None
+    for again in (merge_table(by_spark, sparks), merge_history(by_spark, sparks)):
+        assert isinstance(again, TableMerged)
+        assert again.was_up_to_date
 
     # What is gone is remembered, whoever merged: late changes raise nothing.
     for lake, plan, committer in ((here, in_process, ours), (there, by_spark, sparks)):
