@@ -21,6 +21,7 @@ from headgate.lake.changes import (
     table_gone,
     version_gone,
 )
+from headgate.lake.query import quoted_name
 from headgate.lake.snapshot import Snapshot
 from headgate.schema.conform import conform_rows
 from headgate.sql.incremental import Incremental
@@ -49,12 +50,26 @@ class Sql:
         for name, rows in views.items():
             self._connection.register(name, rows)
         try:
-            return self._connection.sql(sql).to_arrow_table()
+            return _with_spark_types(self._connection.sql(sql)).to_arrow_table()
         except duckdb.Error as error:
             raise bad_query(error) from None
         finally:
             for name in views:
                 self._connection.unregister(name)
+
+
+def _with_spark_types(found: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """DuckDB's sum of whole numbers has 128 bits, Spark's has 64."""
+    types = list(map(str, found.types))
+    if "HUGEINT" not in types:
+        return found
+    names = [quoted_name(name) for name in found.columns]
+    return found.project(
+        ", ".join(
+            f"CAST({name} AS BIGINT) AS {name}" if kind == "HUGEINT" else name
+            for name, kind in zip(names, types, strict=True)
+        )
+    )
 
 
 def bad_query(error: duckdb.Error) -> LandingError:
@@ -302,7 +317,8 @@ class States:
         new = partial
         if rows.only_inserts:
             both = pa.concat_tables([old, partial], promote_options="permissive")
-            new = self.sql.table(text_to_duckdb(self.how.merge_sql("both", ())), both=both)
+            merged = self.sql.table(text_to_duckdb(self.how.merge_sql("both", ())), both=both)
+            new = merged.cast(partial.schema)
         rest = self._among(self.states, touched, "ANTI")
         self.states = pa.concat_tables([rest, new], promote_options="permissive")
         before, after = self._outputs(old), self._outputs(new)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import HeadgateError
@@ -114,7 +114,7 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("kind", QUERIES)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=6, deadline=None, phases=[Phase.generate])
 @given(data=st.data())
 def test_replayed_changes_give_the_result(
     tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
