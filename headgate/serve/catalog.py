@@ -35,7 +35,8 @@ class Catalog:
             if found := [table for table in tables if table.lower() == each.lower()]:
                 return found[0]
         visible = [table for table in tables if not table.startswith("_")]
-        hint = did_you_mean(name.lower(), visible) or "headgate tables lists all tables"
+        hints = (did_you_mean(each.lower(), visible) for each in meant)
+        hint = next(filter(None, hints), "headgate tables lists all tables")
         raise LandingError("table-unknown", f"the lake has no table {shown(name)}", hint=hint)
 
     def open(self, table: str, version: int | None = None) -> Snapshot:

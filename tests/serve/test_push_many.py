@@ -1,0 +1,255 @@
+"""Queries that go on: rows so far, then every change, once and in order."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from headgate.errors import HeadgateError
+from headgate.serve.push import Change
+from tests.serve.conftest import QueryLake
+
+ORDERS = "silver_pizza_orders_avro"
+REFERENCE = """
+SELECT *
+FROM  PIZZA_ORDERS_AVRO
+WHERE STORE_ID=2
+EMIT CHANGES;
+"""
+
+
+def orders(*numbers: int, store: int = 2, **more: Any) -> list[dict[str, Any]]:
+    return [{"store_id": store, "store_order_id": number, **more} for number in numbers]
+
+
+def numbers(changes: list[Change]) -> list[int]:
+    return [change.row["store_order_id"] for change in changes]
+
+
+def test_statement_of_the_reference_gives_rows_so_far_and_new_ones(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1, 2) + orders(7, store=3))
+    reader = lake.query(REFERENCE)
+    assert numbers(reader.read()) == [1, 2]
+    assert reader.read() == []
+    lake.append(ORDERS, orders(8, store=3))
+    lake.append(ORDERS, orders(3) + orders(9, store=1))
+    lake.append(ORDERS, orders(4, 5))
+    changes = reader.read()
+    assert numbers(changes) == [3, 4, 5]
+    assert [change.version for change in changes] == [2, 3, 3]
+    assert {change.operation for change in changes} == {"insert"}
+
+
+@pytest.mark.parametrize("places", [range(1, 6)])
+def test_every_token_goes_on_after_its_change(lake: QueryLake, places: range) -> None:
+    lake.append(ORDERS, orders(1, 2))
+    reader = lake.query(REFERENCE)
+    changes = reader.read()
+    lake.append(ORDERS, orders(3, 4))
+    lake.append(ORDERS, orders(5))
+    changes += reader.read()
+    for change in changes:
+        rest = lake.query(REFERENCE, token=change.token)
+        assert numbers(rest.read()) == [*range(change.row["store_order_id"] + 1, 6)]
+
+
+def test_where_a_query_starts(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1))
+    lake.append(ORDERS, orders(2))
+    only_new, later = lake.query(REFERENCE, only_new=True), lake.query(REFERENCE, from_version=0)
+    assert numbers(only_new.read()) == []
+    assert numbers(later.read()) == [2]
+    lake.append(ORDERS, orders(3))
+    assert numbers(only_new.read()) == [3]
+    assert numbers(later.read()) == [3]
+
+
+def test_new_column_is_announced_before_its_rows(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1))
+    reader = lake.query(REFERENCE)
+    reader.read()
+    lake.append(ORDERS, orders(2, channel="app"))
+    assert reader.rows() == [("insert", {"store_id": 2, "store_order_id": 2, "channel": "app"})]
+    assert [notice.names for notice in reader.notices] == [("channel",)]
+
+
+def test_groups_that_change_are_emitted(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1, 2) + orders(1, store=3))
+    sql = f"SELECT store_id, count(*) AS n, max(store_order_id) FROM {ORDERS} GROUP BY store_id"
+    reader = lake.query(f"{sql} EMIT CHANGES")
+    assert reader.rows() == [
+        ("insert", {"store_id": 2, "n": 2, "max(store_order_id)": 2}),
+        ("insert", {"store_id": 3, "n": 1, "max(store_order_id)": 1}),
+    ]
+    lake.append(ORDERS, orders(9) + orders(4, store=5))
+    assert reader.rows() == [
+        ("update", {"store_id": 2, "n": 3, "max(store_order_id)": 9}),
+        ("insert", {"store_id": 5, "n": 1, "max(store_order_id)": 4}),
+    ]
+    lake.delta(ORDERS).delete("store_id = 2 AND store_order_id = 9 OR store_id = 5")
+    assert reader.rows() == [
+        ("delete", {"store_id": 5, "n": 1, "max(store_order_id)": 4}),
+        ("update", {"store_id": 2, "n": 2, "max(store_order_id)": 2}),
+    ]
+
+
+QUERIES = {
+    "rows": "SELECT * FROM t",
+    "filtered": "SELECT a + 1 AS b, k FROM t WHERE a % 2 = 0",
+    "grouped": "SELECT k, count(*) AS n, sum(a) AS s, avg(a) AS m, min(a) FROM t GROUP BY k",
+    "distinct": "SELECT DISTINCT a FROM t WHERE k IS NOT NULL",
+    "all": "SELECT count(*) AS n, max(a) AS m FROM t",
+    "having": "SELECT k, count(DISTINCT a) AS n FROM t GROUP BY k HAVING count(*) > 1",
+    "joined": "SELECT t.a, name FROM t JOIN u ON t.k = u.k",
+    "left joined": "SELECT t.a, u.name FROM t LEFT JOIN u ON t.k = u.k AND t.a > 1",
+    "joined groups": "SELECT u.name, count(*) AS n FROM t LEFT JOIN u ON t.k = u.k GROUP BY u.name",
+}
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+@settings(max_examples=60, deadline=None, phases=[Phase.generate])
+@given(data=st.data())
+def test_replayed_changes_give_the_result(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
+) -> None:
+    """Whatever is appended, overwritten, deleted and updated, and wherever the reader goes on."""
+    lake = QueryLake(tmp_path_factory.mktemp("query"))
+    keys, values = st.sampled_from([1, 2, None]), st.integers(0, 4)
+    rows = st.lists(st.fixed_dictionaries({"k": keys, "a": values}), min_size=1, max_size=4)
+    names = st.lists(
+        st.fixed_dictionaries({"k": st.sampled_from([1, 2, 3]), "name": st.sampled_from("xy")}),
+        min_size=1,
+        max_size=3,
+    )
+    schemas = {
+        "t": pa.schema([("k", pa.int32()), ("a", pa.int64())]),
+        "u": pa.schema([("k", pa.int32()), ("name", pa.string())]),
+    }
+
+    def write(table: str, mode: Any) -> None:
+        made = data.draw(rows if table == "t" else names)
+        contents = pa.Table.from_pylist(made, schemas[table])
+        write_deltalake(lake.path / table, contents, mode=mode)
+
+    write("t", "append")
+    write("u", "append")
+    sql = f"{QUERIES[kind]} EMIT CHANGES"
+    reader = lake.query(sql)
+    changes = reader.read()
+    for _ in range(data.draw(st.integers(1, 5))):
+        table = data.draw(st.sampled_from(["t", "t", "u"]))
+        match data.draw(st.sampled_from(["append", "append", "overwrite", "delete", "update"])):
+            case "delete":
+                lake.delta(table).delete("k = 1")
+            case "update":
+                lake.delta(table).update({"k": "2"}, predicate="k = 1")
+            case mode:
+                write(table, mode)
+        if data.draw(st.booleans()) and changes:
+            kept = data.draw(st.integers(1, len(changes)))
+            changes = changes[:kept]
+            reader = lake.query(sql, token=changes[-1].token)
+        changes += reader.read()
+    assert replayed(changes) == Counter(map(repr, result(lake, QUERIES[kind])))
+
+
+def replayed(changes: list[Change]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for change in changes:
+        if change.before is not None:
+            found[repr(dict(change.before))] -= 1
+        if change.operation != "delete":
+            found[repr(dict(change.row))] += 1
+    assert min(found.values(), default=0) >= 0
+    return +found
+
+
+def result(lake: QueryLake, sql: str) -> list[dict[str, Any]]:
+    return [dict(change.row) for change in lake.query(f"{sql} EMIT CHANGES").read()]
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT stor_id FROM pizza_orders_avro EMIT CHANGES", "store_id"),
+        ("SELECT * FROM pizza_order_avro EMIT CHANGES", "silver_pizza_orders_avro"),
+        ("SELECT * FROM pizza_orders_avro EMIT CHANGE", "CHANGES"),
+        ("SELECT * FROM pizza_orders_avro ORDER BY store_id EMIT CHANGES", "order of commits"),
+        ("SELECT flor(store_id) AS f FROM pizza_orders_avro EMIT CHANGES", "floor"),
+        ("SELECT * FROM read_csv('/etc/passwd') EMIT CHANGES", ""),
+        ("SELECT * FROM '/etc/passwd' EMIT CHANGES", ""),
+    ],
+)
+def test_wrong_query_is_an_error_with_a_hint(lake: QueryLake, sql: str, hint: str) -> None:
+    lake.append(ORDERS, orders(1))
+    with pytest.raises(HeadgateError) as raised:
+        lake.query(sql).read()
+    assert hint in str(raised.value.hint)
+
+
+def test_token_of_another_query_or_table_is_refused(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1))
+    (change,) = lake.query(REFERENCE).read()
+    with pytest.raises(HeadgateError, match="not a token of this query"):
+        lake.query(REFERENCE.replace("2", "3"), token=change.token)
+    shutil.rmtree(lake.path / ORDERS)
+    lake.append(ORDERS, orders(1))
+    with pytest.raises(HeadgateError, match="not a token of this query"):
+        lake.query(REFERENCE, token=change.token)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_table_that_is_dropped_ends_the_query(lake: QueryLake, again: bool) -> None:
+    lake.append(ORDERS, orders(1))
+    lake.append(ORDERS, orders(2))
+    reader = lake.query(REFERENCE)
+    reader.read()
+    shutil.rmtree(lake.path / ORDERS)
+    if again:
+        lake.append(ORDERS, orders(3))
+    with pytest.raises(HeadgateError) as raised:
+        reader.read()
+    assert raised.value.code == "table-replaced"
+
+
+def test_version_that_was_vacuumed_is_an_error_and_not_a_gap(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1))
+    reader = lake.query(REFERENCE)
+    reader.read()
+    lake.append(ORDERS, orders(2))
+    lake.append(ORDERS, orders(3))
+    lake.delta(ORDERS).optimize.compact()
+    lake.delta(ORDERS).vacuum(
+        retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True
+    )
+    with pytest.raises(HeadgateError) as raised:
+        reader.read()
+    assert raised.value.code == "version-vacuumed"
+
+
+def test_compaction_changes_nothing(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1))
+    lake.append(ORDERS, orders(2))
+    reader = lake.query(REFERENCE)
+    reader.read()
+    lake.delta(ORDERS).optimize.compact()
+    lake.append(ORDERS, orders(3))
+    assert numbers(reader.read()) == [3]
+
+
+def test_many_queries_read_each_commit_once(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1))
+    readers = [lake.query(REFERENCE) for _ in range(20)]
+    for reader in readers:
+        reader.read()
+    for number in range(2, 6):
+        lake.append(ORDERS, orders(number))
+    assert all(numbers(reader.read()) == [2, 3, 4, 5] for reader in readers)
+    assert lake.catalog.feeds.of(ORDERS).commits_read == 4
