@@ -19,6 +19,7 @@ COMMANDS = [
     "refresh",
     "status",
     "tables",
+    "query",
     "graph",
     "schema",
     "schema show",
