@@ -265,8 +265,9 @@ def print_pizza_summary(sent: SimulatedPizza, target: Target) -> None:
     print(f"  {number(sent.cancelled):>8}  cancelled")
     steps = [("headgate run confluent.yaml --once", "land them, one table per topic")]
     if not Path("confluent.yaml").exists():
-        where = "" if target.servers else "; read the Delta table and the folder of schemas"
-        steps.insert(0, ("headgate init confluent", f"write a pipeline file{where}"))
+        change = f"; set source.delta.path: {target.inbox} and registry: {target.registry}"
+        purpose = f"write a pipeline file{'' if target.servers else change}"
+        steps.insert(0, ("headgate init confluent", purpose))
     print_next_steps(steps)
 
 

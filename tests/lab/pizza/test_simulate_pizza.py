@@ -90,6 +90,43 @@ def test_live_records_keep_the_pace_of_the_clock(tmp_path: Path) -> None:
     end = NOON + timedelta(minutes=30)
     events = takewhile(lambda event: event.at <= end, world(ENDLESS))
     expected = Counter(type(event) for event in events)
+    assert memory.topics[ORDERS] == expected[Ordered]
+    assert memory.topics[COMPLETED] == expected[Completed]
+    times = [time for time, _ in memory.sent]
+    assert all(late - early >= 0.5 for early, late in pairwise(times[1:]))
+    assert 25 < times[-1] <= 31
+
+
+def test_orders_per_second_are_kept_whatever_the_hour(tmp_path: Path) -> None:
+    memory = Memory()
+    pace = Pace(NOON, orders_per_second=50, seconds=20)
+    last = _simulate(tmp_path, memory, ENDLESS, Writing(pace))
+    assert last.orders == 1_000
+    for time, sent in memory.sent[1:]:
+        assert sent["topic"].to_pylist().count(ORDERS) <= 51, time
+
+
+def test_the_past_comes_before_live_records(tmp_path: Path) -> None:
+    memory = Memory()
+    plan = PizzaPlan(stores=2, seed=3, start=NOON - timedelta(hours=6), days=None)
+    last = _simulate(tmp_path, memory, plan, Writing(Pace(NOON, speed=60, seconds=10)))
+    past = len(list(takewhile(lambda event: event.at < NOON, world(plan))))
+    assert memory.sent[0][0] == 0
+    assert len(memory.sent[0][1]) == past + 2
+    assert last.at is not None
+    assert NOON < last.at <= NOON + timedelta(minutes=10)
+
+
+def test_live_records_go_on_without_an_end(tmp_path: Path) -> None:
+    memory = Memory()
+    steps = simulate_pizza(
+        ENDLESS,
+        FolderRegistry(tmp_path),
+        memory,
+        Writing(Pace(NOON, speed=600)),
+        memory.sleep,
+        memory.clock,
+    )
     counts = [step.records for step in islice(steps, 50)]
     assert counts == sorted(set(counts))
 
