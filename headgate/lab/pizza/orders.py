@@ -58,7 +58,7 @@ _DAY_SPREAD = 0.14
 
 _SECOND_THOUGHTS = 0.01
 """Share of people who cancel within minutes, however short the wait."""
-_MEDIAN_PATIENCE = 42.0
+_MEDIAN_PATIENCE = 48.0
 _PATIENCE_SPREAD = 0.45
 
 

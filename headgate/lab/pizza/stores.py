@@ -20,7 +20,7 @@ _ORDERS_BY_HOUR = (
     *(0.7, 0.4, 0.3, 0.2, 0.2, 0.2, 0.3, 0.5, 0.8, 1.0, 1.6, 3.5),
     *(7.0, 6.0, 3.0, 2.5, 3.0, 5.5, 9.0, 10.0, 7.5, 4.5, 2.5, 1.3),
 )
-_BY_WEEKDAY = (0.84, 0.88, 0.92, 0.98, 1.14, 1.22, 1.08)
+_BY_WEEKDAY = (0.87, 0.9, 0.93, 0.98, 1.1, 1.16, 1.06)
 """Demand relative to an average day, from Monday on."""
 _MONDAY = 3
 """Days from a Monday to 1970-01-01, a Thursday."""
@@ -40,8 +40,12 @@ def _quarters() -> tuple[float, ...]:
 
 _SHARES = _quarters()
 
-_ITEMS_PER_COOK_HOUR = 60 / 5.2
+_ORDERS_PER_COOK_HOUR = 60 / 5.2
 """Orders that a cook of average speed prepares in an hour."""
+_PEAK_OF_TWO_OVENS = 50
+"""Orders per hour; stores with more have three ovens."""
+_RUSH_COOKS = 1.7
+"""If more are needed, it is a rush, and stores do with few."""
 _BAKED_MINUTES = 19.5
 """Minutes in the oven of all items of an average order together."""
 
@@ -53,7 +57,7 @@ class Store:
     number: int
     orders_per_day: float
     ovens: tuple[int, ...]
-    """How many items fit into each oven."""
+    """How many items fit into each oven; the largest comes first, and breaks first."""
     cooks: tuple[int, ...]
     """Number of cooks by hour of the day; the same on all days."""
     slowness: float
@@ -76,13 +80,13 @@ def make_store(seed: int, number: int) -> Store:
     orders_per_day = random.uniform(200, 420)
     slowness = random.uniform(0.9, 1.12)
     peak = max(_SHARES) * 4 * orders_per_day
-    count = 3 if peak > 38 else 2
     # A weekday's peak just fits into the ovens, a Saturday's does not.
-    slots = peak * _BAKED_MINUTES / 60 * random.uniform(1.08, 1.22)
+    half = ceil(peak * _BAKED_MINUTES / 60 * random.uniform(1.08, 1.22) / 2)
+    small = (half // 2, half - half // 2)
     return Store(
         number,
         orders_per_day,
-        (max(2, ceil(slots / count)),) * count,
+        (half, *small) if peak > _PEAK_OF_TWO_OVENS else (half, half),
         tuple(
             _cooks(orders_per_day * sum(_SHARES[4 * hour : 4 * hour + 4]), slowness, random)
             for hour in range(24)
@@ -93,5 +97,7 @@ def make_store(seed: int, number: int) -> Store:
 
 def _cooks(orders: float, slowness: float, random: Random) -> int:
     """Return the cooks for an hour: enough on most days, though not planned perfectly."""
-    needed = orders * slowness / _ITEMS_PER_COOK_HOUR
-    return max(1, ceil(needed * random.uniform(0.95, 1.2)))
+    needed = orders * slowness / _ORDERS_PER_COOK_HOUR
+    if needed < _RUSH_COOKS:
+        return ceil(needed * 1.5)
+    return round(needed * random.uniform(0.9, 1.1))

@@ -104,7 +104,7 @@ def test_the_last_oven_never_breaks() -> None:
     for _ in range(3):
         kitchen.break_oven(Breakdown(NOON, NOON + HOUR))
     assert _ended(kitchen, [_order(1, NOON, items=4)])[1][1] == 4.5 + 2 * 8 + 0.75
-    while kitchen.now < NOON + HOUR:
+    while kitchen.next_time <= NOON + HOUR:
         kitchen.step()
     assert kitchen.capacity == sum(STORE.ovens)
 

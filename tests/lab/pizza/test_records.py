@@ -52,7 +52,7 @@ def _decoded(records: pa.Table, registry: FolderRegistry) -> list[dict[str, Any]
         text = registry.fetch(int.from_bytes(value[1:5], "big"))
         decoded = AvroDecoder.parse(text).decode(pa.array([value[5:]], pa.binary()))
         assert decoded.bad == {}
-        rows += decoded.batch.to_pylist()
+        rows += decoded.columns.to_pylist()
     return rows
 
 

@@ -126,10 +126,10 @@ def test_expected_wait_follows_the_state_of_the_kitchen() -> None:
     for plan in (DAY, _with_broken_oven(2)):
         chain = World(plan)
         for event in chain.events():
-            if event.at >= SATURDAY + timedelta(hours=20):
+            # Orders are the same in both worlds; what happens to them is not.
+            if isinstance(event, Ordered) and event.at >= SATURDAY + timedelta(hours=20):
                 break
         expected[plan] = [chain.expected_wait(store) for store in (1, 2, 3)]
-        assert chain.waiting(2) >= 0
     whole, broken = expected.values()
     assert broken[1] > whole[1] + 5
     assert (broken[0], broken[2]) == (whole[0], whole[2])
