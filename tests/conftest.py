@@ -37,6 +37,7 @@ PROCESSES = (
     "tests/faults/test_broker_faults.py",
     "tests/faults/test_full_disk.py",
     "tests/kills/test_kills_with_spark.py",
+    "tests/lab/pizza/test_pizza_on_kafka.py",
     "tests/lab/shop/test_database.py",
     "tests/lab/test_database.py",
     "tests/lab/test_services.py",

@@ -15,11 +15,14 @@ from headgate.amounts import counted, duration, number, rate
 from headgate.cli.output import print_next_steps
 from headgate.errors import SourceError, UsageError
 from headgate.lab.games import GamesPlan, Simulated, games, simulate_games
+from headgate.lab.pizza.records import TOPICS
+from headgate.lab.pizza.simulate import SimulatedPizza, Writing, simulate_pizza
+from headgate.lab.pizza.world import PizzaPlan
 from headgate.lab.shop.datastream import FILE_NAME
 from headgate.lab.shop.simulate import ShopPlan, SimulatedShop, simulate_shop
 
 if TYPE_CHECKING:
-    from headgate.lab.destination import Destination
+    from headgate.lab.destination import Destination, TopicsDestination
     from headgate.registry.registry import SchemaRegistry
 
 
@@ -29,12 +32,11 @@ class Target:
 
     servers: str | None
     registry: str
-    topic: str
-    inbox: Path
-    partitions: int = 4
+    topics: tuple[str, ...]
+    inbox: Path = Path()
 
     @classmethod
-    def kafka(cls, servers: str | None, registry: str | None, topic: str, partitions: int) -> Self:
+    def kafka(cls, servers: str | None, registry: str | None, *topics: str) -> Self:
         """Return the given addresses, completed by those of the local services."""
         if servers is None or registry is None:
             from headgate.lab.services import find
@@ -49,21 +51,36 @@ class Target:
                 )
             servers = servers or services.servers
             registry = registry or services.registry
-        return cls(servers, registry, topic, Path(), partitions)
+        return cls(servers, registry, topics)
 
     @classmethod
-    def delta(cls, inbox: Path, registry: str | None, topic: str) -> Self:
-        return cls(None, registry or "schemas", topic, inbox)
+    def delta(cls, inbox: Path, registry: str | None, *topics: str) -> Self:
+        return cls(None, registry or "schemas", topics, inbox)
 
     def __str__(self) -> str:
-        return f"topic {self.topic} at {self.servers}" if self.servers else str(self.inbox)
+        if self.servers is None:
+            return str(self.inbox)
+        topics = (
+            f"topic {self.topics[0]}" if len(self.topics) == 1 else f"{len(self.topics)} topics"
+        )
+        return f"{topics} at {self.servers}"
 
-    def open(self) -> Destination:
+    def open_topic(self, partitions: int) -> Destination:
+        """Open the only topic; a new one gets this number of partitions."""
         from headgate.lab.destination import DeltaDestination, KafkaDestination
 
+        (topic,) = self.topics
         if self.servers is None:
-            return DeltaDestination(str(self.inbox), self.topic)
-        return KafkaDestination(self.servers, self.topic, self.partitions)
+            return DeltaDestination(str(self.inbox), topic)
+        return KafkaDestination(self.servers, topic, partitions)
+
+    def open_topics(self) -> TopicsDestination:
+        """Open all topics; new ones get one partition each."""
+        from headgate.lab.destination import DeltaTopics, KafkaTopics
+
+        if self.servers is None:
+            return DeltaTopics(str(self.inbox))
+        return KafkaTopics(self.servers, self.topics)
 
     def open_registry(self) -> SchemaRegistry:
         from headgate.config import Registry as Declared
@@ -89,9 +106,9 @@ def show(text: str) -> None:
         print(f"{_CLEAR}{text}", end="", file=sys.stderr, flush=True)
 
 
-def send(plan: GamesPlan, target: Target) -> Simulated:
+def send(plan: GamesPlan, target: Target, partitions: int) -> Simulated:
     """Send all records; Ctrl-C ends an unlimited simulation."""
-    destination = target.open()
+    destination = target.open_topic(partitions)
     sent = Simulated()
     try:
         for sent in simulate_games(plan, target.open_registry(), destination, report=show):
@@ -200,20 +217,83 @@ def _changes_text(written: SimulatedShop, of: int | None) -> str:
     return f"{number(written.changes)}{total} changes, {number(written.rate)} changes/s{stop}"
 
 
+def send_pizza(plan: PizzaPlan, writing: Writing, target: Target) -> SimulatedPizza:
+    """Send the records of a world; Ctrl-C ends live records."""
+    destination = target.open_topics()
+    sent = SimulatedPizza()
+    try:
+        show("Registering schemas")
+        for sent in simulate_pizza(plan, target.open_registry(), destination, writing):
+            show(_pizza_text(sent, writing))
+    except KeyboardInterrupt:
+        if writing.pace is None:
+            raise
+        destination.flush()
+    finally:
+        show("")
+    return sent
+
+
+def _pizza_text(sent: SimulatedPizza, writing: Writing) -> str:
+    at = "" if sent.at is None else f", {sent.at:%a %d %b %H:%M}"
+    stop = "" if writing.pace is None else ", Ctrl-C to stop"
+    return f"{number(sent.orders)} orders, {number(sent.completed)} completed{at}{stop}"
+
+
+def pizza_summary(sent: SimulatedPizza, target: Target, removed: list[str]) -> dict[str, object]:
+    return {
+        "records": sent.records,
+        "orders": sent.orders,
+        "completed": sent.completed,
+        "cancelled": sent.cancelled,
+        "mean_wait": None if sent.mean_wait is None else round(sent.mean_wait, 2),
+        "until": sent.at,
+        "seconds": round(sent.seconds, 3),
+        "to": str(target),
+        "registry": target.registry,
+        "removed": removed,
+    }
+
+
+def print_pizza_summary(sent: SimulatedPizza, target: Target) -> None:
+    print(
+        f"Sent {counted(sent.records, 'record')} to {target} in {duration(sent.seconds)} "
+        f"({rate(sent.records, sent.seconds)})"
+    )
+    print(f"  {number(sent.orders):>8}  orders")
+    print(f"  {number(sent.completed):>8}  completed{_mean_wait(sent)}")
+    print(f"  {number(sent.cancelled):>8}  cancelled")
+    steps = [("headgate run confluent.yaml --once", "land them, one table per topic")]
+    if not Path("confluent.yaml").exists():
+        change = f"; set source.delta.path: {target.inbox} and registry: {target.registry}"
+        purpose = f"write a pipeline file{'' if target.servers else change}"
+        steps.insert(0, ("headgate init confluent", purpose))
+    print_next_steps(steps)
+
+
+def _mean_wait(sent: SimulatedPizza) -> str:
+    return "" if sent.mean_wait is None else f" after {sent.mean_wait:.1f} minutes on average"
+
+
 _NAMED_GAMES = 30
+GAME_SCHEMAS = re.compile(
+    rf"\d+\.(?:{'|'.join(game.name for game in games(_NAMED_GAMES))})(?:_\d+)?-value\.proto"
+)
+PIZZA_SCHEMAS = re.compile(rf"\d+\.(?:{'|'.join(TOPICS)})-value\.avsc")
 _TIMEOUT = 30.0
 _POLL = 0.1
 
 
-def clean_up(target: Target) -> Iterator[str]:
-    """Remove the topic or inbox and the schema files; yield what was removed."""
+def clean_up(target: Target, schemas: re.Pattern[str]) -> Iterator[str]:
+    """Remove the topics or inbox and the schema files with such names; yield what was removed."""
     if target.servers is not None:
-        if _remove_topic(target.servers, target.topic):
-            yield f"topic {target.topic}"
+        for topic in target.topics:
+            if _remove_topic(target.servers, topic):
+                yield f"topic {topic}"
     elif _remove_inbox(target.inbox):
         yield f"inbox {target.inbox}"
     if target.has_folder:
-        count = _remove_schemas(Path(target.registry))
+        count = _remove_schemas(Path(target.registry), schemas)
         if count:
             yield f"{counted(count, 'schema')} in {target.registry}"
 
@@ -253,10 +333,8 @@ def _remove_inbox(inbox: Path) -> bool:
     return True
 
 
-def _remove_schemas(folder: Path) -> int:
-    names = "|".join(game.name for game in games(_NAMED_GAMES))
-    simulated = re.compile(rf"\d+\.(?:{names})(?:_\d+)?-value\.proto")
-    found = [path for path in folder.glob("*.proto") if simulated.fullmatch(path.name)]
+def _remove_schemas(folder: Path, names: re.Pattern[str]) -> int:
+    found = [path for path in folder.glob("[0-9]*.*") if names.fullmatch(path.name)]
     for path in found:
         path.unlink()
     return len(found)

@@ -1,6 +1,7 @@
 """Local services, simulators and the demo.
 
-The demo needs nothing but Headgate; the services and the shop need the extra `headgate[lab]`.
+The demo needs nothing but Headgate; the services, the shop and the pizza stores need the
+extra `headgate[lab]`.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ COMMANDS = [
     "down",
     "simulate games",
     "simulate shop",
+    "simulate pizza",
     "run",
     "refresh",
     "status",

@@ -136,3 +136,81 @@ def test_simulate_shop_in_an_unknown_format_is_a_usage_error(headgate: Headgate)
 def test_simulate_shop_on_a_database_needs_one(headgate: Headgate) -> None:
     printed = headgate(*_SHOP, "--database")
     assert (printed.code, "headgate up --database starts one" in printed.err) == (2, True)
+
+
+_PIZZA = ("simulate", "pizza", "--to", "delta", "--stores", "2")
+_DAY = (*_PIZZA, "--history", "1d", "--start", "2026-01-10 18:00")
+
+
+def test_simulate_pizza_fills_an_inbox_and_a_folder_of_schemas(
+    headgate: Headgate, tmp_path: Path
+) -> None:
+    printed = headgate(*_DAY)
+    assert (printed.code, printed.err) == (0, "")
+    rows = DeltaTable(str(tmp_path / "inbox")).to_pyarrow_table(columns=["topic"])
+    assert printed.out.startswith(f"Sent {len(rows):,} records to inbox in ")
+    assert " minutes on average\n" in printed.out
+    assert "headgate init confluent" in printed.out
+    assert {*rows["topic"].to_pylist()} == {
+        "waittimes_avro",
+        "pizza_orders_avro",
+        "pizza_orders_cancelled_avro",
+        "pizza_orders_completed_avro",
+    }
+    assert len(list((tmp_path / "schemas").glob("*.avsc"))) == 8
+
+
+def test_simulate_pizza_as_json(headgate: Headgate) -> None:
+    data = json.loads(headgate(*_DAY, "--json").out)["data"]
+    again = json.loads(headgate(*_DAY, "--json", "--clean").out)["data"]
+    counts = ("records", "orders", "completed", "cancelled", "mean_wait", "until")
+    assert [data[name] for name in counts] == [again[name] for name in counts]
+    assert data["records"] == data["orders"] + data["completed"] + data["cancelled"] + 2
+    assert again["removed"] == ["inbox inbox", "8 schemas in schemas"]
+
+
+def test_simulate_pizza_with_a_broken_oven_lets_people_wait(headgate: Headgate) -> None:
+    whole, broken = (
+        json.loads(headgate(*_DAY, "--clean", "--json", *more).out)["data"]
+        for more in ((), ("--broken-oven", "2"))
+    )
+    assert whole["orders"] == broken["orders"]
+    assert whole["mean_wait"] + 1 < broken["mean_wait"]
+
+
+def test_simulate_pizza_goes_on_for_the_duration(headgate: Headgate, tmp_path: Path) -> None:
+    live = ("--history", "0", "--orders-per-second", "100", "--duration", "1s", "--versions", "2,3")
+    printed = headgate(*_PIZZA, *live, "--json")
+    assert json.loads(printed.out)["data"]["orders"] == 100
+    assert len(list((tmp_path / "schemas").glob("*.pizza_orders_avro-value.avsc"))) == 3
+
+
+def test_simulate_pizza_only_cleans_up_what_it_made(headgate: Headgate, tmp_path: Path) -> None:
+    headgate(*_DAY)
+    mine = tmp_path / "schemas" / "100.mine-value.avsc"
+    mine.write_text("")
+    printed = headgate(*_PIZZA, "--history", "0", "--clean")
+    assert printed.out == "Removed inbox inbox\nRemoved 8 schemas in schemas\nNothing sent\n"
+    assert [*(tmp_path / "schemas").iterdir()] == [mine]
+    again = headgate(*_PIZZA, "--history", "0", "--clean")
+    assert again.out == "Nothing to clean up\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        (["--speed", "60", "--orders-per-second", "5"], "use one"),
+        (["--duration", "5m"], "add --speed or --orders-per-second"),
+        (["--broken-oven", "3"], "see --stores"),
+        (["--history", "soon"], "write a number and a unit"),
+        (["--start", "noon"], "use a date such as"),
+        (["--versions", "2,9"], "write one or more of 1, 2, 3"),
+        (["--to", "kafak"], "use kafka or delta"),
+    ],
+)
+def test_simulate_pizza_rejects_invalid_options(
+    headgate: Headgate, tmp_path: Path, options: list[str], hint: str
+) -> None:
+    printed = headgate(*_PIZZA, *options)
+    assert (printed.code, f"hint: {hint}" in printed.err) == (2, True)
+    assert not (tmp_path / "inbox").exists()

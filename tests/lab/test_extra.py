@@ -33,6 +33,7 @@ def test_missing_packages_are_named_with_the_extra(monkeypatch: pytest.MonkeyPat
         ("up --database", "pymysql"),
         ("simulate shop --changes 10 --clean", "fastavro"),
         ("simulate shop --changes 10 --format json --database", "mysql-replication"),
+        ("simulate pizza --history 1h --to delta --clean", "fastavro"),
     ],
 )
 def test_command_that_needs_the_extra_says_so_first(

@@ -1,0 +1,1 @@
+"""A chain of pizza stores: orders, kitchens, and the records they write."""
