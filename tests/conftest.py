@@ -29,15 +29,17 @@ os.environ.setdefault(
     "SPARK_SUBMIT_OPTS", f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={LOGGING}"
 )
 
-SESSION = ("tests/run/",)
+SESSION = (
+    "tests/faults/test_broker_faults.py",
+    "tests/faults/test_full_disk.py",
+    "tests/lab/pizza/test_pizza_on_kafka.py",
+    "tests/run/",
+)
 """Tests that share a Spark session, a broker and a registry."""
 
 PROCESSES = (
     "tests/cli/test_demo.py",
-    "tests/faults/test_broker_faults.py",
-    "tests/faults/test_full_disk.py",
     "tests/kills/test_kills_with_spark.py",
-    "tests/lab/pizza/test_pizza_on_kafka.py",
     "tests/lab/shop/test_database.py",
     "tests/lab/test_database.py",
     "tests/lab/test_services.py",

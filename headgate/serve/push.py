@@ -137,8 +137,8 @@ class PushQuery:
     """A query that goes on. Not safe for several threads."""
 
     def __init__(self, catalog: Catalog, text: str, start: Start | None = None) -> None:
-        self.catalog, self.text = catalog, text
-        with located(text):
+        self.catalog = catalog
+        with located():
             self.query = parse_query(text)
         self._tables = {
             source.alias.lower(): catalog.resolve(source.table) for source in self.query.sources
@@ -228,7 +228,7 @@ class PushQuery:
 
     def _bind(self) -> None:
         columns = {alias: schema.names for alias, schema in self._schemas.items()}
-        with located(self.text):
+        with located():
             self._bound = bind(self.query, columns)
             tables = Tables(self._snapshots, self._schemas, self._bound.used)
             self._evaluator = evaluator(self._sql, self._bound, tables, self._first)
@@ -326,16 +326,11 @@ def last_version_before(snapshot: Snapshot, time: datetime) -> int:
 
 
 @contextmanager
-def located(text: str) -> Iterator[None]:
+def located() -> Iterator[None]:
     """Raise errors of a query with their place in it."""
     try:
         yield
     except InvalidPipeline as error:
-        line, column = error.inside or (1, 1)
-        lines = text.splitlines()
-        shown_line = lines[line - 1] if line <= len(lines) else ""
+        where = "query:{}:{}".format(*error.inside) if error.inside else None
         message = f"the query {error.message}"
-        if error.inside:
-            message += f"\n  {shown_line}\n  {' ' * (column - 1)}^"
-        where = f"query:{line}:{column}" if error.inside else None
         raise LandingError("bad-query", message, error.hint, where) from None

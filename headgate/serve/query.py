@@ -26,7 +26,7 @@ class Query:
     """
 
     def __init__(self, catalog: Catalog, text: str, start: Start | None = None) -> None:
-        with located(text):
+        with located():
             self._parsed = parse_query(text)
         self._catalog, self._text, self._start = catalog, text, start
 
@@ -36,7 +36,7 @@ class Query:
 
     def read(self) -> pa.Table:
         """Return the rows of the result as they are now."""
-        return pull(self._catalog, self._text, self._parsed)
+        return pull(self._catalog, self._parsed)
 
     def portions(self) -> Iterator[Portion | ColumnsAdded | None]:
         """Yield what every commit changes; None whenever there is nothing new."""
@@ -75,7 +75,7 @@ def _all_portions(query: PushQuery) -> Iterator[Portion | ColumnsAdded | None]:
         yield query.poll()
 
 
-def pull(catalog: Catalog, text: str, query: QueryText) -> pa.Table:
+def pull(catalog: Catalog, query: QueryText) -> pa.Table:
     """Return the rows of a query as they are now."""
     views: dict[str, pa.Table] = {}
     names: dict[str, str] = {}
@@ -85,6 +85,4 @@ def pull(catalog: Catalog, text: str, query: QueryText) -> pa.Table:
             view = names[source.table.lower()] = f"t{len(names)}"
             snapshot = catalog.open(table)
             views[view] = snapshot.read(query.columns_of(snapshot.schema.names))
-    with located(text):
-        sql = over_tables(query, names)
-    return Sql().table(sql, **views)
+    return Sql().table(over_tables(query, names), **views)

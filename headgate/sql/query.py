@@ -34,7 +34,7 @@ from headgate.sql.parse import (
     sql_of,
     statement_tokens,
 )
-from headgate.sql.select import Output, group_keys
+from headgate.sql.select import Output, group_keys, has_grouping_sets
 
 GROUP = "_group"
 """The prefix of the columns with the values that rows are grouped by."""
@@ -96,6 +96,10 @@ def parse_query(text: str) -> QueryText:
     query = QueryText(text, tree, emits, limit)
     if not query.sources:
         raise bad_sql("reads no table", "write `FROM` and a table of the lake")
+    for table in tree.find_all(exp.Table):
+        if table.args.get("version") or table.args.get("sample") or table.args.get("pivots"):
+            hint = "a query reads all rows of the newest version"
+            raise bad_sql(f"reads only some of {shown(table.name)}", hint, position(table))
     if emits:
         _refuse_beyond_changes(query)
     return query
@@ -150,6 +154,12 @@ def _refuse_beyond_changes(query: QueryText) -> None:
     if window := tree.find(exp.Window):
         hint = "GROUP BY window(time, '5 minutes') groups rows by time"
         raise bad_sql("has a window function beside EMIT CHANGES", hint, position(window))
+    if has_grouping_sets(tree):
+        raise bad_sql("has several grouping sets beside EMIT CHANGES", "group by columns")
+    if tree.args.get("distinct") and (
+        tree.args.get("group") or any(any(aggregates_in(each)) for each in tree.expressions)
+    ):
+        raise bad_sql("has DISTINCT beside groups", "groups differ from each other without it")
     if sum(1 for _ in tree.find_all(exp.Query)) > 1:
         hint = "join the tables, or declare the inner query as a gold table"
         raise bad_sql("has a subquery beside EMIT CHANGES", hint)
@@ -391,14 +401,13 @@ class _Binder:
         return holders[0]
 
     def _group_keys(self, tree: exp.Select) -> tuple[exp.Expr, ...]:
-        outputs = [Output(str(at), each.unalias()) for at, each in enumerate(tree.expressions)]
-        if tree.args.get("distinct") and not tree.args.get("group"):
-            return tuple(each.node for each in outputs)
-        named = [
+        outputs = [
             Output(each.alias_or_name or str(at), each.unalias())
             for at, each in enumerate(tree.expressions)
         ]
-        return group_keys(tree, named)
+        if tree.args.get("distinct"):
+            return tuple(each.node for each in outputs)
+        return group_keys(tree, outputs)
 
 
 def _shown_name(node: exp.Expr) -> str:

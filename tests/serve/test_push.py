@@ -183,6 +183,15 @@ def result(lake: QueryLake, sql: str) -> list[dict[str, Any]]:
         ("SELECT * FROM pizza_orders_avro EMIT CHANGE", "CHANGES"),
         ("SELECT * FROM pizza_orders_avro ORDER BY store_id EMIT CHANGES", "order of commits"),
         ("SELECT flor(store_id) AS f FROM pizza_orders_avro EMIT CHANGES", "floor"),
+        ("SELECT * FROM pizza_orders_avro VERSION AS OF 0 EMIT CHANGES", "newest version"),
+        (
+            "SELECT DISTINCT count(*) FROM pizza_orders_avro EMIT CHANGES",
+            "groups",
+        ),
+        (
+            "SELECT 1 FROM pizza_orders_avro GROUP BY ROLLUP (store_id) EMIT CHANGES",
+            "columns",
+        ),
         ("SELECT * FROM read_csv('/etc/passwd') EMIT CHANGES", ""),
         ("SELECT * FROM '/etc/passwd' EMIT CHANGES", ""),
     ],
