@@ -133,6 +133,14 @@ def test_testing_guide_passes(tmp_path: Path, environment: dict[str, str]) -> No
     assert not (tmp_path / "lake").exists()
 
 
+def test_guide_to_simulated_sources_runs(tmp_path: Path, environment: dict[str, str]) -> None:
+    page = (ROOT / "docs" / "guides" / "simulate.md").read_text()
+    script = _block("python", "PizzaPlan(", page)
+    printed = _run([sys.executable, "-c", script], tmp_path, environment)
+    assert " minutes on average" in printed
+    assert "two pizzas of store 3 would take " in printed
+
+
 def test_architecture_names_every_folder_and_module_at_the_root() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     package = ROOT / "headgate"

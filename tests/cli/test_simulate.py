@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from headgate.lab.pizza.simulate import SimulatedPizza, simulate_pizza
 from tests.cli.conftest import Headgate
 
 _SMALL = ("simulate", "games", "--to", "delta", "--tables", "3", "--versions", "2")
@@ -183,6 +186,19 @@ def test_simulate_pizza_goes_on_for_the_duration(headgate: Headgate, tmp_path: P
     printed = headgate(*_PIZZA, *live, "--json")
     assert json.loads(printed.out)["data"]["orders"] == 100
     assert len(list((tmp_path / "schemas").glob("*.pizza_orders_avro-value.avsc"))) == 3
+
+
+def test_ctrl_c_ends_live_records_with_a_summary(
+    headgate: Headgate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any) -> Iterator[SimulatedPizza]:
+        yield next(simulate_pizza(*arguments))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headgate.cli.simulation.simulate_pizza", interrupted)
+    printed = headgate(*_DAY, "--speed", "1")
+    assert (printed.code, printed.err) == (0, "")
+    assert printed.out.startswith("Sent ")
 
 
 def test_simulate_pizza_only_cleans_up_what_it_made(headgate: Headgate, tmp_path: Path) -> None:
