@@ -22,7 +22,6 @@ from tests.kills.launch import launch
 from tests.kills.seams import DERIVING, LANDING, MERGING
 from tests.kills.test_kills import KILLED, print_counts
 from tests.kills.workloads import assert_merged, read
-from tests.rounds import rounds
 from tests.run.conftest import places, simulate
 
 Turn = tuple[str, int]
@@ -105,7 +104,8 @@ gold:
         assert {row["user_name"]: row["sessions"] for row in derived} == players
 
 
-@rounds(1, 20)
+@pytest.mark.soak
+@pytest.mark.parametrize("cases", [20])
 def test_killed_runs_of_change_files(tmp_path: Path, cases: int) -> None:
     file = tmp_path / "shop.yaml"
     file.write_text(
