@@ -19,7 +19,7 @@ from deltalake import Schema
 from headgate.errors import LandingError
 from headgate.lake.parquet import ParquetRows
 from headgate.lake.query import quoted_name
-from headgate.lake.snapshot import Snapshot
+from headgate.lake.snapshot import Snapshot, table_url
 from headgate.schema.conform import conform_rows
 
 _CHANGE_TYPE = "_change_type"
@@ -85,7 +85,7 @@ class ChangeReader:
 
     @property
     def url(self) -> str:
-        return f"{self.lake.rstrip('/')}/{self.table}"
+        return table_url(self.lake, self.table)
 
     def next(self) -> Changes | None:
         """Return the changes of the next commit; None if there is none yet."""

@@ -162,13 +162,15 @@ class Rows:
 
     def start(self) -> Iterator[pa.Table]:
         if len(self._all) > 1:
-            yield self._visible(self._rows({alias: self.tables.rows(alias) for alias in self._all}))
+            yield _visible(
+                self.query, self._rows({alias: self.tables.rows(alias) for alias in self._all})
+            )
             return
         snapshot = self.tables.snapshot(self.first)
         columns = list(self.query.used[self.first])
         for portion in snapshot.portions_in_order(columns):
             rows = numbered(pa.Table.from_batches([portion]))
-            yield self._visible(self._rows({self.first: rows}))
+            yield _visible(self.query, self._rows({self.first: rows}))
 
     def apply(self, alias: str, changes: Changes) -> RowChanges:
         if alias == self.first:
@@ -177,7 +179,7 @@ class Rows:
         else:
             old, new = self._touched_joined(alias, changes)
         found = compare_rows(old, new, [ROW])
-        return RowChanges(*map(self._visible, found.tables))
+        return _visible_changes(self.query, found)
 
     @property
     def _all(self) -> Sequence[str]:
@@ -215,9 +217,6 @@ class Rows:
         order = ROW if len(tables) == 1 else "ALL"
         return self.sql.table(f"SELECT * FROM ({sql}) ORDER BY {order}", **_views(tables))
 
-    def _visible(self, rows: pa.Table) -> pa.Table:
-        return rows.select(list(self.query.outputs))
-
 
 @dataclass
 class Groups:
@@ -237,7 +236,7 @@ class Groups:
         self.last = self._ordered(
             self.sql.table(self.query.groups_sql(view_names(tables)), **_views(tables))
         )
-        yield self._visible(self.last)
+        yield _visible(self.query, self.last)
 
     def apply(self, alias: str, changes: Changes) -> RowChanges:
         assert self.last is not None
@@ -272,14 +271,11 @@ class Groups:
         )
         self.last = pa.concat_tables([rest, new], promote_options="permissive")
         found = compare_rows(self._ordered(old).cast(new.schema), new, self.query.groups)
-        return RowChanges(*map(self._visible, found.tables))
+        return _visible_changes(self.query, found)
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
         names = ", ".join(self.query.groups)
         return self.sql.table(f"SELECT * FROM rows ORDER BY {names}", rows=rows)
-
-    def _visible(self, rows: pa.Table) -> pa.Table:
-        return rows.select(list(self.query.outputs))
 
 
 @dataclass
@@ -301,7 +297,7 @@ class States:
 
     def start(self) -> Iterator[pa.Table]:
         self.states = self._partial(self.tables.rows(self.first))
-        yield self._visible(self._outputs(self.states))
+        yield _visible(self.query, self._outputs(self.states))
 
     def apply(self, alias: str, changes: Changes) -> RowChanges:
         assert self.states is not None
@@ -323,7 +319,7 @@ class States:
         self.states = pa.concat_tables([rest, new], promote_options="permissive")
         before, after = self._outputs(old), self._outputs(new)
         found = compare_rows(before.cast(after.schema), after, self._keys)
-        return RowChanges(*map(self._visible, found.tables))
+        return _visible_changes(self.query, found)
 
     @property
     def _keys(self) -> list[str]:
@@ -342,9 +338,6 @@ class States:
         order = ", ".join(f'"{key}"' for key in self._keys)
         return self.sql.table(f"{sql} {f'ORDER BY {order}' if order else ''}", states=states)
 
-    def _visible(self, rows: pa.Table) -> pa.Table:
-        return rows.select(list(self.query.outputs))
-
 
 def evaluator(sql: Sql, query: BoundQuery, tables: Tables, first: str) -> Evaluator:
     """Return what keeps the result of a query."""
@@ -354,6 +347,14 @@ def evaluator(sql: Sql, query: BoundQuery, tables: Tables, first: str) -> Evalua
     if how is not None:
         return States(sql, query, tables, first, how)
     return Groups(sql, query, tables, first)
+
+
+def _visible(query: BoundQuery, rows: pa.Table) -> pa.Table:
+    return rows.select(list(query.outputs))
+
+
+def _visible_changes(query: BoundQuery, changes: RowChanges) -> RowChanges:
+    return RowChanges(*(_visible(query, rows) for rows in changes.tables))
 
 
 def _joined(*parts: pa.Table) -> pa.Table:

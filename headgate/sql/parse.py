@@ -101,7 +101,7 @@ def parse_select(text: str) -> exp.Select:
         raise bad_sql(
             f"is not a SELECT; it starts with {shown(tokens[0].text)}",
             hint,
-            _token_position(tokens[0]),
+            token_position(tokens[0]),
         )
     tree = _parse(text, tokens)
     if not isinstance(tree, exp.Select) or tree.args.get("into"):
@@ -153,7 +153,7 @@ def statement_tokens(text: str) -> list[Token]:
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
             hint = "a declaration is one statement: remove the `;` and everything after it"
-            raise bad_sql("has more than one statement", hint, _token_position(token))
+            raise bad_sql("has more than one statement", hint, token_position(token))
     return tokens
 
 
@@ -168,7 +168,8 @@ def _parse(text: str, tokens: list[Token]) -> exp.Expr:
     return tree
 
 
-def _token_position(token: Token) -> Position:
+def token_position(token: Token) -> Position:
+    """Return where a token begins."""
     return token.line, token.col - token.end + token.start
 
 

@@ -33,6 +33,7 @@ from headgate.sql.parse import (
     refuse_deep_nesting,
     sql_of,
     statement_tokens,
+    token_position,
 )
 from headgate.sql.select import Output, group_keys, has_grouping_sets
 
@@ -114,16 +115,12 @@ def _cut_emit_changes(text: str) -> tuple[bool, str]:
             return True, text[: first.start] + gap + text[second.end + 1 :]
         if _is_word(first, "EMIT") and first is not tokens[0]:
             hint = did_you_mean(second.text, ["CHANGES"]) or "`EMIT CHANGES` is what there is"
-            raise bad_sql(f"cannot emit {shown(second.text)}", hint, _place(second))
+            raise bad_sql(f"cannot emit {shown(second.text)}", hint, token_position(second))
     return False, text
 
 
 def _is_word(token: Token, word: str) -> bool:
     return token.token_type == TokenType.VAR and token.text.upper() == word
-
-
-def _place(token: Token) -> Position:
-    return token.line, token.col - token.end + token.start
 
 
 def _limit(tree: exp.Select) -> int | None:
@@ -152,7 +149,7 @@ def _refuse_beyond_changes(query: QueryText) -> None:
         if tree.args.get(key):
             raise bad_sql(f"has {clause} beside EMIT CHANGES", hint)
     if window := tree.find(exp.Window):
-        hint = "GROUP BY window(time, '5 minutes') groups rows by time"
+        hint = "GROUP BY date_trunc('hour', time) groups rows by time"
         raise bad_sql("has a window function beside EMIT CHANGES", hint, position(window))
     if has_grouping_sets(tree):
         raise bad_sql("has several grouping sets beside EMIT CHANGES", "group by columns")
@@ -202,14 +199,9 @@ class BoundQuery:
         """The columns that identify a group; without GROUP BY there is one group."""
         return tuple(f"{GROUP}{at}" for at in range(max(len(self.keys or ()), 1)))
 
-    def whole_sql(self, views: Mapping[str, str]) -> str:
-        """Return the whole query."""
-        return self._sql(views, self._outputs())
-
     def rows_sql(self, views: Mapping[str, str], first: str) -> str:
         """Return the query for rows, with the number of the row of the first table."""
-        row = exp.column(exp.to_identifier(ROW, True), exp.to_identifier(first, True))
-        return self._sql(views, [_named(row, ROW), *self._outputs()])
+        return self._sql(views, [_row_of(first), *self._outputs()])
 
     def touched_rows_sql(self, views: Mapping[str, str], first: str, upto: str) -> str:
         """Return the rows of the first table that join with a row of the table `upto`."""
@@ -219,8 +211,7 @@ class BoundQuery:
         joins = joins[: aliases.index(upto.lower()) + 1]
         for join in joins:
             join.set("side", None)
-        row = exp.column(exp.to_identifier(ROW, True), exp.to_identifier(first, True))
-        plain = exp.Select(expressions=[_named(row, ROW)], joins=joins, distinct=exp.Distinct())
+        plain = exp.Select(expressions=[_row_of(first)], joins=joins, distinct=exp.Distinct())
         plain.set("from_", tree.args["from_"])
         return to_duckdb(plain)
 
@@ -269,9 +260,7 @@ class BoundQuery:
     def _over(self, views: Mapping[str, str]) -> exp.Select:
         tree = self.tree.copy()
         for table in list(tree.find_all(exp.Table)):
-            alias = exp.to_identifier(table.alias_or_name, quoted=True)
-            view = exp.to_identifier(views[table.alias_or_name.lower()], quoted=True)
-            table.replace(exp.Table(this=view, alias=exp.TableAlias(this=alias)))
+            _read_from(views[table.alias_or_name.lower()], table)
         return tree
 
     def _keys(self) -> list[exp.Expr]:
@@ -281,6 +270,11 @@ class BoundQuery:
     def _outputs(self) -> list[exp.Expr]:
         nodes = (each.unalias() for each in self.tree.expressions)
         return [_named(node, name) for node, name in zip(nodes, self.outputs, strict=True)]
+
+
+def _row_of(alias: str) -> exp.Expr:
+    column = exp.column(exp.to_identifier(ROW, quoted=True), exp.to_identifier(alias, quoted=True))
+    return _named(column, ROW)
 
 
 def _named(node: exp.Expr, name: str) -> exp.Expr:
@@ -298,10 +292,14 @@ def over_tables(query: QueryText, views: Mapping[str, str]) -> str:
     own = {each.alias.lower() for each in tree.find_all(exp.CTE)}
     for table in list(tree.find_all(exp.Table)):
         if table.name.lower() not in own:
-            alias = exp.to_identifier(table.alias_or_name, quoted=True)
-            view = exp.to_identifier(views[table.name.lower()], quoted=True)
-            table.replace(exp.Table(this=view, alias=exp.TableAlias(this=alias)))
+            _read_from(views[table.name.lower()], table)
     return to_duckdb(tree)
+
+
+def _read_from(view: str, table: exp.Table) -> None:
+    """Replace a table by a view that columns are qualified with as before."""
+    alias = exp.TableAlias(this=exp.to_identifier(table.alias_or_name, quoted=True))
+    table.replace(exp.Table(this=exp.to_identifier(view, quoted=True), alias=alias))
 
 
 def text_to_duckdb(sql: str) -> str:

@@ -24,6 +24,22 @@ app = typer.Typer(
     rich_markup_mode=None, help="Create records or change files whose schemas change."
 )
 
+_To = Annotated[str, typer.Option(metavar="kafka|delta", help="Destination.")]
+_Servers = Annotated[
+    str | None, typer.Option(help="Kafka brokers.", show_default="those of headgate up")
+]
+_Registry = Annotated[
+    str | None,
+    typer.Option(
+        help="URL of a registry, or a folder of schemas.",
+        show_default="that of headgate up; ./schemas with --to delta",
+    ),
+]
+_Inbox = Annotated[Path, typer.Option(help="Folder of the Delta table, with --to delta.")]
+_Clean = Annotated[
+    bool, typer.Option("--clean", help="First remove the records of an earlier simulation.")
+]
+
 
 @app.callback()
 def simulate() -> None:
@@ -47,21 +63,11 @@ def games(
             show_default="100000; unlimited with --rate",
         ),
     ] = None,
-    to: Annotated[str, typer.Option(metavar="kafka|delta", help="Destination.")] = "kafka",
+    to: _To = "kafka",
     topic: Annotated[str, typer.Option(help="Name of the topic.")] = "games",
-    servers: Annotated[
-        str | None, typer.Option(help="Kafka brokers.", show_default="those of headgate up")
-    ] = None,
-    registry: Annotated[
-        str | None,
-        typer.Option(
-            help="URL of a registry, or a folder of schemas.",
-            show_default="that of headgate up; ./schemas with --to delta",
-        ),
-    ] = None,
-    inbox: Annotated[Path, typer.Option(help="Folder of the Delta table, with --to delta.")] = Path(
-        "inbox"
-    ),
+    servers: _Servers = None,
+    registry: _Registry = None,
+    inbox: _Inbox = Path("inbox"),
     partitions: Annotated[
         int, typer.Option(metavar="N", min=1, help="Partitions of a new topic.")
     ] = 4,
@@ -82,9 +88,7 @@ def games(
             show_default="unlimited",
         ),
     ] = None,
-    clean: Annotated[
-        bool, typer.Option("--clean", help="First remove the records of an earlier simulation.")
-    ] = False,
+    clean: _Clean = False,
     as_json: JsonOption = False,
 ) -> None:
     """Send events of simulated games to a Kafka topic or a Delta table.
@@ -258,23 +262,11 @@ def pizza(
         int,
         typer.Option(metavar="N", min=0, help="The same seed and --start give the same records."),
     ] = 0,
-    to: Annotated[str, typer.Option(metavar="kafka|delta", help="Destination.")] = "kafka",
-    servers: Annotated[
-        str | None, typer.Option(help="Kafka brokers.", show_default="those of headgate up")
-    ] = None,
-    registry: Annotated[
-        str | None,
-        typer.Option(
-            help="URL of a registry, or a folder of schemas.",
-            show_default="that of headgate up; ./schemas with --to delta",
-        ),
-    ] = None,
-    inbox: Annotated[Path, typer.Option(help="Folder of the Delta table, with --to delta.")] = Path(
-        "inbox"
-    ),
-    clean: Annotated[
-        bool, typer.Option("--clean", help="First remove the records of an earlier simulation.")
-    ] = False,
+    to: _To = "kafka",
+    servers: _Servers = None,
+    registry: _Registry = None,
+    inbox: _Inbox = Path("inbox"),
+    clean: _Clean = False,
     as_json: JsonOption = False,
 ) -> None:
     """Send orders of simulated pizza stores, and how they ended, to four Kafka topics.
