@@ -289,6 +289,7 @@ class BatchLander:
         if noted is None or noted.version != version:
             return None
         if noted.end != extent.end:
+            self.ledger.require_ownership()  # the note may be that of a run that has taken over
             raise CheckpointError(
                 "checkpoint-foreign",
                 f"batch {extent.batch} was staged up to {noted.end}, but the checkpoint ends it at "

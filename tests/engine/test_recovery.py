@@ -91,6 +91,18 @@ def test_run_that_was_replaced_commits_nothing(lake: GamesLake) -> None:
     assert lake.offsets()["silver_chess"] == [0, 10]
 
 
+def test_run_that_was_replaced_says_so_when_the_other_has_staged_other_records(
+    lake: GamesLake,
+) -> None:
+    old = lake.start()
+    old.land(*batch(0))
+    new = GamesLake(lake.folder).start()
+    new.land(Extent(1, {"games": 1}, {"games": 8}), batch(1)[1])
+    with pytest.raises(CheckpointError) as caught:
+        old.land(*batch(1))
+    assert caught.value.code == "run-replaced"
+
+
 def replace_late(lake: GamesLake, monkeypatch: pytest.MonkeyPatch) -> BatchLander:
     """Let a run commit its tables after another has taken over, and return the other."""
     old = lake.start()
