@@ -13,7 +13,7 @@ import headgate
 PACKAGE = Path(headgate.__file__).parent
 
 LAYERS = [
-    {"amounts", "errors", "notebook", "reasons"},
+    {"amounts", "as_json", "errors", "notebook", "reasons"},
     {"jars", "sql"},
     {"config"},
     {"schema"},

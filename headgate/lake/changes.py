@@ -94,6 +94,8 @@ class ChangeReader:
         if entry is None:
             self._refuse_missing()
             return None
+        if self._entry is not None and _entry(self.url, self.version) not in (self._entry, None):
+            raise table_gone(self.table)
         commit = Commit.read(self.url, version)
         if commit.protocol is not None:
             self.is_plain = self._snapshot(version).is_plain

@@ -20,8 +20,9 @@ _MAX_BYTES = 64 << 20
 class Feed:
     """The commits of one table."""
 
-    def __init__(self, lake: str, table: str, key: Sequence[str] = ()) -> None:
-        self.lake, self.table, self.key = lake, table, key
+    def __init__(self, snapshot: Snapshot, key: Sequence[str] = ()) -> None:
+        self.lake, self.table, self.key = snapshot.lake, snapshot.table, key
+        self.table_id = snapshot.table_id
         self.commits_read = 0
         self._newest: ChangeReader | None = None
         self._recent: OrderedDict[int, Changes] = OrderedDict()
@@ -98,11 +99,14 @@ class FeedPosition:
 class Feeds:
     """The feeds of a lake, one for each table that is read."""
 
-    def __init__(self, lake: str) -> None:
-        self.lake = lake
+    def __init__(self) -> None:
         self._feeds: dict[str, Feed] = {}
         self._lock = threading.Lock()
 
-    def of(self, table: str, key: Sequence[str] = ()) -> Feed:
+    def of(self, snapshot: Snapshot, key: Sequence[str] = ()) -> Feed:
+        """Return the feed of a table; a new one if the table has been replaced."""
         with self._lock:
-            return self._feeds.setdefault(table, Feed(self.lake, table, key))
+            kept = self._feeds.get(snapshot.table)
+            if kept is None or kept.table_id != snapshot.table_id:
+                kept = self._feeds[snapshot.table] = Feed(snapshot, key)
+            return kept
