@@ -79,6 +79,12 @@ class QueryText:
         written = {each.name.lower() for each in self.tree.find_all(exp.Identifier)}
         return [name for name in names if name.lower() in written]
 
+    def place_of(self, column: str) -> Position | None:
+        """Return where a column is written."""
+        return next(
+            (position(each) for each in columns_in([self.tree]) if each.name == column), None
+        )
+
     @property
     def is_aggregated(self) -> bool:
         tree = self.tree
