@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from headgate.as_json import json_text
 from headgate.serve.catalog import Catalog
-from headgate.serve.push import Change, ColumnsAdded, PushQuery, Start
+from headgate.serve.push import Change, ColumnsAdded, Portion, PushQuery, Start
 
 _CHUNK_CHANGES = 200
+_CHUNK_BYTES = 64 << 10
 _END = b"\n\n"
 ENDED = "end"
 """The id of the last event at LIMIT: who reconnects with it has everything."""
@@ -57,8 +58,7 @@ class EventQuery:
 
     def _all(self) -> Iterator[Chunk | None]:
         for portion in self._query.start():
-            for part in portion.parts(_CHUNK_CHANGES):
-                yield self._chunk(part.token, [*map(_change, part.changes())])
+            yield from self._portion(portion)
         if self._query.token != self.token:
             yield self._chunk(self._query.token, [])
         while True:
@@ -68,8 +68,13 @@ class EventQuery:
             elif isinstance(found, ColumnsAdded):
                 yield Chunk(self.token, self.token, 0, columns_event(self.names))
             else:
-                for part in found.parts(_CHUNK_CHANGES):
-                    yield self._chunk(part.token, [*map(_change, part.changes())])
+                yield from self._portion(found)
+
+    def _portion(self, portion: Portion) -> Iterator[Chunk]:
+        bytes_each = portion.rows.bytes // max(1, len(portion.rows))
+        count = max(1, min(_CHUNK_CHANGES, _CHUNK_BYTES // max(1, bytes_each)))
+        for part in portion.parts(count):
+            yield self._chunk(part.token, [*map(_change, part.changes())])
 
     def _chunk(self, after: str, events: list[bytes]) -> Chunk:
         return Chunk(self.token, after, len(events), b"".join(events))
