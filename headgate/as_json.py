@@ -16,7 +16,11 @@ _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 def json_text(value: object) -> str:
     """Return a value as one line of JSON."""
-    return json.dumps(plain(value), ensure_ascii=False)
+    try:
+        return json.dumps(value, default=plain, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):
+        # Keys that are not text, or numbers that are not finite.
+        return json.dumps(plain(value), ensure_ascii=False)
 
 
 def plain(value: object) -> Any:

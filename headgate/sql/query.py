@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import sqlglot
@@ -308,6 +308,7 @@ def _read_from(view: str, table: exp.Table) -> None:
     table.replace(exp.Table(this=exp.to_identifier(view, quoted=True), alias=alias))
 
 
+@lru_cache(1_000)
 def text_to_duckdb(sql: str) -> str:
     (text,) = sqlglot.transpile(sql, read="spark", write="duckdb")
     return text
