@@ -132,6 +132,11 @@ class Served:
     def connected(self) -> int:
         return self.http.queries._connected
 
+    async def idle(self) -> None:
+        """Wait until the server has noticed that all readers are gone."""
+        while self.connected or self.http.queries.readers.streams:
+            await asyncio.sleep(0.01)
+
     def stop(self) -> None:
         self.http.stop()
         self._thread.join()
@@ -369,6 +374,7 @@ def test_versions_that_are_gone_are_gone(served: Served) -> None:
     async def scenario() -> None:
         async with served.client.query(ALL, new="1") as answer:
             columns = await anext(answer.events())
+        await served.idle()
         served.lake.append(ORDERS, orders(3))
         served.lake.delta(ORDERS).optimize.compact()
         served.lake.delta(ORDERS).vacuum(
@@ -404,8 +410,7 @@ def test_readers_that_leave_leave_nothing_behind(served: Served) -> None:
         for sql in (ALL, COUNTS, f"{ALL} LIMIT 1"):
             async with served.client.query(sql) as answer:
                 await answer.changes(1)
-        while served.connected or served.http.queries.readers.streams:
-            await asyncio.sleep(0.01)
+        await served.idle()
         assert not served.http.queries.readers._own
 
     run(scenario)
