@@ -50,7 +50,6 @@ _PULLS = 2
 _ROWS_AT_ONCE = 1_000
 _SHUTDOWN_SECONDS = 5
 _STATUS = {
-    "bad-token": 400,
     "not-authorized": 401,
     "table-unknown": 404,
     "table-replaced": 410,
@@ -138,10 +137,8 @@ class QueryServer:
         if request.headers.get("last-event-id") == ENDED:
             # This is what makes browsers stop.
             return Response(status_code=204)
-        try:
-            self._refuse_too_many()
-        except HeadgateError as error:
-            return problem(error)
+        if self._connected >= self._max_readers:
+            return problem(self._too_many())
         self._connected += 1
         try:
             response = await self._answer(request)
@@ -211,13 +208,12 @@ class QueryServer:
         finally:
             reader.close()
 
-    def _refuse_too_many(self) -> None:
-        if self._connected >= self._max_readers:
-            raise LandingError(
-                "too-many-readers",
-                f"there are {self._connected} readers, and no more are allowed",
-                hint="try again later, or raise --max-readers",
-            )
+    def _too_many(self) -> HeadgateError:
+        return LandingError(
+            "too-many-readers",
+            f"there are {self._connected} readers, and no more are allowed",
+            hint="try again later, or raise --max-readers",
+        )
 
     def _disconnected(self) -> None:
         self._connected -= 1
