@@ -25,12 +25,14 @@ from bench.gold import derive_many, deriving_table
 from bench.history import BATCHES, history_table, measure_history
 from bench.landing import Landing, land, land_in_turn
 from bench.peers import a_stream_per_game, a_write_per_game
+from bench.readers import measure_readers, readers_table
 from headgate.engine.session import spark_session
 from headgate.jars.jars import fetch_jars
 from headgate.lab.services import down, up
 
 FAN_OUT = (1, 10, 50, 250, 1000)
 STREAMS = (10, 30)
+READERS = (0, 1, 100)
 PEER_BATCH = 250_000
 
 
@@ -103,12 +105,18 @@ def _bench_history(arguments: argparse.Namespace, folder: Path, out: Console) ->
     out.print(history_table(list(measure_history(folder, batches, out.print))))
 
 
+def _bench_readers(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
+    found = measure_readers(folder, arguments.readers, arguments.seconds, out.print)
+    out.print(readers_table(list(found)))
+
+
 PARTS = {
     "landing": _bench_landing,
     "changes": _bench_changes,
     "gold": _bench_gold,
     "expectations": _bench_expectations,
     "history": _bench_history,
+    "readers": _bench_readers,
 }
 
 
@@ -132,6 +140,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--history", type=int, default=10_000, help="most batches of a ledger; 100000 takes long"
     )
+    parser.add_argument("--readers", type=int, nargs="+", default=READERS)
+    parser.add_argument("--seconds", type=int, default=20, help="how long readers read")
     parser.add_argument("--alone", action="store_true", help="without the other ways")
     return parser.parse_args()
 

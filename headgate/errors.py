@@ -79,6 +79,8 @@ CODES: dict[str, str] = {
     "bad-token": "A token is not one of this query over these tables.",
     "table-replaced": "A table has been dropped or replaced while a query was reading it.",
     "version-vacuumed": "A version of a table was deleted before a query had read it.",
+    "not-authorized": "A request to `headgate serve` has no valid token, or a foreign host name.",
+    "too-many-readers": "`headgate serve` has as many readers as it may have.",
     "name-unknown": "No table or subject has that name.",
     "lake-unreadable": "The lake or its ledger cannot be read.",
     "record-unknown": "The quarantine has no such record.",

@@ -13,7 +13,7 @@ import headgate
 PACKAGE = Path(headgate.__file__).parent
 
 LAYERS = [
-    {"amounts", "errors", "notebook", "reasons"},
+    {"amounts", "as_json", "errors", "notebook", "reasons"},
     {"jars", "sql"},
     {"config"},
     {"schema"},
@@ -35,6 +35,7 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 LAB_ONLY = {"fastavro", "psutil", "pymysql", "pymysqlreplication"}
+SERVE_ONLY = {"starlette", "uvicorn"}
 HEAVY = {"pyspark", "deltalake", "duckdb", "confluent_kafka", "pyarrow", "datafusion"}
 
 
@@ -146,6 +147,12 @@ def test_only_lab_imports_the_packages_of_its_extra() -> None:
     for file in FILES:
         if file.relative_to(PACKAGE).parts[0] != "lab":
             assert not {module.split(".")[0] for module in _imports(file)} & LAB_ONLY, file
+
+
+def test_only_queries_over_http_import_the_packages_of_their_extra() -> None:
+    for file in FILES:
+        if file != PACKAGE / "serve" / "http.py":
+            assert not {module.split(".")[0] for module in _imports(file)} & SERVE_ONLY, file
 
 
 def test_modules_import_only_from_their_own_layer_and_those_above() -> None:
