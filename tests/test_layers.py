@@ -24,7 +24,7 @@ LAYERS = [
     {"sources"},
     {"engine"},
     {"cdc"},
-    {"gold", "quarantine"},
+    {"gold", "models", "quarantine"},
     {"run"},
     {"lab"},
     {"inspect", "serve"},
