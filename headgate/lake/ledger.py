@@ -342,10 +342,10 @@ class LedgerSnapshot:
 
     def _rows(self, kind: type[EntryType], clauses: str) -> list[LedgerRow[EntryType]]:
         columns = ("pipeline", "version", "batch", "at", *columns_of(kind))
-        if self._table is None or not {*columns} <= {
-            one.name for one in self._table.schema().fields
-        }:
-            return []  # no row of this kind since the ledger has its columns
+        if self._table is None:
+            return []
+        if not {*columns} <= {field.name for field in self._table.schema().fields}:
+            return []  # the kind is newer than the ledger, which has no such rows
         selected = ", ".join(f'"{name}"' for name in columns)
         return [
             LedgerRow(

@@ -17,17 +17,17 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from headgate.lake.duck import Sql
-from headgate.models.features import AT, RECORD_TIME, parse_features
 
 from headgate.config import Kafka, PipelineConfig
 from headgate.engine.events import Listener, ModelServes, Predicted, PredictionFailed
 from headgate.engine.follow_up import Followed, TableChanged
 from headgate.errors import LandingError
 from headgate.lake.commit import Commit, Committer, Mark
+from headgate.lake.duck import Sql
 from headgate.lake.ledger import OFTEN_COMPACTED, app_id, compact_in_time
 from headgate.lake.ledger_entries import Entry, PredictionEntry
 from headgate.lake.parquet import stage_rows
+from headgate.models.features import AT, RECORD_TIME, parse_features
 from headgate.models.publish import (
     Producer,
     Scored,
@@ -90,6 +90,8 @@ class _Estimate:
     state: Mapping[str, Any]
 
     def same_value(self, last: Scored) -> bool:
+        if (self.model == FALLBACK) != (last.model == FALLBACK):
+            return False
         return (self.prediction, self.low, self.high) == (last.prediction, last.low, last.high)
 
 
@@ -231,11 +233,7 @@ class Prediction:
     def _is_new(self, one: _Estimate, has_new_rows: bool) -> bool:
         assert self._last is not None
         last = self._last.get(one.key)
-        if (
-            last is None
-            or not one.same_value(last)
-            or (one.model == FALLBACK) != (last.model == FALLBACK)
-        ):
+        if last is None or not one.same_value(last):
             return True
         if not has_new_rows:
             return False
