@@ -79,6 +79,8 @@ CODES: dict[str, str] = {
     "bad-token": "A token is not one of this query over these tables.",
     "table-replaced": "A table has been dropped or replaced while a query was reading it.",
     "version-vacuumed": "A version of a table was deleted before a query had read it.",
+    "topic-unfit": "The schema of a topic cannot hold predictions.",
+    "model-missing": "The registry of models has no such model or version.",
     "name-unknown": "No table or subject has that name.",
     "lake-unreadable": "The lake or its ledger cannot be read.",
     "record-unknown": "The quarantine has no such record.",

@@ -1,0 +1,443 @@
+"""Predictions as records land: keys with new rows are scored after every batch, and all keys that
+are active now and then.
+
+Scores are committed to a Delta table, one commit per batch, and optionally published to a topic.
+Nothing that goes wrong here stops landing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from math import isfinite
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headgate.config import Kafka, PipelineConfig
+from headgate.engine.events import Listener, ModelServes, Predicted, PredictionFailed
+from headgate.engine.follow_up import Followed, TableChanged
+from headgate.errors import LandingError
+from headgate.lake.commit import Commit, Committer, Mark
+from headgate.lake.duck import Sql
+from headgate.lake.ledger import OFTEN_COMPACTED, app_id, compact_in_time
+from headgate.lake.ledger_entries import Entry, PredictionEntry
+from headgate.lake.parquet import stage_rows
+from headgate.models.features import AT, RECORD_TIME, parse_features
+from headgate.models.publish import (
+    Producer,
+    Scored,
+    TopicEncoder,
+    TopicPublisher,
+    kafka_producer,
+    topic_encoder,
+)
+from headgate.models.serving import Fallback, Registry, ServingModel
+from headgate.models.state import Key, RecentRows, WindowState, from_micros, micros
+from headgate.serve.catalog import Catalog
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FALLBACK = "fallback"
+"""The `model` of a value that is not a model's."""
+
+_VALUES = pa.schema(
+    [
+        ("prediction", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("model", pa.string()),
+        ("prediction_id", pa.string()),
+        ("predicted_at", pa.timestamp("us", "UTC")),
+    ]
+)
+_MAX_ERRORS = 3
+_RETRY_SECONDS = 30.0
+"""How often versions that could not predict are tried again."""
+
+
+def event_times(declared: str | None) -> list[str]:
+    """Return the columns with the event time of a row, the first that is not null."""
+    return [RECORD_TIME] if declared in (None, RECORD_TIME) else [str(declared), RECORD_TIME]
+
+
+def prediction_schema(key: str, kind: pa.DataType) -> pa.Schema:
+    """Return the columns of a table of predictions."""
+    return pa.schema([pa.field(key, kind), *_VALUES])
+
+
+def prediction_id(name: str, key: Key, at: int, state: Mapping[str, Any]) -> str:
+    """Return what identifies a prediction: the same key, time and features give the same id."""
+    text = json.dumps([name, key, at, [*state.items()]], default=str, ensure_ascii=False)
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """A value for one key, and the state that it is based on."""
+
+    key: Key
+    prediction: float
+    low: float | None
+    high: float | None
+    model: str
+    state: Mapping[str, Any]
+
+    def same_value(self, last: Scored) -> bool:
+        if (self.model == FALLBACK) != (last.model == FALLBACK):
+            return False
+        return (self.prediction, self.low, self.high) == (last.prediction, last.low, last.high)
+
+
+class Prediction:
+    """One declared prediction, in one run."""
+
+    def __init__(
+        self,
+        pipeline: PipelineConfig,
+        name: str,
+        committer: Committer,
+        listener: Listener,
+        registry: Registry,
+        connect: Callable[[Kafka], Producer] = kafka_producer,
+    ) -> None:
+        self.name = name
+        self.table = pipeline.prediction_tables[name]
+        self.declared = pipeline.predict[name]
+        self.catalog = Catalog(pipeline)
+        self.model = ServingModel(pipeline.model_uri(name), registry)
+        self._committer, self._listener = committer, listener
+        self._app = f"{app_id(pipeline.name)}:predict:{name}"
+        self._sql = Sql()
+        self._query = parse_features(
+            self.declared.features, self.declared.key, self.declared.time, self.declared.window
+        )
+        self._tables: dict[str, RecentRows] = {}
+        self._state: WindowState | None = None
+        fallback = self.declared.fallback
+        self._fallback = Fallback(self.catalog, fallback, self.declared.key) if fallback else None
+        self._last: dict[Key, Scored] | None = None
+        """The newest prediction of each key that is active."""
+        self._marked: int | None = None
+        self._publisher = _publisher(pipeline, name, connect)
+        self._scored_all = float("-inf")
+        self._scored_at: int | None = None
+        self._retried = monotonic()
+        self._errors: dict[str, str] = {}
+        self._serves: str | None = None
+
+    def start(self) -> None:
+        """Begin to load the model and the topic's schema, while Spark starts."""
+        self.model.start()
+        if self._publisher:
+            self._publisher.start()
+
+    def follow(self, batch: int | None) -> list[Entry]:
+        """Score what has changed; `batch` is None while the source is idle."""
+        began = perf_counter()
+        entries: list[Entry] = []
+        try:
+            fresh, kind = self._score(batch), self._key_type
+            version = self._write(fresh, kind)
+        except Exception as error:  # anything in a query, a model or a table
+            entries += self._report("features", _text(error), "will be retried with the next batch")
+            return entries
+        self._errors.pop("features", None)
+        entries += self._report_model()
+        self._report_topic()
+        if fresh:
+            fallback = sum(row.model == FALLBACK for row in fresh)
+            model = next((row.model for row in fresh if row.model != FALLBACK), None)
+            seconds = perf_counter() - began
+            self._listener(Predicted(self.table, len(fresh), fallback, model, seconds))
+            entries.append(PredictionEntry(self.table, len(fresh), version, model, fallback))
+        return entries
+
+    # What to score, and with what.
+
+    def _score(self, batch: int | None) -> list[Scored]:
+        state = self._updated_state()
+        if state is None or state.newest is None:
+            return []
+        if self._last is None:
+            self._load_last(state)
+        assert self._last is not None
+        everything = self._all_due(state, batch)
+        changed = state.take_changed()
+        keys = state.active() if everything else changed
+        if not keys:
+            return []
+        if everything:
+            self._scored_all, self._scored_at = monotonic(), state.newest
+        now, with_rows = datetime.now(UTC), set(changed)
+        at = from_micros(state.newest)
+        return [
+            self._scored(one, at, now)
+            for one in self._estimates(state, keys)
+            if self._is_new(one, one.key in with_rows)
+        ]
+
+    def _all_due(self, state: WindowState, batch: int | None) -> bool:
+        """Whether to score all active keys, and not only those with new rows."""
+        if self.model.error is not None and monotonic() - self._retried > _RETRY_SECONDS:
+            self._retried = monotonic()
+            self.model.forget_errors()
+        if self._scored_at is None or self.model.waiting is not None:
+            return True
+        passed = monotonic() - self._scored_all
+        is_time = batch is None or passed >= self.declared.every.total_seconds()
+        return is_time and self._scored_at != state.newest
+
+    def _estimates(self, state: WindowState, keys: Sequence[Key]) -> list[_Estimate]:
+        estimates: dict[Key, _Estimate] = {}
+        if self._has_all_tables:
+            estimates = {one.key: one for one in self._predicted(state, keys)}
+        missing = [key for key in keys if key not in estimates]
+        if missing and self._fallback is not None:
+            values = self._fallback.values()
+            for key in missing:
+                value = values.get(key)
+                if value is not None:
+                    given = {FALLBACK: value}
+                    estimates[key] = _Estimate(key, value, None, None, FALLBACK, given)
+        return [estimates[key] for key in keys if key in estimates]
+
+    def _predicted(self, state: WindowState, keys: Sequence[Key]) -> list[_Estimate]:
+        features = self._features(state, keys)
+        found = self.model.predict(_frame(features))
+        if found is None:
+            return []
+        model, frame = found
+        rows = features.drop_columns([AT]).to_pylist()
+        return [
+            _Estimate(row.pop(self.declared.key), value, low, high, model, row)
+            for row, (value, low, high) in zip(rows, _numbers(frame), strict=True)
+            if value is not None
+        ]
+
+    def _features(self, state: WindowState, keys: Sequence[Key]) -> pa.Table:
+        assert state.newest is not None
+        key = pa.array(keys, state.key_type())
+        at = pa.array([state.newest] * len(keys), pa.int64()).cast(pa.timestamp("us", "UTC"))
+        moments = pa.table({self.declared.key: key, AT: at})
+        for name, rows in state.rows().items():
+            self._sql.register(name, rows)
+        return self._query.evaluate(self._sql, moments)
+
+    def _is_new(self, one: _Estimate, has_new_rows: bool) -> bool:
+        assert self._last is not None
+        last = self._last.get(one.key)
+        if last is None or not one.same_value(last):
+            return True
+        if not has_new_rows:
+            return False
+        return prediction_id(self.name, one.key, micros(last.at), one.state) != last.prediction_id
+
+    def _scored(self, one: _Estimate, at: datetime, now: datetime) -> Scored:
+        id_ = prediction_id(self.name, one.key, micros(at), one.state)
+        return Scored(one.key, one.prediction, one.low, one.high, at, one.model, id_, now)
+
+    # The rows that features are computed from.
+
+    @property
+    def _has_all_tables(self) -> bool:
+        return len(self._tables) == len(self._query.tables)
+
+    @property
+    def _key_type(self) -> pa.DataType:
+        return self._state.key_type() if self._state is not None else pa.null()
+
+    def _updated_state(self) -> WindowState | None:
+        for name in self._query.tables:
+            if name not in self._tables:
+                self._open(name)
+        if not self._tables:
+            return None
+        if self._state is None:
+            key, window = self.declared.key, self.declared.window
+            self._state = WindowState(key, window, self._tables)
+        self._state.update()
+        return self._state
+
+    def _open(self, name: str) -> None:
+        """Begin to read a table, once it exists."""
+        try:
+            table = self.catalog.resolve(name)
+        except LandingError:
+            return
+        query, key = self._query, self.declared.key
+
+        def choose(names: Sequence[str]) -> Sequence[str]:
+            return [key, *query.columns_of(name, names)]
+
+        lake, times = self.catalog.pipeline.lake, event_times(self.declared.time)
+        self._tables[name] = RecentRows(lake, table, times, self.declared.window, choose)
+
+    # The table of predictions.
+
+    def _load_last(self, state: WindowState) -> None:
+        """Read the newest prediction of each key, and publish it again.
+
+        An earlier run may have been killed between writing and publishing: the ids show that it is
+        a repeat.
+        """
+        found: dict[Key, Scored] = {}
+        known = self._committer.state(self.table, self._app)
+        self._marked = None if known is None else known.marked
+        if known is not None:
+            columns = [self.declared.key, *_VALUES.names]
+            own = RecentRows(
+                self._committer.lake, self.table, ["at"], self.declared.window, lambda _: columns
+            )
+            rows = own.update().rename_columns(["key", *_VALUES.names])
+            for row in rows.sort_by(
+                [("at", "ascending"), ("predicted_at", "ascending")]
+            ).to_pylist():
+                found[row["key"]] = Scored(**row)
+        if found:
+            models = [row for row in found.values() if row.model != FALLBACK]
+            if models:
+                self.model.try_version(max(models, key=lambda row: row.predicted_at).model)
+        self._last = found
+        if self._publisher:
+            active = set(state.active())
+            self._publisher.send([row for key, row in found.items() if key in active])
+
+    def _write(self, fresh: Sequence[Scored], kind: pa.DataType) -> int | None:
+        """Commit and publish new predictions."""
+        if self._publisher and (fresh or self._publisher.has_work):
+            self._publisher.send(fresh)
+        version = self._commit(fresh, kind) if fresh else None
+        if self._publisher:
+            self._publisher.wait()
+        assert self._last is not None or not fresh
+        if self._last is not None:
+            self._last |= {row.key: row for row in fresh}
+        return version
+
+    def _commit(self, fresh: Sequence[Scored], kind: pa.DataType) -> int:
+        schema = prediction_schema(self.declared.key, kind)
+        rows = [{self.declared.key: row.key, **row.named} for row in fresh]
+        table = pa.Table.from_pylist(rows, schema)
+        mark = Mark(self._app, 0 if self._marked is None else self._marked + 1)
+        commit = Commit(
+            self.table,
+            schema,
+            (stage_rows(self._committer.lake, self.table, table),),
+            (mark,),
+            properties=OFTEN_COMPACTED,
+            required_marks={self._app: self._marked},
+            description=f"Predictions of `{self.name}`",
+        )
+        try:
+            version = self._committer.commit(commit)
+        except Exception:
+            # Another run may have written: read its predictions before the next attempt.
+            self._last = None
+            raise
+        self._marked = mark.version
+        compact_in_time(self._committer, self.table, mark.version)
+        return version
+
+    # What people get to know.
+
+    def _report_model(self) -> list[Entry]:
+        error, current = self.model.error, self.model.current
+        if current is not None and current != self._serves:
+            self._serves = current
+            self._listener(ModelServes(self.table, current))
+        if error is None:
+            self._errors.pop("model", None)
+            return []
+        instead = "no predictions are written"
+        if current is not None:
+            instead = f"{current} goes on predicting"
+        elif self._fallback is not None:
+            instead = "the fallback is used"
+        return self._report("model", error, instead)
+
+    def _report_topic(self) -> None:
+        if self._publisher is None:
+            return
+        if self._publisher.error is None:
+            self._errors.pop("topic", None)
+        else:
+            self._report("topic", self._publisher.error, "predictions will be published again")
+
+    def _report(self, what: str, error: str, instead: str) -> list[Entry]:
+        """Report an error once, until it is over or another."""
+        if self._errors.get(what) == error:
+            return []
+        self._errors[what] = error
+        self._listener(PredictionFailed(self.table, error, instead))
+        return [PredictionEntry(self.table, 0, None, self.model.current, 0, f"{error}; {instead}")]
+
+
+def _publisher(
+    pipeline: PipelineConfig, name: str, connect: Callable[[Kafka], Producer]
+) -> TopicPublisher | None:
+    topic, source = pipeline.predict[name].to.topic, pipeline.source
+    if topic is None or not isinstance(source, Kafka):
+        return None
+
+    def encoder() -> TopicEncoder:
+        return topic_encoder(pipeline, name)
+
+    return TopicPublisher(topic, encoder, lambda: connect(source))
+
+
+def _frame(features: pa.Table) -> pd.DataFrame:
+    frame: pd.DataFrame = features.drop_columns([AT]).to_pandas()
+    return frame
+
+
+def _numbers(frame: pd.DataFrame) -> list[tuple[float | None, float | None, float | None]]:
+    """Return prediction, low and high of each row; None for what is not a number."""
+
+    def column(name: str) -> list[float | None]:
+        if name not in frame.columns:
+            return [None] * len(frame)
+        return [float(one) if one is not None and isfinite(one) else None for one in frame[name]]
+
+    return list(zip(column("prediction"), column("low"), column("high"), strict=True))
+
+
+def _text(error: Exception) -> str:
+    message = getattr(error, "message", None) or str(error)
+    first = str(message).splitlines()[0] if str(message) else ""
+    return first if isinstance(error, LandingError) else f"{type(error).__name__}: {first}"
+
+
+class PredictFollowUp:
+    """Updates predictions after the tables that they are based on.
+
+    It reads the commits of these tables itself, whoever made them: landing, derivation or a replay
+    of the quarantine.
+    """
+
+    def __init__(self, predictions: Sequence[Prediction]) -> None:
+        self._predictions = predictions
+        for one in predictions:
+            one.start()
+
+    @classmethod
+    def of(
+        cls, pipeline: PipelineConfig, committer: Committer, listener: Listener
+    ) -> PredictFollowUp:
+        from headgate.models import registry
+
+        return cls(
+            [Prediction(pipeline, name, committer, listener, registry) for name in pipeline.predict]
+        )
+
+    def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
+        entries: list[Entry] = []
+        for one in self._predictions:
+            entries += one.follow(batch)
+        return Followed(entries)
