@@ -430,8 +430,9 @@ class PredictFollowUp:
     def of(
         cls, pipeline: PipelineConfig, committer: Committer, listener: Listener
     ) -> PredictFollowUp:
-        from headgate.models import registry
+        from headgate.models.registry import ModelRegistry
 
+        registry = ModelRegistry.of(pipeline)
         return cls(
             [Prediction(pipeline, name, committer, listener, registry) for name in pipeline.predict]
         )
