@@ -51,14 +51,18 @@ class Encoding:
     def _column(self, name: str, values: pd.Series) -> np.ndarray:
         if name in self.categories:
             codes = {each: float(at) for at, each in enumerate(self.categories[name])}
-            return values.map(codes).to_numpy(dtype="float64", na_value=np.nan)
+            return _numbers(values.map(codes))
         if not _is_number(values):
             raise LandingError(
                 "model-unfit",
                 f"the feature {shown(name)} is neither a number nor a text",
-                hint="for a time, write how long ago it was: unix_seconds(moment) - unix_seconds(…)",
+                hint="for a time, write how long ago it was: unix_seconds(moment) - …",
             )
-        return pd.to_numeric(values, errors="coerce").to_numpy(dtype="float64", na_value=np.nan)
+        return _numbers(pd.to_numeric(values, errors="coerce"))
+
+
+def _numbers(values: pd.Series) -> np.ndarray:
+    return np.asarray(values.to_numpy(dtype="float64", na_value=np.nan))
 
 
 def _is_text(values: pd.Series) -> bool:
@@ -70,9 +74,8 @@ def _is_number(values: pd.Series) -> bool:
     if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
         return True
     # Decimals, and booleans or numbers beside nulls, are objects to pandas.
-    return values.dtype == object and pd.to_numeric(values, errors="coerce").notna().equals(
-        values.notna()
-    )
+    numbers = pd.to_numeric(values, errors="coerce")
+    return values.dtype == object and bool(numbers.notna().equals(values.notna()))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from math import isfinite
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -36,7 +36,7 @@ from headgate.models.publish import (
     kafka_producer,
     topic_encoder,
 )
-from headgate.models.serving import Fallback, Registry, ServingModel
+from headgate.models.serving import CHECK_SECONDS, Fallback, Registry, ServingModel
 from headgate.models.state import Key, RecentRows, WindowState, from_micros, micros
 from headgate.serve.catalog import Catalog
 
@@ -106,12 +106,12 @@ class Prediction:
         listener: Listener,
         registry: Registry,
         connect: Callable[[Kafka], Producer] = kafka_producer,
+        check_seconds: float = CHECK_SECONDS,
     ) -> None:
         self.name = name
         self.table = pipeline.prediction_tables[name]
         self.declared = pipeline.predict[name]
         self.catalog = Catalog(pipeline)
-        self.model = ServingModel(pipeline.model_uri(name), registry)
         self._committer, self._listener = committer, listener
         self._app = f"{app_id(pipeline.name)}:predict:{name}"
         self._sql = Sql()
@@ -122,9 +122,11 @@ class Prediction:
         self._state: WindowState | None = None
         fallback = self.declared.fallback
         self._fallback = Fallback(self.catalog, fallback, self.declared.key) if fallback else None
-        self._last: dict[Key, Scored] | None = None
-        """The newest prediction of each key that is active."""
         self._marked: int | None = None
+        self._last: dict[Key, Scored] | None = self._last_of_earlier_run()
+        """The newest prediction of each key."""
+        uri, earlier = pipeline.model_uri(name), _model_of(self._last)
+        self.model = ServingModel(uri, registry, earlier, check_seconds)
         self._publisher = _publisher(pipeline, name, connect)
         self._scored_all = float("-inf")
         self._scored_at: int | None = None
@@ -166,8 +168,9 @@ class Prediction:
         if state is None or state.newest is None:
             return []
         if self._last is None:
-            self._load_last(state)
-        assert self._last is not None
+            self._last = self._read_last()
+        if self._scored_at is None:
+            self._publish_again(state)
         everything = self._all_due(state, batch)
         changed = state.take_changed()
         keys = state.active() if everything else changed
@@ -281,33 +284,32 @@ class Prediction:
 
     # The table of predictions.
 
-    def _load_last(self, state: WindowState) -> None:
-        """Read the newest prediction of each key, and publish it again.
-
-        An earlier run may have been killed between writing and publishing: the ids show that it is
-        a repeat.
-        """
-        found: dict[Key, Scored] = {}
+    def _read_last(self) -> dict[Key, Scored]:
+        """Read the newest prediction of each key."""
         known = self._committer.state(self.table, self._app)
         self._marked = None if known is None else known.marked
-        if known is not None:
-            columns = [self.declared.key, *_VALUES.names]
-            own = RecentRows(
-                self._committer.lake, self.table, ["at"], self.declared.window, lambda _: columns
-            )
-            rows = own.update().rename_columns(["key", *_VALUES.names])
-            for row in rows.sort_by(
-                [("at", "ascending"), ("predicted_at", "ascending")]
-            ).to_pylist():
-                found[row["key"]] = Scored(**row)
-        if found:
-            models = [row for row in found.values() if row.model != FALLBACK]
-            if models:
-                self.model.try_version(max(models, key=lambda row: row.predicted_at).model)
-        self._last = found
-        if self._publisher:
+        if known is None:
+            return {}
+        lake, columns = self._committer.lake, [self.declared.key, *_VALUES.names]
+        own = RecentRows(lake, self.table, ["at"], self.declared.window, lambda _: columns)
+        rows = own.update().rename_columns(["key", *_VALUES.names])
+        by_time = rows.sort_by([("at", "ascending"), ("predicted_at", "ascending")])
+        return {row["key"]: Scored(**row) for row in by_time.to_pylist()}
+
+    def _last_of_earlier_run(self) -> dict[Key, Scored] | None:
+        try:
+            return self._read_last()
+        except Exception:  # the first batch tries again, and reports it
+            return None
+
+    def _publish_again(self, state: WindowState) -> None:
+        """Publish the newest predictions of an earlier run.
+
+        It may have been killed between writing and publishing; ids show what is a repeat.
+        """
+        if self._publisher and self._last:
             active = set(state.active())
-            self._publisher.send([row for key, row in found.items() if key in active])
+            self._publisher.send([row for key, row in self._last.items() if key in active])
 
     def _write(self, fresh: Sequence[Scored], kind: pa.DataType) -> int | None:
         """Commit and publish new predictions."""
@@ -392,6 +394,12 @@ def _publisher(
     return TopicPublisher(topic, encoder, lambda: connect(source))
 
 
+def _model_of(last: Mapping[Key, Scored] | None) -> str | None:
+    """Return the version that predicted last."""
+    rows = [row for row in (last or {}).values() if row.model != FALLBACK]
+    return max(rows, key=lambda row: row.predicted_at).model if rows else None
+
+
 def _frame(features: pa.Table) -> pd.DataFrame:
     frame: pd.DataFrame = features.drop_columns([AT]).to_pandas()
     return frame
@@ -420,6 +428,8 @@ class PredictFollowUp:
     It reads the commits of these tables itself, whoever made them: landing, derivation or a replay
     of the quarantine.
     """
+
+    while_idle: ClassVar = True
 
     def __init__(self, predictions: Sequence[Prediction]) -> None:
         self._predictions = predictions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -203,11 +203,19 @@ def topic_encoder(pipeline: PipelineConfig, name: str) -> TopicEncoder:
 class Producer(Protocol):
     """The part of a Kafka producer that publishing uses."""
 
-    def produce(self, topic: str, value: bytes, **more: Any) -> None: ...
+    def produce(
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        key: bytes,
+        headers: dict[str, str | bytes | None],
+        on_delivery: Callable[[Any, Any], None],
+    ) -> None: ...
 
-    def poll(self, timeout: float) -> int: ...
+    def poll(self, timeout: float, /) -> int: ...
 
-    def flush(self, timeout: float) -> int: ...
+    def flush(self, timeout: float, /) -> int: ...
 
 
 def kafka_producer(source: Kafka) -> Producer:
@@ -300,5 +308,5 @@ class TopicPublisher:
             self._producer, self._in_flight = None, 0
 
 
-def _headers(row: Scored) -> Mapping[str, bytes]:
+def _headers(row: Scored) -> dict[str, str | bytes | None]:
     return {"prediction_id": row.prediction_id.encode(), "model": row.model.encode()}

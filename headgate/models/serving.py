@@ -16,7 +16,7 @@ from headgate.serve.push import Portion, PushQuery
 if TYPE_CHECKING:
     import pandas as pd
 
-_CHECK_SECONDS = 3.0
+CHECK_SECONDS = 3.0
 """How often to look for a newly promoted version."""
 _FIRST_SECONDS = 20.0
 """How long the first batch of a run waits for the model."""
@@ -86,9 +86,17 @@ class Registry(Protocol):
 class ServingModel:
     """The model that predicts now: the promoted one, or the last good one."""
 
-    def __init__(self, uri: str, registry: Registry, every: float = _CHECK_SECONDS) -> None:
+    def __init__(
+        self,
+        uri: str,
+        registry: Registry,
+        earlier: str | None = None,
+        every: float = CHECK_SECONDS,
+    ) -> None:
         self.uri = uri
         self._registry = registry
+        self._earlier = earlier
+        """A version that predicted in an earlier run."""
         self._loaded: tuple[str, Model] | None = None
         self._found = Background(self._load, every)
         self._good: Model | None = None
@@ -119,14 +127,6 @@ class ServingModel:
         found = self._found.newest()
         return None if found is None else self._bad.get(found.uri_with_version)
 
-    def try_version(self, uri: str) -> None:
-        """Load a version that was good before, if the promoted one cannot be used."""
-        if self._good is None and self._found.newest() is None:
-            try:
-                self._good = self._registry.load_model(uri)
-            except Exception as error:
-                self._found.error = self._found.error or error
-
     def predict(self, frame: pd.DataFrame) -> tuple[str, pd.DataFrame] | None:
         """Return predictions and the version that made them; None if no version can."""
         promoted = self._found.newest()
@@ -151,7 +151,12 @@ class ServingModel:
         if version is None:
             raise LandingError("model-missing", f"{self.uri} is not registered yet")
         if self._loaded is None or self._loaded[0] != version:
-            self._loaded = version, self._registry.load_model(self.uri)
+            try:
+                self._loaded = version, self._registry.load_model(self.uri)
+            except Exception:
+                if self._good is None and self._earlier not in (None, version):
+                    self._good = self._registry.load_model(str(self._earlier))
+                raise
         return self._loaded[1]
 
 

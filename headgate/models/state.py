@@ -286,4 +286,4 @@ class WindowState:
 
 
 def _sorted(keys: Iterable[Key]) -> list[Key]:
-    return sorted(keys, key=lambda key: (str(type(key)), key))  # type: ignore[return-value]
+    return sorted(keys, key=lambda key: (str(type(key)), key))

@@ -61,6 +61,8 @@ class Evaluation:
     days: int
     moments: int
     scores: tuple[Score, ...]
+    serving_error: str | None = None
+    """Why the serving model has no score."""
 
     def score(self, name: str) -> Score | None:
         return next((each for each in self.scores if each.name == name), None)
@@ -151,22 +153,24 @@ def _evaluate(
     pipeline: PipelineConfig, name: str, split: Split, model: Estimator | None
 ) -> Evaluation:
     later = split.later
-    scores = []
+    scores, failed = [], None
     if model is not None:
         scores.append(_score(NEW, model.predict(later.frame), later))
-    if (serving := _serving(pipeline, name)) is not None:
-        try:
+    try:
+        if (serving := _serving(pipeline, name)) is not None:
             scores.append(_score(SERVING, serving.predict(later.frame), later))
-        except Exception as error:
-            if model is None:
-                raise
-            # A new model replaces one that does not fit the features any more.
-            scores.append(Score(f"{SERVING} (fails: {type(error).__name__})", float("inf"), 0))
+    except Exception as error:
+        if model is None:
+            raise
+        # A new model replaces one that does not fit the features any more.
+        failed = str(getattr(error, "message", error))
     stale = _fallback(pipeline, name, later)
     for rival, values in ((FALLBACK, stale), (RECENT, recent_means(split))):
         if values is not None and not np.isnan(values).all():
             scores.append(_score(rival, pd.DataFrame({"prediction": values}), later))
-    return Evaluation(name, f"{split.begin:%Y-%m-%d}", later.days, len(later), tuple(scores))
+    return Evaluation(
+        name, f"{split.begin:%Y-%m-%d}", later.days, len(later), tuple(scores), failed
+    )
 
 
 def _score(name: str, predicted: pd.DataFrame, later: Examples) -> Score:
@@ -183,7 +187,7 @@ def _error(values: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _predicted(model: LoadedModel, examples: Examples) -> np.ndarray:
-    return model.predict(examples.frame)["prediction"].to_numpy()
+    return np.asarray(model.predict(examples.frame)["prediction"])
 
 
 def _serving(pipeline: PipelineConfig, name: str) -> LoadedModel | None:
@@ -197,7 +201,7 @@ def _fallback(pipeline: PipelineConfig, name: str, later: Examples) -> np.ndarra
     if declared.fallback is None:
         return None
     values = Fallback(Catalog(pipeline), declared.fallback, declared.key).values()
-    return later.frame[declared.key].map(dict(values)).to_numpy(dtype="float64")
+    return np.asarray(later.frame[declared.key].map(dict(values)), dtype="float64")
 
 
 def recent_means(split: Split) -> np.ndarray:
