@@ -163,8 +163,8 @@ class Prediction:
             model = next((row.model for row in fresh if row.model != FALLBACK), None)
             seconds = perf_counter() - began
             self._listener(Predicted(self.table, len(fresh), fallback, model, seconds))
-            error = self._errors.get("model")
-            entries.append(PredictionEntry(self.table, len(fresh), version, model, fallback, error))
+            made = len(fresh), version, model, fallback, self._errors.get("model")
+            entries.append(PredictionEntry(self.table, *made))
         return [*entries, *self._judged()]
 
     def _judged(self) -> list[Entry]:
