@@ -236,7 +236,6 @@ class Predicted(Event):
     """Rows that have the value of the fallback."""
     model: str | None
     seconds: float
-    published: bool = False
 
     @property
     def text(self) -> str:

@@ -7,57 +7,48 @@ Nothing that goes wrong here stops landing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
 from math import isfinite
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from headgate.config import Kafka, PipelineConfig
+from headgate.config import Kafka, PipelineConfig, Train
 from headgate.engine.events import Listener, ModelServes, Predicted, PredictionFailed
 from headgate.engine.follow_up import Followed, TableChanged
 from headgate.errors import LandingError
-from headgate.lake.commit import Commit, Committer, Mark
+from headgate.lake.commit import Committer
 from headgate.lake.duck import Sql
-from headgate.lake.ledger import OFTEN_COMPACTED, app_id, compact_in_time
-from headgate.lake.ledger_entries import Entry, PredictionEntry
-from headgate.lake.parquet import stage_rows
+from headgate.lake.ledger import LedgerSnapshot, app_id
+from headgate.lake.ledger_entries import Entry, PredictionEntry, TrainingEntry
+from headgate.models.accuracy import JUDGE_SECONDS, Judge, LiveAccuracy, Retraining
 from headgate.models.features import AT, RECORD_TIME, parse_features
 from headgate.models.publish import (
     Producer,
-    Scored,
     TopicEncoder,
     TopicPublisher,
     kafka_producer,
     topic_encoder,
 )
+from headgate.models.registry import ModelRegistry
+from headgate.models.scores import FALLBACK, PredictionTable, Scored, prediction_id
 from headgate.models.serving import CHECK_SECONDS, Fallback, Registry, ServingModel
-from headgate.models.state import Key, RecentRows, WindowState, from_micros, micros
+from headgate.models.state import (
+    ChooseColumns,
+    Key,
+    RecentRows,
+    WindowState,
+    from_micros,
+    micros,
+)
 from headgate.serve.catalog import Catalog
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FALLBACK = "fallback"
-"""The `model` of a value that is not a model's."""
-
-_VALUES = pa.schema(
-    [
-        ("prediction", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("at", pa.timestamp("us", "UTC")),
-        ("model", pa.string()),
-        ("prediction_id", pa.string()),
-        ("predicted_at", pa.timestamp("us", "UTC")),
-    ]
-)
-_MAX_ERRORS = 3
 _RETRY_SECONDS = 30.0
 """How often versions that could not predict are tried again."""
 
@@ -65,17 +56,6 @@ _RETRY_SECONDS = 30.0
 def event_times(declared: str | None) -> list[str]:
     """Return the columns with the event time of a row, the first that is not null."""
     return [RECORD_TIME] if declared in (None, RECORD_TIME) else [str(declared), RECORD_TIME]
-
-
-def prediction_schema(key: str, kind: pa.DataType) -> pa.Schema:
-    """Return the columns of a table of predictions."""
-    return pa.schema([pa.field(key, kind), *_VALUES])
-
-
-def prediction_id(name: str, key: Key, at: int, state: Mapping[str, Any]) -> str:
-    """Return what identifies a prediction: the same key, time and features give the same id."""
-    text = json.dumps([name, key, at, [*state.items()]], default=str, ensure_ascii=False)
-    return sha256(text.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
@@ -107,13 +87,17 @@ class Prediction:
         registry: Registry,
         connect: Callable[[Kafka], Producer] = kafka_producer,
         check_seconds: float = CHECK_SECONDS,
+        judge_seconds: float = JUDGE_SECONDS,
     ) -> None:
         self.name = name
         self.table = pipeline.prediction_tables[name]
         self.declared = pipeline.predict[name]
         self.catalog = Catalog(pipeline)
-        self._committer, self._listener = committer, listener
-        self._app = f"{app_id(pipeline.name)}:predict:{name}"
+        self._listener = listener
+        app = f"{app_id(pipeline.name)}:predict:{name}"
+        self._scores = PredictionTable(
+            committer, self.table, app, self.declared.key, self.declared.window
+        )
         self._sql = Sql()
         self._query = parse_features(
             self.declared.features, self.declared.key, self.declared.time, self.declared.window
@@ -122,17 +106,33 @@ class Prediction:
         self._state: WindowState | None = None
         fallback = self.declared.fallback
         self._fallback = Fallback(self.catalog, fallback, self.declared.key) if fallback else None
-        self._marked: int | None = None
         self._last: dict[Key, Scored] | None = self._last_of_earlier_run()
         """The newest prediction of each key."""
         uri, earlier = pipeline.model_uri(name), _model_of(self._last)
         self.model = ServingModel(uri, registry, earlier, check_seconds)
         self._publisher = _publisher(pipeline, name, connect)
+        train = pipeline.train.get(name)
+        self._judge = self._new_judge(train, judge_seconds) if train else None
         self._scored_all = float("-inf")
         self._scored_at: int | None = None
+        self._published_again = False
+        self._failed = float("-inf")
         self._retried = monotonic()
         self._errors: dict[str, str] = {}
         self._serves: str | None = None
+
+    def _new_judge(self, train: Train, every: float) -> Judge:
+        pipeline = self.catalog.pipeline
+        ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, pipeline.name)
+        trained = ledger.entries(TrainingEntry, table=self.table)
+        last = trained[-1].at if trained else None
+        log = f"{pipeline.lake}/_training/{self.name}.log"
+        return Judge(
+            LiveAccuracy(train.label, self.declared.key, every),
+            Retraining(pipeline.file, self.name, self.table, train, log, self._listener, last),
+            self._scores,
+            self._open_recent,
+        )
 
     def start(self) -> None:
         """Begin to load the model and the topic's schema, while Spark starts."""
@@ -142,15 +142,20 @@ class Prediction:
 
     def follow(self, batch: int | None) -> list[Entry]:
         """Score what has changed; `batch` is None while the source is idle."""
+        if batch is None and monotonic() - self._failed < _RETRY_SECONDS:
+            return []
         began = perf_counter()
         entries: list[Entry] = []
         try:
             fresh, kind = self._score(batch), self._key_type
             version = self._write(fresh, kind)
         except Exception as error:  # anything in a query, a model or a table
+            self._scored_at, self._failed = None, monotonic()
             entries += self._report("features", _text(error), "will be retried with the next batch")
             return entries
         self._errors.pop("features", None)
+        if self._state is not None:
+            self._state.changed.clear()
         entries += self._report_model()
         self._report_topic()
         if fresh:
@@ -158,7 +163,19 @@ class Prediction:
             model = next((row.model for row in fresh if row.model != FALLBACK), None)
             seconds = perf_counter() - began
             self._listener(Predicted(self.table, len(fresh), fallback, model, seconds))
-            entries.append(PredictionEntry(self.table, len(fresh), version, model, fallback))
+            made = len(fresh), version, model, fallback, self._errors.get("model")
+            entries.append(PredictionEntry(self.table, *made))
+        return [*entries, *self._judged()]
+
+    def _judged(self) -> list[Entry]:
+        """Compare predictions with the truth, and train the model again if necessary."""
+        if self._judge is None:
+            return []
+        try:
+            entries = self._judge.follow(self._state, self.model)
+        except Exception as error:  # the query for labels, or a process that cannot be started
+            return self._report("label", _text(error), "the error of predictions is unknown")
+        self._errors.pop("label", None)
         return entries
 
     # What to score, and with what.
@@ -168,11 +185,12 @@ class Prediction:
         if state is None or state.newest is None:
             return []
         if self._last is None:
-            self._last = self._read_last()
-        if self._scored_at is None:
+            self._last = self._scores.read_last()
+        if not self._published_again:
+            self._published_again = True
             self._publish_again(state)
         everything = self._all_due(state, batch)
-        changed = state.take_changed()
+        changed = state.active_changed()
         keys = state.active() if everything else changed
         if not keys:
             return []
@@ -270,35 +288,31 @@ class Prediction:
 
     def _open(self, name: str) -> None:
         """Begin to read a table, once it exists."""
+        query, key, labels = self._query, self.declared.key, self._judge
+
+        def choose(names: Sequence[str]) -> Sequence[str]:
+            for_labels = labels.columns_of(names) if labels else ()
+            return [key, *query.columns_of(name, names), *for_labels]
+
+        rows = self._open_recent(name, choose)
+        if rows is not None:
+            self._tables[name] = rows
+
+    def _open_recent(self, name: str, choose: ChooseColumns) -> RecentRows | None:
+        """Return the rows of a table in the window; None if it does not exist yet."""
         try:
             table = self.catalog.resolve(name)
         except LandingError:
-            return
-        query, key = self._query, self.declared.key
-
-        def choose(names: Sequence[str]) -> Sequence[str]:
-            return [key, *query.columns_of(name, names)]
-
+            return None
+        shared = (one for one in self._tables.values() if one.table == table)
         lake, times = self.catalog.pipeline.lake, event_times(self.declared.time)
-        self._tables[name] = RecentRows(lake, table, times, self.declared.window, choose)
+        return next(shared, None) or RecentRows(lake, table, times, self.declared.window, choose)
 
     # The table of predictions.
 
-    def _read_last(self) -> dict[Key, Scored]:
-        """Read the newest prediction of each key."""
-        known = self._committer.state(self.table, self._app)
-        self._marked = None if known is None else known.marked
-        if known is None:
-            return {}
-        lake, columns = self._committer.lake, [self.declared.key, *_VALUES.names]
-        own = RecentRows(lake, self.table, ["at"], self.declared.window, lambda _: columns)
-        rows = own.update().rename_columns(["key", *_VALUES.names])
-        by_time = rows.sort_by([("at", "ascending"), ("predicted_at", "ascending")])
-        return {row["key"]: Scored(**row) for row in by_time.to_pylist()}
-
     def _last_of_earlier_run(self) -> dict[Key, Scored] | None:
         try:
-            return self._read_last()
+            return self._scores.read_last()
         except Exception:  # the first batch tries again, and reports it
             return None
 
@@ -324,28 +338,12 @@ class Prediction:
         return version
 
     def _commit(self, fresh: Sequence[Scored], kind: pa.DataType) -> int:
-        schema = prediction_schema(self.declared.key, kind)
-        rows = [{self.declared.key: row.key, **row.named} for row in fresh]
-        table = pa.Table.from_pylist(rows, schema)
-        mark = Mark(self._app, 0 if self._marked is None else self._marked + 1)
-        commit = Commit(
-            self.table,
-            schema,
-            (stage_rows(self._committer.lake, self.table, table),),
-            (mark,),
-            properties=OFTEN_COMPACTED,
-            required_marks={self._app: self._marked},
-            description=f"Predictions of `{self.name}`",
-        )
         try:
-            version = self._committer.commit(commit)
+            return self._scores.commit(fresh, kind)
         except Exception:
             # Another run may have written: read its predictions before the next attempt.
             self._last = None
             raise
-        self._marked = mark.version
-        compact_in_time(self._committer, self.table, mark.version)
-        return version
 
     # What people get to know.
 
@@ -440,8 +438,6 @@ class PredictFollowUp:
     def of(
         cls, pipeline: PipelineConfig, committer: Committer, listener: Listener
     ) -> PredictFollowUp:
-        from headgate.models.registry import ModelRegistry
-
         registry = ModelRegistry.of(pipeline)
         return cls(
             [Prediction(pipeline, name, committer, listener, registry) for name in pipeline.predict]

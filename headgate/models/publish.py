@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from io import BytesIO
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ from headgate.config import Duration, Kafka, PipelineConfig
 from headgate.errors import LandingError, RegistryError, SetupError, listed, shown
 from headgate.formats.avro.schema import AvroSchema, parse_schema
 from headgate.formats.avro.types import Primitive, Record, Type, Union
+from headgate.models.scores import Scored
 from headgate.models.serving import Background
 from headgate.registry.open import opened_registry
 from headgate.registry.registry import RefusedSchema, SchemaText
@@ -29,26 +29,6 @@ _MESSAGE_MILLISECONDS = 30_000
 _WHOLE = ("int", "long")
 _NUMERIC = (*_WHOLE, "float", "double")
 _TIMES = ("event_time", "at")
-
-
-@dataclass(frozen=True)
-class Scored:
-    """One prediction, as it is written to the table."""
-
-    key: object
-    prediction: float
-    low: float | None
-    high: float | None
-    at: datetime
-    """The newest event time that it is based on."""
-    model: str
-    prediction_id: str
-    predicted_at: datetime
-
-    @property
-    def named(self) -> dict[str, object]:
-        """The columns besides the key."""
-        return {name: value for name, value in vars(self).items() if name != "key"}
 
 
 @dataclass(frozen=True)
@@ -249,6 +229,7 @@ class TopicPublisher:
         self._producer: Producer | None = None
         self._waiting: dict[object, Scored] = {}
         self._in_flight = 0
+        self._sent = False
 
     def start(self) -> None:
         self._encoder.start()
@@ -273,8 +254,9 @@ class TopicPublisher:
 
     def wait(self) -> None:
         """Wait a moment for the broker to confirm."""
-        if self._producer is None or not self._in_flight:
+        if self._producer is None or not self._sent:
             return
+        self._sent = False
         self._producer.flush(_DELIVERY_SECONDS)
         if self._in_flight and self.error is None:
             self.error = "the broker does not confirm predictions"
@@ -296,6 +278,7 @@ class TopicPublisher:
                 on_delivery=partial(self._delivered, row),
             )
             self._in_flight += 1
+            self._sent = True
 
     def _delivered(self, row: Scored, error: Any, _: object) -> None:
         self._in_flight -= 1

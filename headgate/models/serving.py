@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -70,17 +70,20 @@ class Model(Protocol):
     @property
     def uri_with_version(self) -> str: ...
 
+    @property
+    def trained_mae(self) -> float | None: ...
+
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return `prediction`, `low` and `high` for each row of key and features."""
         ...
 
 
 class Registry(Protocol):
-    """A registry of models; `headgate.models.registry` is that of MLflow."""
+    """A registry of models."""
 
     def current_version(self, uri: str) -> str | None: ...
 
-    def load_model(self, uri: str) -> Any: ...
+    def load_model(self, uri: str) -> Model: ...
 
 
 class ServingModel:
@@ -110,6 +113,11 @@ class ServingModel:
     def current(self) -> str | None:
         """The version that predicted last."""
         return None if self._good is None else self._good.uri_with_version
+
+    @property
+    def trained_mae(self) -> float | None:
+        """The mean absolute error that the version had when it was trained."""
+        return None if self._good is None else self._good.trained_mae
 
     @property
     def waiting(self) -> str | None:

@@ -5,7 +5,7 @@ Each commit is read once. A start reads only files whose statistics reach into t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -219,7 +219,7 @@ class WindowState:
     tables: Mapping[str, RecentRows]
     """By the name that the query calls them."""
     changed: set[Key] = field(default_factory=set)
-    """Keys with rows that have come since they were last taken."""
+    """Keys with new rows, until they are cleared."""
     _seen: dict[Key, int] = field(default_factory=dict)
     """The newest event time of each key."""
 
@@ -245,11 +245,9 @@ class WindowState:
             for table in self.tables.values():
                 table.evict(newest)
 
-    def take_changed(self) -> list[Key]:
-        """Return the keys with new rows, once."""
-        active, taken = set(self.active()), self.changed
-        self.changed = set()
-        return _sorted(taken & active)
+    def active_changed(self) -> list[Key]:
+        """Return the keys with new rows in the window."""
+        return _sorted(self.changed.intersection(self.active()))
 
     def active(self) -> list[Key]:
         """Return the keys with rows in the window."""
@@ -259,6 +257,10 @@ class WindowState:
         start = newest - self.window // MICROSECOND
         self._seen = {key: time for key, time in self._seen.items() if time > start}
         return _sorted(self._seen)
+
+    @property
+    def all(self) -> Collection[RecentRows]:
+        return self.tables.values()
 
     def rows(self) -> dict[str, pa.Table]:
         return {name: table.rows() for name, table in self.tables.items()}

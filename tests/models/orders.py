@@ -75,7 +75,7 @@ class FakeRegistry:
 class OrdersLake(InProcessLake):
     """A pipeline of orders that predicts `waits` by store; arguments are keys of `predict`."""
 
-    def __init__(self, folder: Path, **predict: Any) -> None:
+    def __init__(self, folder: Path, train: headgate.Train | None = None, **predict: Any) -> None:
         self.models = FakeRegistry()
         declared: dict[str, Any] = {
             "features": FEATURES,
@@ -91,6 +91,7 @@ class OrdersLake(InProcessLake):
                 lake=str(folder / "lake"),
                 silver="{route}_landed",
                 predict={"waits": headgate.Predict(**{**declared, **predict})},
+                train={"waits": train} if train else {},
             ),
             folder,
         )
@@ -121,7 +122,13 @@ class OrdersLake(InProcessLake):
 
     def new_prediction(self, listener: Listener) -> Prediction:
         return Prediction(
-            self.pipeline, "waits", self.committer, listener, self.models, check_seconds=0
+            self.pipeline,
+            "waits",
+            self.committer,
+            listener,
+            self.models,
+            check_seconds=0,
+            judge_seconds=0,
         )
 
     def waits(self) -> list[tuple[Any, ...]]:
