@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
@@ -32,6 +31,8 @@ from headgate.lab.pizza.records import (
 )
 from headgate.lab.pizza.world import Completed, Ordered
 from headgate.lab.services import Services
+from headgate.models import estimator
+from headgate.models.estimator import Estimator
 from headgate.models.registry import ModelRegistry
 from headgate.registry.http import HttpRegistry, HttpRegistrySettings
 from headgate.run import run_pipeline
@@ -73,7 +74,7 @@ def live_waits(
     """Send orders at a steady rate while a run lands them, and compare the times of records."""
     pipeline = _pipeline(services, folder)
     say("Training a small model")
-    _register_model(pipeline)
+    _register_model(pipeline, folder)
     _prepare(services)
     stop, events = StopSignal(), _Events()
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
@@ -152,33 +153,19 @@ def _pipeline(services: Services, folder: Path) -> headgate.Pipeline:
     )
 
 
-def _register_model(pipeline: headgate.Pipeline) -> None:
-    """Register gradient boosting over made-up numbers: what it predicts does not matter here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import numpy as np
-        from mlflow.pyfunc import PythonModel
-        from sklearn.ensemble import HistGradientBoostingRegressor
+def _register_model(pipeline: headgate.Pipeline, folder: Path) -> None:
+    """Register a model over made-up numbers: what it predicts does not matter here."""
+    import numpy as np
+    import pandas as pd
 
-    features = np.random.default_rng(0).uniform(0, 500, (20_000, 4))
-    waits = features[:, 2] - features[:, 3] + features[:, 0] / 100
-    models = {
-        "prediction": HistGradientBoostingRegressor(),
-        "low": HistGradientBoostingRegressor(loss="quantile", quantile=0.1),
-        "high": HistGradientBoostingRegressor(loss="quantile", quantile=0.9),
-    }
-    for one in models.values():
-        one.fit(features, waits)
-
-    class Boosted(PythonModel):  # type: ignore[misc]
-        def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
-            import pandas
-
-            given = model_input[["orders", "completed", "recent", "ended"]].to_numpy()
-            return pandas.DataFrame({name: one.predict(given) for name, one in models.items()})
-
+    values = np.random.default_rng(0).uniform(0, 500, (20_000, 4))
+    frame = pd.DataFrame(values, columns=["orders", "completed", "recent", "ended"])
+    frame.insert(0, "store_id", np.arange(len(frame)) % _STORES + 1)
+    waits = frame["recent"] - frame["ended"] + frame["orders"] / 100
+    file = folder / "estimator.pickle"
+    Estimator.train(frame, "store_id", waits.to_numpy()).save(file)
     registry = ModelRegistry.of(pipeline)
-    version = registry.register("pizza-wait_times", Boosted(), {}, {}, [])
+    version = registry.register("pizza-wait_times", file, estimator.__name__, {}, {}, [])
     registry.promote(version.name, version.version)
 
 
