@@ -39,8 +39,11 @@ def _pipeline_file() -> str:
         Kafka,
         Merge,
         PipelineConfig,
+        Predict,
+        PredictTo,
         Registry,
         Security,
+        Train,
         Wrapper,
     )
     from headgate.config.pipeline import CHANGE_KEYS, RECORD_KEYS
@@ -68,6 +71,9 @@ def _pipeline_file() -> str:
         ("`contract`", Contract),
         ("`expect`", Expectation),
         ("`gold`", GoldUnion),
+        ("`predict`", Predict),
+        ("`predict.to`", PredictTo),
+        ("`train`", Train),
     ):
         text += _keys(title, model)
         text += after.get(model, "")

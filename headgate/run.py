@@ -18,6 +18,7 @@ from headgate.gold.follow import GoldFollowUp
 from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger, LedgerSnapshot, Pending, app_id, replay_name
 from headgate.lake.run_lock import run_lock
+from headgate.models.predict import PredictFollowUp
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.files import FileSource
 from headgate.sources.stop_signal import StopSignal
@@ -53,7 +54,10 @@ def _records(
     def follow_ups(
         spark: SparkSession, committer: Committer, listener: Listener
     ) -> Sequence[FollowUp]:
-        return [GoldFollowUp(spark, committer, pipeline, listener)]
+        follow_ups: list[FollowUp] = [GoldFollowUp(spark, committer, pipeline, listener)]
+        if pipeline.predict:
+            follow_ups.append(PredictFollowUp.of(pipeline, committer, listener))
+        return follow_ups
 
     plan = RecordPlan.of(pipeline)
     return Runner(pipeline, source, plan, schema_history(pipeline), follow_ups, listener, stop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import monotonic, perf_counter, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from headgate.cdc.history import merge_history
 from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged, merge_table
@@ -35,6 +35,7 @@ _TASKS_PER_CORE = 4
 class MergeFollowUp:
     """Merges change logs into merged and history tables, at the interval of the pipeline."""
 
+    while_idle: ClassVar = False
     spark: SparkSession | None
     """None to merge in this process; tables that are too large for that then fail."""
     committer: Committer

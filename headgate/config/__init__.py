@@ -13,6 +13,7 @@ from headgate.config.load import (
     pipeline_json_schema,
 )
 from headgate.config.pipeline import Merge, PipelineConfig
+from headgate.config.predict import Predict, PredictTo, Train
 from headgate.config.registry import Registry
 from headgate.config.secrets import Secret
 from headgate.config.sources import Delta, Files
@@ -35,12 +36,15 @@ __all__ = [
     "Merge",
     "Mode",
     "PipelineConfig",
+    "Predict",
+    "PredictTo",
     "Registry",
     "Rules",
     "Secret",
     "Security",
     "Size",
     "TableRules",
+    "Train",
     "UnknownFields",
     "Wrapper",
     "check_pipeline",

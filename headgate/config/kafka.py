@@ -218,14 +218,20 @@ def _check_servers(servers: str) -> str:
     return servers
 
 
+def check_topic(topic: str) -> str:
+    """Validate the name of a topic."""
+    if not _TOPIC.fullmatch(topic):
+        raise InvalidPipeline(
+            "bad-value",
+            f"cannot have {shown(topic)}",
+            "topic names have letters, digits, `.`, `_` and `-`; `pattern` matches several",
+        )
+    return topic
+
+
 def _check_topics(topics: Sequence[str]) -> tuple[str, ...]:
     for topic in topics:
-        if not _TOPIC.fullmatch(topic):
-            raise InvalidPipeline(
-                "bad-value",
-                f"cannot have {shown(topic)}",
-                "topic names have letters, digits, `.`, `_` and `-`; `pattern` matches several",
-            )
+        check_topic(topic)
     duplicates = sorted({topic for topic in topics if topics.count(topic) > 1})
     if duplicates:
         raise InvalidPipeline("bad-value", f"has duplicates: {listed(duplicates)}")

@@ -21,9 +21,17 @@ from headgate.config.contract import Contract, ContractField
 from headgate.config.envelopes import Datastream, EnvelopeField
 from headgate.config.expect import Expectations, check_patterns
 from headgate.config.gold import ROUTE, GoldTables, check_names_are_free, check_sources
+from headgate.config.kafka import Kafka
 from headgate.config.location import FileContext, LocalFolder, Location, is_remote
 from headgate.config.model import ConfigModel, combine_errors, invalid_at, missing
 from headgate.config.names import ChangeTemplate, TableName, TableTemplate, around
+from headgate.config.predict import (
+    Predictions,
+    Trainings,
+    check_tables_are_free,
+    check_topics,
+    check_trained_names,
+)
 from headgate.config.registry import Registry, RegistryField
 from headgate.config.secrets import (
     Secret,
@@ -38,7 +46,7 @@ from headgate.errors import InvalidPipeline, nearest, shown
 FILES_TABLE = "_files"
 """The table of files read; no template produces a name with a leading `_`."""
 
-RECORD_KEYS = ("registry", "bronze", "silver", "max_record_bytes")
+RECORD_KEYS = ("registry", "bronze", "silver", "max_record_bytes", "predict", "train")
 """Keys only for a stream of records."""
 
 CHANGE_KEYS = ("change_log", "merged", "history", "merge", "max_file_bytes")
@@ -176,6 +184,12 @@ class PipelineConfig(ConfigModel):
     max_record_bytes: Size = Size.parse("16 MB")
     """Maximum size of a record. Larger ones go to the quarantine."""
 
+    predict: Predictions = Field(default_factory=dict)
+    """Values that models predict as records land, by name."""
+
+    train: Trainings = Field(default_factory=dict)
+    """How the models of predictions are trained, by the name of the prediction."""
+
     change_log: ChangeTemplate = "log_{database}_{table}"
     """Name template of the change logs: all changes, one table per source table."""
 
@@ -234,6 +248,15 @@ class PipelineConfig(ConfigModel):
         if self.lands_changes:
             return {**own, "files": FILES_TABLE}
         return {**own, "bronze": self.bronze} if self.bronze else own
+
+    @property
+    def prediction_tables(self) -> Mapping[str, str]:
+        """Tables of predictions, by the name of the prediction."""
+        return {name: each.to.table or name for name, each in self.predict.items()}
+
+    def model_uri(self, prediction: str) -> str:
+        """Return the model of a prediction in MLflow's registry."""
+        return self.predict[prediction].model or f"models:/{self.name}-{prediction}@serving"
 
     @property
     def templates(self) -> Mapping[str, str]:
@@ -345,17 +368,33 @@ class PipelineConfig(ConfigModel):
 
     @model_validator(mode="after")
     def _gold_names_are_distinct(self) -> Self:
-        # Templates without prefix and suffix avoid taken names at run time.
-        apart = {
-            key: each for key, each in self.templates.items() if any(around(each)) or each == ROUTE
-        }
-        check_names_are_free(self.gold, {**self.own_tables, **apart})
+        check_names_are_free(self.gold, self._names_of_others)
+        return self
+
+    @model_validator(mode="after")
+    def _predictions_fit_the_pipeline(self) -> Self:
+        check_trained_names(self.train, self.predict)
+        check_topics(self.predict, isinstance(self.source, Kafka))
+        gold = {f"gold.{name}": name for name in self.gold}
+        others = {**self._names_of_others, **gold}
+        check_tables_are_free(self.predict, self.prediction_tables, others)
         return self
 
     @model_validator(mode="after")
     def _expectations_match_landed_tables(self) -> Self:
         check_patterns(self.expect, self.templates.values())
         return self
+
+    @property
+    def _names_of_others(self) -> Mapping[str, str]:
+        """Names and templates that declared tables must not have, by the key that names them.
+
+        Templates without prefix and suffix avoid taken names at run time.
+        """
+        apart = {
+            key: each for key, each in self.templates.items() if any(around(each)) or each == ROUTE
+        }
+        return {**self.own_tables, **apart}
 
     def _blamed_and_other(self, one: str, other: str) -> tuple[str, str]:
         """Return the key to report first: the one that the file sets, if the other is a default."""

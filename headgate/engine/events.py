@@ -227,6 +227,79 @@ class GoldFailed(Event):
 
 
 @dataclass(frozen=True)
+class Predicted(Event):
+    """New predictions are in their table."""
+
+    table: str
+    rows: int
+    fallback: int
+    """Rows that have the value of the fallback."""
+    model: str | None
+    seconds: float
+    scoring_seconds: float
+    """Time to read new rows, compute features and score them, before anything is written."""
+
+    @property
+    def text(self) -> str:
+        by = self.model if self.model and self.fallback < self.rows else "the fallback"
+        some = f", {number(self.fallback)} by the fallback" if 0 < self.fallback < self.rows else ""
+        return (
+            f"predicted {counted(self.rows, 'row')} of {self.table} by {by}{some} "
+            f"in {duration(self.seconds)}"
+        )
+
+
+@dataclass(frozen=True)
+class ModelServes(Event):
+    """Predictions come from a model that was not used before in this run."""
+
+    table: str
+    model: str
+
+    @property
+    def text(self) -> str:
+        return ": ".join(self.notice)
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        return self.table, f"is predicted by {self.model} from now on"
+
+
+@dataclass(frozen=True)
+class PredictionFailed(Event):
+    """A model, a query or a topic of a prediction cannot be used; landing goes on."""
+
+    table: str
+    error: str
+    instead: str = "will be retried"
+    """What happens meanwhile."""
+
+    @property
+    def text(self) -> str:
+        return ": ".join(self.notice)
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        return self.table, f"{self.error}; {self.instead}"
+
+
+@dataclass(frozen=True)
+class TrainingStarted(Event):
+    """A model is being trained in a process of its own."""
+
+    table: str
+    why: str
+
+    @property
+    def text(self) -> str:
+        return ": ".join(self.notice)
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        return self.table, f"training a new model: {self.why}"
+
+
+@dataclass(frozen=True)
 class WithoutKey(Event):
     """A source table has no key, so its merged table keeps every change as a row."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from headgate.lake.ledger_entries import Entry
 from headgate.lake.staged import StagedFile
@@ -33,6 +33,9 @@ class FollowUp(Protocol):
 
     A follow-up is idempotent: a batch that is retried runs it again.
     """
+
+    while_idle: ClassVar[bool]
+    """Whether to call it also while the source is idle, a few times per second."""
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         """Update the tables that depend on changed ones.

@@ -41,6 +41,7 @@ from headgate.sources.batch import (
     Source,
     SourceBatch,
     UnfinishedFiles,
+    Waiting,
 )
 from headgate.sources.stop_signal import StopSignal
 
@@ -146,6 +147,8 @@ class Runner:
                     case CaughtUp():
                         self._follow(lander, ())
                         self._emit(Idle())
+                    case Waiting():
+                        self._follow_up_while_idle(lander)
                     case UnfinishedFiles(paths):
                         self._emit(FilesWait(paths))
                     case SkippedFiles(reasons):
@@ -183,9 +186,20 @@ class Runner:
 
     def _follow(self, lander: BatchLander, changed: Sequence[TableChanged]) -> None:
         """Run follow-ups that an earlier run has left undone, or that were postponed."""
+        self._run_follow_ups(lander, lander.follow_ups, changed)
+
+    def _follow_up_while_idle(self, lander: BatchLander) -> None:
+        self._run_follow_ups(lander, [one for one in lander.follow_ups if one.while_idle], ())
+
+    def _run_follow_ups(
+        self,
+        lander: BatchLander,
+        follow_ups: Sequence[FollowUp],
+        changed: Sequence[TableChanged],
+    ) -> None:
         if lander.landed is None:
             return
-        entries = follow_all(lander.follow_ups, changed, None)
+        entries = follow_all(follow_ups, changed, None)
         if entries:
             self.ledger.add(lander.landed, entries)
 

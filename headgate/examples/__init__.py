@@ -21,6 +21,12 @@ class Example:
     """Name of the pipeline."""
     summary: str
     needs_services: bool
+    files: tuple[str, ...] = ()
+    """Names of files that the pipeline file refers to."""
+
+    def file(self, name: str) -> str:
+        """Return the text of a file that belongs beside the pipeline file."""
+        return files("headgate.examples").joinpath(self.pipeline, name).read_text("utf-8")
 
     def text(self, servers: str = DEFAULT_SERVERS, registry: str = DEFAULT_REGISTRY) -> str:
         """Return the file's text with these addresses."""
@@ -28,10 +34,14 @@ class Example:
         return text.replace(DEFAULT_SERVERS, servers).replace(DEFAULT_REGISTRY, registry)
 
 
+_PIZZA = ("features.sql", "labels.sql")
+
 EXAMPLES = (
     Example("games", "games", "many games on one Kafka topic, wrapped protobuf", True),
     Example("games-embedded", "games", "many games from a Delta table, no server", False),
     Example("confluent", "confluent", "Avro or Protobuf topics in Confluent's framing", True),
+    Example("pizza", "pizza", "waiting times of pizza stores, predicted", True, _PIZZA),
+    Example("pizza-embedded", "pizza", "the same from a Delta table, no server", False, _PIZZA),
     Example("shop", "shop", "a database's change files, Avro or JSON, no server", False),
 )
 

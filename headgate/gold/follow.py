@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from headgate.cdc.source_tables import known_sources
 from headgate.config import PipelineConfig
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 class GoldFollowUp:
     """Updates derived tables after the landed ones; does nothing without declarations."""
+
+    while_idle: ClassVar = False
 
     def __init__(
         self,

@@ -58,7 +58,8 @@ _TABLE_PROPERTIES = {
 }
 """Statistics only where reads filter."""
 
-_NOT_OF_A_BATCH = (Kind.START, Kind.RUN, Kind.MERGED, Kind.GOLD)
+_OF_PREDICTIONS = (Kind.PREDICTION, Kind.ACCURACY, Kind.TRAINING)
+_NOT_OF_A_BATCH = (Kind.START, Kind.RUN, Kind.MERGED, Kind.GOLD, *_OF_PREDICTIONS)
 """Rows that are also written between batches, and do not list the files that are pending."""
 
 _TOTALS_EVERY = 100
@@ -69,12 +70,15 @@ _SMALL_FILE = 1 << 20
 _LARGE_FILE = 128 << 20
 _MAX_ATTEMPTS = 5
 
-_SUMMED = (Kind.TABLE, Kind.MERGED, Kind.GOLD, Kind.EXPECTATION, Kind.BATCH)
+_SUMMED = (
+    *(Kind.TABLE, Kind.MERGED, Kind.GOLD, Kind.EXPECTATION, Kind.BATCH),
+    *_OF_PREDICTIONS,
+)
 """Rows that totals sum up, by the columns that tell them apart."""
 _GROUPED = ("pipeline", "kind", "table", "route", "rule", "on_fail")
 _SUMS = (
     *("rows", "bytes", "files", "unknown_fields"),
-    *("inserted", "updated", "deleted", "checked", "failed"),
+    *("inserted", "updated", "deleted", "checked", "failed", "fallback"),
 )
 
 
@@ -213,7 +217,7 @@ class LedgerSnapshot:
 
         A derived table that was never updated, and only failed to be, is not among them.
         """
-        wanted = kinds or (Kind.TABLE, Kind.MERGED, Kind.GOLD)
+        wanted = kinds or (Kind.TABLE, Kind.MERGED, Kind.GOLD, Kind.PREDICTION)
         replays = [one for one in self._pipelines if one.endswith(replay_name(""))]
         of_stream = _not_in("pipeline", replays)
         found = self._query(
@@ -341,6 +345,10 @@ class LedgerSnapshot:
 
     def _rows(self, kind: type[EntryType], clauses: str) -> list[LedgerRow[EntryType]]:
         columns = ("pipeline", "version", "batch", "at", *columns_of(kind))
+        if self._table is None:
+            return []
+        if not {*columns} <= {field.name for field in self._table.schema().fields}:
+            return []  # the kind is newer than the ledger, which has no such rows
         selected = ", ".join(f'"{name}"' for name in columns)
         return [
             LedgerRow(

@@ -41,7 +41,7 @@ LEDGER = pa.schema(
         _column(
             "rows",
             pa.int64(),
-            "Rows landed, merged, computed, staged, lost, blocked, or out of quarantine",
+            "Rows landed, merged, computed, predicted, staged, lost, blocked, or out of quarantine",
         ),
         _column("bytes", pa.int64(), "Size of the files landed"),
         _column("files", pa.int64(), "Files landed"),
@@ -83,6 +83,11 @@ LEDGER = pa.schema(
         _column("taken", pa.int64(), "Records taken from the quarantine"),
         _column("remaining", _COUNTS, "Records that stay in quarantine, by reason"),
         _column("filter", pa.map_(pa.string(), pa.string()), "Which records were selected"),
+        _column("model", pa.string(), "Model that predicted, with its version; null for none"),
+        _column("fallback", pa.int64(), "Rows predicted by the fallback"),
+        _column("truths", pa.int64(), "Recent predictions whose truth is known"),
+        _column("mae", pa.float64(), "Mean absolute error of these predictions"),
+        _column("trained_mae", pa.float64(), "Mean absolute error of the model when trained"),
     ]
 )
 
@@ -101,6 +106,9 @@ class Kind(StrEnum):
     MERGED = "merged"
     EXPECTATION = "expectation"
     QUARANTINE = "quarantine"
+    PREDICTION = "prediction"
+    ACCURACY = "accuracy"
+    TRAINING = "training"
 
 
 @dataclass(frozen=True)
@@ -277,6 +285,40 @@ class QuarantineEntry(EntryOfTable):
     filter: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class PredictionEntry(EntryOfTable):
+    """Predictions that were written to a table, or the error that kept a model from predicting.
+
+    With an error, the rows are those of the last good model, or of the fallback.
+    """
+
+    kind = Kind.PREDICTION
+    rows: int
+    table_version: int | None
+    model: str | None
+    fallback: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class AccuracyEntry(EntryOfTable):
+    """How far recent predictions of a table were from the truth."""
+
+    kind = Kind.ACCURACY
+    model: str | None
+    truths: int
+    mae: float
+    trained_mae: float | None = None
+
+
+@dataclass(frozen=True)
+class TrainingEntry(EntryOfTable):
+    """A training that a run has started for the model of a table, or why it failed."""
+
+    kind = Kind.TRAINING
+    error: str | None = None
+
+
 EntryType = TypeVar("EntryType", bound=Entry)
 OfTable = TypeVar("OfTable", bound=EntryOfTable)
 
@@ -304,6 +346,9 @@ ENTRY_TYPES: tuple[type[Entry], ...] = (
     MergeEntry,
     ExpectationEntry,
     QuarantineEntry,
+    PredictionEntry,
+    AccuracyEntry,
+    TrainingEntry,
 )
 
 

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Protocol
 
-import duckdb
 import pyarrow as pa
 
-from headgate.errors import LandingError
 from headgate.lake.changes import (
     Changes,
     RowChanges,
@@ -22,62 +20,11 @@ from headgate.lake.changes import (
     table_gone,
     version_gone,
 )
-from headgate.lake.query import quoted_name
+from headgate.lake.duck import Sql
 from headgate.lake.snapshot import Snapshot
 from headgate.schema.conform import conform_rows
 from headgate.sql.incremental import Incremental
 from headgate.sql.query import ROW, BoundQuery, states_of, text_to_duckdb
-
-_SETTINGS = (
-    "SET TimeZone = 'UTC'",
-    "SET threads = 2",
-    "SET python_enable_replacements = false",
-    # Queries come from people who may not read the files of this machine.
-    "SET enable_external_access = false",
-    "SET lock_configuration = true",
-)
-
-
-class Sql:
-    """An engine for SQL over Arrow tables, without access to anything else."""
-
-    def __init__(self) -> None:
-        self._connection = duckdb.connect()
-        for setting in _SETTINGS:
-            self._connection.execute(setting)
-
-    def table(self, sql: str, **views: pa.Table) -> pa.Table:
-        """Run a query over tables that it calls by these names."""
-        for name, rows in views.items():
-            self._connection.register(name, rows)
-        try:
-            return _with_spark_types(self._connection.sql(sql)).to_arrow_table()
-        except duckdb.Error as error:
-            raise bad_query(error) from None
-        finally:
-            for name in views:
-                self._connection.unregister(name)
-
-
-def _with_spark_types(found: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """DuckDB's sum of whole numbers has 128 bits, Spark's has 64."""
-    types = list(map(str, found.types))
-    if "HUGEINT" not in types:
-        return found
-    names = [quoted_name(name) for name in found.columns]
-    return found.project(
-        ", ".join(
-            f"CAST({name} AS BIGINT) AS {name}" if kind == "HUGEINT" else name
-            for name, kind in zip(names, types, strict=True)
-        )
-    )
-
-
-def bad_query(error: duckdb.Error) -> LandingError:
-    lines = str(error).splitlines()
-    _, _, message = lines[0].partition("Error: ")
-    hint = next((line.strip() for line in lines[1:] if line.startswith("Did you mean")), None)
-    return LandingError("bad-query", message or lines[0], hint=hint)
 
 
 class Tables:

@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from headgate.errors import InvalidPipeline, LandingError, UsageError, shown
 from headgate.lake.changes import Commit, RowChanges
+from headgate.lake.duck import Sql
 from headgate.lake.query import python_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.serve.catalog import Catalog
-from headgate.serve.evaluate import Sql, Tables, evaluator
+from headgate.serve.evaluate import Tables, evaluator
 from headgate.serve.feed import FeedPosition
 from headgate.sql.parse import normalized
 from headgate.sql.query import bind, parse_query

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 import pyarrow as pa
 
 from headgate.errors import LandingError, did_you_mean, shown
+from headgate.lake.duck import Sql
 from headgate.serve.catalog import Catalog
-from headgate.serve.evaluate import Sql
 from headgate.serve.push import Change, ColumnsAdded, Portion, PushQuery, Start, located
 from headgate.sql.query import QueryText, over_tables, parse_query
 

@@ -58,6 +58,11 @@ class CaughtUp:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """The source still has nothing new; comes a few times per second."""
+
+
+@dataclass(frozen=True)
 class UnfinishedFiles:
     """Files that end in the middle of a record, and are read once they are complete."""
 
@@ -94,6 +99,6 @@ class Source(Protocol):
 
     def batches(
         self, spark: SparkSession, ledger: Ledger
-    ) -> Generator[SourceBatch | CaughtUp | UnfinishedFiles | SkippedFiles]:
+    ) -> Generator[SourceBatch | CaughtUp | Waiting | UnfinishedFiles | SkippedFiles]:
         """Yield batches; each must have landed before the next one is requested."""
         ...

@@ -18,7 +18,7 @@ from headgate.errors import CheckpointError
 from headgate.lake.ledger import Ledger, Progress
 from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedBatch
-from headgate.sources.batch import CaughtUp, Extent, Recovery, SourceBatch
+from headgate.sources.batch import CaughtUp, Extent, Recovery, SourceBatch, Waiting
 from headgate.sources.checkpoint import Checkpoint, CheckpointState, Resume, resume
 from headgate.sources.delta import stream_table
 from headgate.sources.kafka import Lag, records_between, require_topics, stream_topics
@@ -94,7 +94,9 @@ class StreamSource:
             lands_staged=found.from_ledger and staged is not None,
         )
 
-    def batches(self, spark: SparkSession, ledger: Ledger) -> Generator[SourceBatch | CaughtUp]:
+    def batches(
+        self, spark: SparkSession, ledger: Ledger
+    ) -> Generator[SourceBatch | CaughtUp | Waiting]:
         query = self._start(self._stream(spark, ledger))
         idle = False
         while True:
@@ -109,8 +111,8 @@ class StreamSource:
                 if idle and self._stop.requested:
                     query.stop()
                     return
-                if idle and not was_idle:
-                    yield CaughtUp()
+                if idle:
+                    yield Waiting() if was_idle else CaughtUp()
                 continue
             idle = False
             landed = False

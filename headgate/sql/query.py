@@ -74,7 +74,8 @@ class QueryText:
 
     def columns_of(self, names: Sequence[str]) -> list[str]:
         """Return the columns of a table that the query may use."""
-        if any(each.is_star for each in self.tree.find_all(exp.Star, exp.Column)):
+        stars = (each for each in self.tree.find_all(exp.Star, exp.Column) if each.is_star)
+        if any(not isinstance(each.parent, exp.Anonymous) for each in stars):
             return list(names)
         written = {each.name.lower() for each in self.tree.find_all(exp.Identifier)}
         return [name for name in names if name.lower() in written]

@@ -119,6 +119,8 @@ def test_pipeline_has_defaults(write: Write) -> None:
         "gold": {},
         "max_tables": 2000,
         "max_record_bytes": Size.parse("16 MB"),
+        "predict": {},
+        "train": {},
         "trigger": Duration(seconds=10),
         "commit": "auto",
         "spark": {},

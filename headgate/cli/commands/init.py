@@ -32,23 +32,30 @@ def init(
       headgate init games             many games on one Kafka topic
       headgate init games-embedded    the same from a Delta table, without a server
       headgate init confluent         topics in Confluent's framing
+      headgate init pizza             waiting times of pizza stores, predicted by a model
+      headgate init pizza-embedded    the same from a Delta table, without a server
       headgate init shop              change files of a database
 
     Next: headgate check
     """
     chosen = find_example(example) if example else _ask()
     path = folder / f"{chosen.pipeline}.yaml"
-    if path.exists():
-        raise UsageError(
-            "already-exists",
-            f"{path} already exists; it was not changed",
-            hint=f"choose another folder: headgate init {chosen.name} FOLDER",
-        )
+    for each in (path, *(folder / name for name in chosen.files)):
+        if each.exists():
+            raise UsageError(
+                "already-exists",
+                f"{each} already exists; it was not changed",
+                hint=f"choose another folder: headgate init {chosen.name} FOLDER",
+            )
     services = _running_services() if chosen.needs_services else None
     text = chosen.text(*services) if services else chosen.text()
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
+    for name in chosen.files:
+        (folder / name).write_text(chosen.file(name), "utf-8")
     print(f"Wrote {path}: {chosen.summary}")
+    if chosen.files:
+        print(f"Beside it: {', '.join(chosen.files)}")
     if services:
         print(f"It uses the local services at {services[0]}")
     print_next_steps(_next_steps(chosen, path, bool(services)))
@@ -82,6 +89,8 @@ def _next_steps(example: Example, path: Path, running: bool) -> list[tuple[str, 
     if example.name == "shop":
         where = "" if parent == Path() else f" --to {parent / 'landing'}"
         return [(f"headgate simulate shop{where}", "create change files"), run]
+    if example.pipeline == "pizza":
+        return _pizza_steps(example, path, running, run)
     if not example.needs_services:
         where = (
             "" if parent == Path() else f" --inbox {parent / 'inbox'} --registry {parent}/schemas"
@@ -91,3 +100,20 @@ def _next_steps(example: Example, path: Path, running: bool) -> list[tuple[str, 
     if running:
         return [simulate, run]
     return [("headgate up", "start a local broker and registry"), simulate, run]
+
+
+def _pizza_steps(
+    example: Example, path: Path, running: bool, run: tuple[str, str]
+) -> list[tuple[str, str]]:
+    train = (f"headgate model train {path}", "train a model on what has landed")
+    if example.needs_services:
+        steps = [("headgate simulate pizza --history 14d", "create records"), run, train]
+        start = ("headgate up", "start a local broker and registry")
+        return steps if running else [start, *steps]
+    parent = path.parent
+    where = "" if parent == Path() else f" --inbox {parent / 'inbox'} --registry {parent}/schemas"
+    return [
+        (f"headgate simulate pizza --to delta --history 14d{where}", "create records"),
+        run,
+        train,
+    ]

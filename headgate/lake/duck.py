@@ -1,0 +1,73 @@
+"""SQL over Arrow tables, evaluated in this process by DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+import pyarrow as pa
+
+from headgate.errors import LandingError, shown
+
+_SETTINGS = (
+    "SET TimeZone = 'UTC'",
+    "SET threads = 2",
+    "SET python_enable_replacements = false",
+    # Queries come from people who may not read the files of this machine.
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+
+
+class Sql:
+    """An engine for SQL over Arrow tables, without access to anything else."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect()
+        self._schemas: dict[str, pa.Schema] = {}
+        for setting in _SETTINGS:
+            self._connection.execute(setting)
+
+    def register(self, name: str, rows: pa.Table) -> None:
+        """Let queries read rows by a name, in place of any that it had before."""
+        self._connection.register(name, rows)
+        self._schemas[name] = rows.schema
+
+    @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The schemas of registered tables, by name."""
+        return dict(self._schemas)
+
+    def table(self, sql: str, **views: pa.Table) -> pa.Table:
+        """Run a query over registered tables, and over others that it calls by these names."""
+        for name, rows in views.items():
+            self._connection.register(name, rows)
+        try:
+            found = self._connection.execute(sql)
+            kinds = [str(kind) for _, kind, *_ in found.description or ()]
+            return _with_spark_types(found.to_arrow_table(), kinds)
+        except duckdb.Error as error:
+            raise bad_query(error) from None
+        finally:
+            for name in views:
+                self._connection.unregister(name)
+
+
+def _with_spark_types(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:
+    """DuckDB's sum of whole numbers has 128 bits, Spark's has 64."""
+    for at, kind in enumerate(kinds):
+        if kind == "HUGEINT":
+            name = rows.column_names[at]
+            try:
+                rows = rows.set_column(at, name, rows.column(at).cast(pa.int64()))
+            except pa.ArrowInvalid:
+                message = f"{shown(name)} does not fit into 64 bits"
+                raise LandingError("bad-query", message) from None
+    return rows
+
+
+def bad_query(error: duckdb.Error) -> LandingError:
+    lines = str(error).splitlines()
+    _, _, message = lines[0].partition("Error: ")
+    hint = next((line.strip() for line in lines[1:] if line.startswith("Did you mean")), None)
+    return LandingError("bad-query", message or lines[0], hint=hint)
