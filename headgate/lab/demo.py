@@ -97,6 +97,12 @@ class DemoSize:
     bad_share: float = 0.01
     """Fraction of bad records in the first and the last batch."""
 
+    @classmethod
+    def of(cls, records: int) -> DemoSize:
+        """Divide a number of records: most of them are in the large batch."""
+        small = records // 10
+        return cls(first=small, large=records - 2 * small, changed=small)
+
 
 @dataclass(frozen=True)
 class Latency:

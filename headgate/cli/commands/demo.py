@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def demo(
     folder: Annotated[Path, typer.Option(help="Where to put the tables.")] = Path(".demo"),
+    records: Annotated[int, typer.Option(min=10, help="Number of records to land.")] = 500_000,
     keep: Annotated[
         bool, typer.Option("--keep", help="Continue with the tables of the last demo.")
     ] = False,
@@ -29,9 +30,9 @@ def demo(
     \b
       headgate demo
 
-    Lands 500,000 records of fifty games in three batches: one that creates the tables, a large one
-    that shows the throughput, and one in which two games get a new column and a new game appears.
-    In the first and the last, 1 % of the records are bad and go to quarantine.
+    Lands records of fifty games in three batches: one that creates the tables, a large one that
+    shows the throughput, and one in which two games get a new column and a new game appears. In the
+    first and the last, 1 % of the records are bad and go to quarantine.
 
     Next: headgate tables .demo/games.yaml
     """
@@ -42,7 +43,7 @@ def demo(
     from headgate.config import load_pipeline
     from headgate.inspect.tables import landed_tables
     from headgate.jars.jars import fetch_jars
-    from headgate.lab.demo import Demo, prepare_folder
+    from headgate.lab.demo import Demo, DemoSize, prepare_folder
 
     fetch_jars(["spark"], print)
     earlier = prepare_folder(folder, find_example("games-embedded").text(), keep)
@@ -50,7 +51,8 @@ def demo(
     pipeline = load_pipeline(file)
     tally = Tally.of(pipeline, landed_tables(pipeline))
     with quiet_spark(), choose_view(progress, tally) as view:
-        games = Demo(folder, earlier, listener=view, note=view.note)
+        size = DemoSize.of(records)
+        games = Demo(folder, earlier, listener=view, note=view.note, size=size)
         result = games.run(pipeline)
     print_summary(_headline(result), tally, _latency(result))
     print_next_steps(
