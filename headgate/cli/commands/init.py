@@ -33,22 +33,28 @@ def init(
       headgate init games-embedded    the same from a Delta table, without a server
       headgate init confluent         topics in Confluent's framing
       headgate init shop              change files of a database
+      headgate init pizza             orders of a pizza chain, and waits predicted by a model
+      headgate init pizza-embedded    the same from a Delta table, without a server
 
     Next: headgate check
     """
     chosen = find_example(example) if example else _ask()
-    path = folder / f"{chosen.pipeline}.yaml"
-    if path.exists():
-        raise UsageError(
-            "already-exists",
-            f"{path} already exists; it was not changed",
-            hint=f"choose another folder: headgate init {chosen.name} FOLDER",
-        )
     services = _running_services() if chosen.needs_services else None
-    text = chosen.text(*services) if services else chosen.text()
+    files = chosen.files(*services) if services else chosen.files()
+    for name in files:
+        if (folder / name).exists():
+            raise UsageError(
+                "already-exists",
+                f"{folder / name} already exists; it was not changed",
+                hint=f"choose another folder: headgate init {chosen.name} FOLDER",
+            )
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
+    for name, text in files.items():
+        (folder / name).write_text(text, "utf-8")
+    path = folder / f"{chosen.pipeline}.yaml"
     print(f"Wrote {path}: {chosen.summary}")
+    for name in chosen.beside:
+        print(f"Wrote {folder / name}")
     if services:
         print(f"It uses the local services at {services[0]}")
     print_next_steps(_next_steps(chosen, path, bool(services)))
@@ -82,12 +88,16 @@ def _next_steps(example: Example, path: Path, running: bool) -> list[tuple[str, 
     if example.name == "shop":
         where = "" if parent == Path() else f" --to {parent / 'landing'}"
         return [(f"headgate simulate shop{where}", "create change files"), run]
+    world = example.pipeline
+    steps = [run]
+    if world == "pizza":
+        steps.append((f"headgate model train {path}", "train the model that predicts waits"))
     if not example.needs_services:
         where = (
             "" if parent == Path() else f" --inbox {parent / 'inbox'} --registry {parent}/schemas"
         )
-        return [(f"headgate simulate games --to delta{where}", "create records"), run]
-    simulate = ("headgate simulate games --to kafka", "create records")
+        return [(f"headgate simulate {world} --to delta{where}", "create records"), *steps]
+    simulate = (f"headgate simulate {world} --to kafka", "create records")
     if running:
-        return [simulate, run]
-    return [("headgate up", "start a local broker and registry"), simulate, run]
+        return [simulate, *steps]
+    return [("headgate up", "start a local broker and registry"), simulate, *steps]
