@@ -7,7 +7,7 @@ it is replaced by exactly those rows, so it cannot read the future, in training 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from hashlib import sha256
@@ -19,26 +19,18 @@ from sqlglot import exp
 from headgate.errors import LandingError, did_you_mean, listed, shown
 from headgate.lake.duck import Sql
 from headgate.lake.query import quoted, quoted_name
+from headgate.models.per_moment import MOMENT, MOMENTS, NUMBER, OWN, TIME, is_moment, per_moment
 from headgate.sql.expressions import NONDETERMINISTIC, call_name, calls_in, columns_in
 from headgate.sql.parse import as_written, bad_sql, position, sql_of
-from headgate.sql.query import QueryText, over_tables, parse_query
+from headgate.sql.query import QueryText, parse_query
 
 AT = "at"
 """The column with the moment of a row."""
 
-MOMENT = "moment"
-"""What a query calls its moment."""
-
 RECORD_TIME = "_timestamp"
 """The column with the timestamp of a record, for rows without an event time."""
 
-_OWN = "_headgate_"
-_MOMENTS = f"{_OWN}moments"
-_NUMBER = f"{_OWN}number"
-_MOMENT = f"{_OWN}moment"
-_THIS = f"{_OWN}this"
-_KEY = f"{_OWN}key"
-_TIME = f"{_OWN}time"
+_KEY = f"{OWN}key"
 
 _DUCKDB_UNSTABLE = """
     ago current_localtime current_localtimestamp current_query currval gen_random_uuid
@@ -92,42 +84,37 @@ class FeatureQuery:
         key = moments[self.key]
         numbered = pa.table(
             {
-                _NUMBER: pa.array(range(len(moments)), pa.int64()),
+                NUMBER: pa.array(range(len(moments)), pa.int64()),
                 _KEY: key,
-                _TIME: moments[AT].cast(pa.timestamp("us", "UTC")),
+                TIME: moments[AT].cast(pa.timestamp("us", "UTC")),
             }
         )
         sources = self._sources(sql.schemas)
         found = [self._slice(sql, sources, part) for part in self._slices(numbered)]
-        rows = pa.concat_tables(found, promote_options="permissive").sort_by(_NUMBER)
+        rows = pa.concat_tables(found, promote_options="permissive").sort_by(NUMBER)
         self._check_one_row_each(numbered, rows)
         return pa.table(
-            {self.key: key, AT: numbered[_TIME], **{name: rows[name] for name in self.names}}
+            {self.key: key, AT: numbered[TIME], **{name: rows[name] for name in self.names}}
         )
 
     def _slice(self, sql: Sql, sources: Mapping[str, str], moments: pa.Table) -> pa.Table:
         """Evaluate moments that are close together: a join sees only rows of their time."""
-        bounds = pc.min_max(moments[_TIME]).as_py()
+        bounds = pc.min_max(moments[TIME]).as_py()
         # Without moments the query is still evaluated, for the types of its columns.
         first, last = bounds["min"] or _EPOCH, bounds["max"] or _EPOCH
         after, until = _literal(first - self.window), _literal(last)
         length = f"to_microseconds({self.window // _MICROSECOND})"
         seen = ",\n".join(
-            f"{_OWN}{at} AS MATERIALIZED ("
-            f"SELECT r.* EXCLUDE ({_KEY}, {_TIME}), m.{_NUMBER}"
-            f" FROM (SELECT * FROM ({source}) WHERE {_TIME} > {after} AND {_TIME} <= {until}) AS r"
-            f" JOIN {_MOMENTS} AS m ON r.{_KEY} = m.{_KEY}"
-            f" AND r.{_TIME} <= m.{_TIME} AND r.{_TIME} > m.{_TIME} - {length})"
+            f"{OWN}rows_{at} AS MATERIALIZED ("
+            f"SELECT r.* EXCLUDE ({_KEY}, {TIME}), m.{NUMBER}, m.{TIME}"
+            f" FROM (SELECT * FROM ({source}) WHERE {TIME} > {after} AND {TIME} <= {until}) AS r"
+            f" JOIN {MOMENTS} AS m ON r.{_KEY} = m.{_KEY}"
+            f" AND r.{TIME} <= m.{TIME} AND r.{TIME} > m.{TIME} - {length})"
             for at, source in enumerate(sources.values())
         )
-        this = f"struct_pack({_NUMBER} := {_NUMBER}, {_TIME} := {_TIME})"
-        names = ", ".join(f"f.{quoted_name(name)}" for name in self.names)
-        text = (
-            f"WITH {seen}\nSELECT {_MOMENT}.{_THIS}.{_NUMBER} AS {_NUMBER}, {names}\n"
-            f"FROM (SELECT {this} AS {_THIS} FROM {_MOMENTS}) AS {_MOMENT}\n"
-            f"CROSS JOIN LATERAL (\n{self._restricted}\n) AS f"
-        )
-        return sql.table(text, **{_MOMENTS: moments})
+        names = ", ".join(map(quoted_name, (NUMBER, *self.names)))
+        text = f"WITH {seen}\nSELECT {names} FROM (\n{self._for_all_moments}\n)"
+        return sql.table(text, **{MOMENTS: moments})
 
     def _slices(self, moments: pa.Table) -> Iterator[pa.Table]:
         """Yield the moments of each stretch as long as the window, or all if there are few."""
@@ -135,7 +122,7 @@ class FeatureQuery:
             yield moments
             return
         length = max(self.window // _MICROSECOND, 1)
-        stretches = pc.divide(moments[_TIME].cast(pa.int64()), length)
+        stretches = pc.divide(moments[TIME].cast(pa.int64()), length)
         ordered = moments.append_column("_stretch", stretches).sort_by("_stretch")
         counts = pc.value_counts(ordered["_stretch"]).field("counts").to_pylist()
         start = 0
@@ -144,20 +131,9 @@ class FeatureQuery:
             start += count
 
     @cached_property
-    def _restricted(self) -> str:
-        """The query in DuckDB's SQL, over the rows of the key in the window of the moment."""
-        tree = self.query.tree.copy()
-        for column in list(columns_in([tree])):
-            if _is_moment(column):
-                column.replace(exp.column(_TIME, _THIS, _MOMENT, quoted=True))
-        views = {table: f"{_OWN}rows_{at}" for at, table in enumerate(self._distinct_tables)}
-        seen = ",\n".join(
-            f"{view} AS (SELECT * EXCLUDE ({_NUMBER}) FROM {_OWN}{at}"
-            f" WHERE {_NUMBER} = {_MOMENT}.{_THIS}.{_NUMBER})"
-            for at, view in enumerate(views.values())
-        )
-        query = over_tables(replace(self.query, tree=tree), views)
-        return f"WITH {seen}\nSELECT * FROM ({query})"
+    def _for_all_moments(self) -> str:
+        views = {table: f"{OWN}rows_{at}" for at, table in enumerate(self._distinct_tables)}
+        return per_moment(self.query.tree, views)
 
     @cached_property
     def _distinct_tables(self) -> tuple[str, ...]:
@@ -175,7 +151,7 @@ class FeatureQuery:
                 raise bad_sql(
                     f"reads {shown(source.table)}, an unknown table", hint, source.position
                 )
-            columns[source.alias.lower()] = schemas[name].names
+            columns.setdefault(source.alias.lower(), []).extend(schemas[name].names)
             if source.table.lower() not in found:
                 found[source.table.lower()] = self._source(name, schemas[name])
         _check_columns(self.query.tree, columns)
@@ -201,22 +177,22 @@ class FeatureQuery:
                 message = f"reads {shown(name)}, whose {shown(each)} is not a timestamp"
                 raise bad_sql(message, "`time:` names the column of event times")
         time = f"coalesce({', '.join(map(quoted_name, times))})"
-        own = f"{quoted_name(key)} AS {_KEY}, CAST({time} AS TIMESTAMPTZ) AS {_TIME}"
+        own = f"{quoted_name(key)} AS {_KEY}, CAST({time} AS TIMESTAMPTZ) AS {TIME}"
         named = f"REPLACE ({time} AS {quoted_name(times[0])})" if len(times) > 1 else ""
         return f"SELECT * FROM (SELECT * {named}, {own} FROM {quoted_name(name)})"
 
     def _check_one_row_each(self, moments: pa.Table, rows: pa.Table) -> None:
-        if rows[_NUMBER].equals(moments[_NUMBER]):
+        if rows[NUMBER].equals(moments[NUMBER]):
             return
         counts = dict(
-            zip(*map(pa.Array.to_pylist, pc.value_counts(rows[_NUMBER]).flatten()), strict=True)
+            zip(*map(pa.Array.to_pylist, pc.value_counts(rows[NUMBER]).flatten()), strict=True)
         )
         number = next(at for at in range(len(moments)) if counts.get(at) != 1)
         moment = moments.slice(number, 1).to_pylist()[0]
         raise LandingError(
             "bad-query",
             f"the features have {counts.get(number, 0)} rows for {self.key} {moment[_KEY]}"
-            f" at {moment[_TIME]:%Y-%m-%d %H:%M:%S}; there must be one",
+            f" at {moment[TIME]:%Y-%m-%d %H:%M:%S}; there must be one",
             hint="use aggregates without GROUP BY, such as count(*) and avg(…)",
         )
 
@@ -235,6 +211,7 @@ def parse_features(text: str, key: str, time: str | None, window: timedelta) -> 
     _refuse_other_rows(query.tree)
     _refuse_unstable(query.tree)
     _check_names(query.tree, key)
+    per_moment(query.tree, {})
     return FeatureQuery(query, key, time, window)
 
 
@@ -249,7 +226,7 @@ def _refuse_other_rows(tree: exp.Select) -> None:
             hint = "LATERAL VIEW goes with explode"
             raise bad_sql(f"has LATERAL {shown(as_written(lateral.this))}", hint, position(lateral))
     for name in tree.find_all(exp.Identifier):
-        if name.name.lower().startswith(_OWN):
+        if name.name.lower().startswith(OWN):
             raise bad_sql(f"has {shown(name.name)}, a reserved name", inside=position(name))
 
 
@@ -282,10 +259,6 @@ def _check_names(tree: exp.Select, key: str) -> None:
         taken[name.lower()] = "another feature"
 
 
-def _is_moment(column: exp.Column) -> bool:
-    return not column.table and column.name.lower() == MOMENT
-
-
 def _check_columns(tree: exp.Select, columns: Mapping[str, Sequence[str]]) -> None:
     """Raise for a column that neither a table nor the query itself has."""
     named = {each.alias.lower() for each in tree.find_all(exp.Alias, exp.CTE)}
@@ -295,7 +268,12 @@ def _check_columns(tree: exp.Select, columns: Mapping[str, Sequence[str]]) -> No
         named |= {each.name.lower() for each in function.expressions}
     every = [name for names in columns.values() for name in names]
     known = {name.lower() for name in every}
-    own = {each.alias.lower() for each in tree.find_all(exp.CTE)}
+    ctes = {each.alias.lower() for each in tree.find_all(exp.CTE)}
+    # The same alias may mean a table in one place and the query's own rows in another.
+    own = {each.alias.lower() for each in tree.find_all(exp.Subquery)} | ctes
+    own |= {
+        each.alias_or_name.lower() for each in tree.find_all(exp.Table) if each.name.lower() in ctes
+    }
     for column in columns_in([tree]):
         first, *rest = [part.name for part in column.parts]
         qualifier = first.lower()
@@ -304,7 +282,7 @@ def _check_columns(tree: exp.Select, columns: Mapping[str, Sequence[str]]) -> No
                 hint = did_you_mean(rest[0], columns[qualifier])
                 message = f"has {shown(f'{first}.{rest[0]}')}, a column that table does not have"
                 raise bad_sql(message, hint, position(column))
-        elif not _is_moment(column) and qualifier not in known | named:
+        elif not is_moment(column) and qualifier not in known | named:
             hint = did_you_mean(first, [*every, MOMENT]) or f"columns are {', '.join(every[:12])}"
             raise bad_sql(f"has {shown(first)}, which no table has", hint, position(column))
 
