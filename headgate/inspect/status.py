@@ -14,7 +14,15 @@ from headgate.inspect.ledger import PipelineLedger, open_ledger, recorded_change
 from headgate.inspect.quarantine import count_quarantined
 from headgate.inspect.tables import kind_of, merge_errors, tables_behind
 from headgate.lake.ledger import LedgerSnapshot, Totals
-from headgate.lake.ledger_entries import GoldEntry, Kind, LostEntry, PendingEntry
+from headgate.lake.ledger_entries import (
+    AccuracyEntry,
+    GoldEntry,
+    Kind,
+    LostEntry,
+    PendingEntry,
+    PredictionEntry,
+    TrainingEntry,
+)
 from headgate.lake.run_lock import read_holder
 from headgate.lake.staged import ExpectationResult, StagedBatchNote
 from headgate.notebook import ResultView
@@ -120,6 +128,65 @@ def read_gold(pipeline: PipelineConfig, ledger: PipelineLedger) -> tuple[GoldTab
 
 
 @dataclass(frozen=True)
+class PredictionStatus:
+    """A prediction: what it was made by last, and how good it has been."""
+
+    name: str
+    table: str
+    rows: int = 0
+    """Predictions written so far."""
+    rows_last: int = 0
+    """Those of the last time."""
+    fallback_last: int = 0
+    """Those of the last time that have the value of the fallback."""
+    model: str | None = None
+    """The version that predicted last; None if the fallback did."""
+    at: datetime | None = None
+    error: str | None = None
+    """Why the promoted model, or a query, cannot be used."""
+    truths: int = 0
+    """Recent predictions whose truth is known."""
+    mae: float | None = None
+    """Their mean absolute error."""
+    trained_mae: float | None = None
+    drift: float | None = None
+    """How much larger the error is than in training."""
+    trained_at: datetime | None = None
+    """When a run has last trained the model."""
+    training_error: str | None = None
+
+
+def read_predictions(
+    pipeline: PipelineConfig, ledger: PipelineLedger
+) -> tuple[PredictionStatus, ...]:
+    """Return the predictions that the pipeline declares, in its order."""
+    snapshot = ledger.stream
+    rows = {table: one.rows for table, one in snapshot.tables(Kind.PREDICTION).items()}
+    found = {
+        table: PredictionStatus(name, table, rows.get(table, 0))
+        for name, table in pipeline.prediction_tables.items()
+    }
+    for made in sorted(snapshot.last_outcomes(PredictionEntry), key=lambda row: row.at):
+        if (one := found.get(made.entry.table)) is not None:
+            one = replace(one, error=made.entry.error)
+            if made.entry.rows:
+                last = made.entry.rows, made.entry.fallback
+                one = replace(one, rows_last=last[0], fallback_last=last[1], at=made.at)
+                one = replace(one, model=made.entry.model)
+            found[one.table] = one
+    for measured in snapshot.last_outcomes(AccuracyEntry):
+        if (one := found.get(measured.entry.table)) is not None:
+            mae, trained = measured.entry.mae, measured.entry.trained_mae
+            one = replace(one, truths=measured.entry.truths, mae=mae, trained_mae=trained)
+            found[one.table] = replace(one, drift=mae / trained if trained else None)
+    for trained_by in sorted(snapshot.last_outcomes(TrainingEntry), key=lambda row: row.at):
+        if (one := found.get(trained_by.entry.table)) is not None:
+            error = trained_by.entry.error
+            found[one.table] = replace(one, trained_at=trained_by.at, training_error=error)
+    return tuple(found.values())
+
+
+@dataclass(frozen=True)
 class LastBatch:
     """The newest complete batch."""
 
@@ -167,6 +234,8 @@ class Status(ResultView):
     """Tables with staged files that were lost, or dropped by a user."""
     derived: tuple[GoldTable, ...] = ()
     """Tables that `gold` declares and that were derived, or failed to be."""
+    predictions: tuple[PredictionStatus, ...] = ()
+    """What `predict` declares."""
 
 
 def read_status(pipeline: PipelineConfig) -> Status:
@@ -200,6 +269,7 @@ def read_status(pipeline: PipelineConfig) -> Status:
         merge_errors=merge_errors(ledger) if pipeline.lands_changes else {},
         lost=lost_files(ledger),
         derived=read_gold(pipeline, ledger) if pipeline.gold else (),
+        predictions=read_predictions(pipeline, ledger) if pipeline.predict else (),
     )
 
 

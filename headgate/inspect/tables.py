@@ -32,6 +32,7 @@ class TableKind(StrEnum):
     MERGED = "merged"
     HISTORY = "history"
     GOLD = "gold"
+    PREDICTIONS = "predictions"
     QUARANTINE = "quarantine"
     FILES = "files"
 
@@ -48,7 +49,8 @@ class TableKind(StrEnum):
     @property
     def is_own(self) -> bool:
         """Whether every pipeline has exactly one of it."""
-        return not (self.is_landed_in or self.is_derived or self is TableKind.GOLD)
+        many = self.is_landed_in or self.is_derived
+        return not many and self not in (TableKind.GOLD, TableKind.PREDICTIONS)
 
 
 def kind_of(pipeline: PipelineConfig, table: str) -> TableKind:
@@ -56,6 +58,8 @@ def kind_of(pipeline: PipelineConfig, table: str) -> TableKind:
         return TableKind.QUARANTINE
     if is_declared_gold(pipeline.gold, table):
         return TableKind.GOLD
+    if table in pipeline.prediction_tables.values():
+        return TableKind.PREDICTIONS
     if pipeline.lands_changes:
         if table == FILES_TABLE:
             return TableKind.FILES
@@ -197,15 +201,15 @@ def read_tables(pipeline: PipelineConfig) -> list[TableSummary]:
     if pipeline.lands_changes:
         merged, behind = merged_tables(ledger), tables_behind(pipeline, ledger)
     # Rows come and go in these tables, so the rows recorded do not add up to the rows there are.
-    counted = {table for table, one in totals.items() if Kind.GOLD in one.kinds} | merged.keys()
+    made = {table for table, one in totals.items() if _recorded_kind(one.kinds) is not None}
+    counted = made | merged.keys()
     with ThreadPoolExecutor(_MAX_WORKERS) as pool:
         contents = list(
             pool.map(lambda table: _content(pipeline.lake, table, table in counted), totals)
         )
     found = []
     for (table, one), content in zip(totals.items(), contents, strict=True):
-        # The pipeline file may no longer declare it.
-        kind = TableKind.GOLD if Kind.GOLD in one.kinds else kind_of(pipeline, table)
+        kind = _recorded_kind(one.kinds) or kind_of(pipeline, table)
         log = merged[table].log if table in merged else None
         route = one.route if log is None or log not in totals else totals[log].route
         found.append(
@@ -228,10 +232,17 @@ def read_tables(pipeline: PipelineConfig) -> list[TableSummary]:
     return sorted(found, key=_place)
 
 
+def _recorded_kind(kinds: Collection[Kind]) -> TableKind | None:
+    """Return the kind of a table that the pipeline file may no longer declare."""
+    if Kind.GOLD in kinds:
+        return TableKind.GOLD
+    return TableKind.PREDICTIONS if Kind.PREDICTION in kinds else None
+
+
 def _place(table: TableSummary) -> tuple[bool, bool, str, int, str]:
     """Sort tables that are merged from a change log right after it."""
     kind = list(TableKind).index(table.kind)
-    is_gold = table.kind is TableKind.GOLD
+    is_gold = table.kind in (TableKind.GOLD, TableKind.PREDICTIONS)
     return table.kind.is_own, is_gold, table.log or table.table, kind, table.table
 
 

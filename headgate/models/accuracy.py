@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -152,13 +151,14 @@ class Retraining:
     name: str
     table: str
     train: Train
+    log: str
+    """File that gets the output of a training."""
     listener: Listener
     last: datetime | None = None
     """When it was trained last by a run."""
     start: Callable[..., Any] = subprocess.Popen
     _began: datetime = field(default_factory=lambda: datetime.now(UTC))
     _process: Any = None
-    _output: IO[bytes] | None = None
 
     def follow(self, accuracy: Accuracy | None) -> Sequence[TrainingEntry]:
         """Start a training if one is due; return the outcome of one that has ended."""
@@ -180,15 +180,16 @@ class Retraining:
     def _start(self, file: str, why: str) -> None:
         self.last = datetime.now(UTC)
         self.listener(TrainingStarted(self.table, why))
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - open until the process ends
-        self._process = self.start(
-            [sys.executable, "-m", "headgate", "model", "train", file, self.name],
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-        )
+        os.makedirs(os.path.dirname(self.log), exist_ok=True)
         # Landing comes first.
-        os.setpriority(os.PRIO_PROCESS, self._process.pid, 10)
+        command = ["nice", "-n", "10", sys.executable, "-m", "headgate", "model", "train"]
+        with open(self.log, "wb") as log:
+            self._process = self.start(
+                [*command, file, self.name],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
     def _outcome(self) -> Sequence[TrainingEntry]:
         code = self._process.poll()
@@ -201,9 +202,8 @@ class Retraining:
         return (TrainingEntry(self.table, error),)
 
     def _last_line(self) -> str:
-        assert self._output is not None
-        self._output.seek(0)
-        lines = self._output.read().decode(errors="replace").strip().splitlines()
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            lines = [line.strip() for line in log if line.strip()]
         errors = [line for line in lines if line.startswith("error:")]
         return (errors or lines or [""])[-1][:500]
 
@@ -258,6 +258,8 @@ class Judge:
         own = [one for one in self._tables.values() if one not in state.all]
         for table in (self._predictions, *own):
             table.update()
+        newest = max([newest, *(one.newest for one in own if one.newest is not None)])
+        for table in (self._predictions, *own):
             table.evict(newest)
         rows = {name: table.rows() for name, table in self._tables.items()}
         predictions = self._predictions.rows()

@@ -33,6 +33,7 @@ from headgate.models.publish import (
     kafka_producer,
     topic_encoder,
 )
+from headgate.models.registry import ModelRegistry
 from headgate.models.scores import FALLBACK, PredictionTable, Scored, prediction_id
 from headgate.models.serving import CHECK_SECONDS, Fallback, Registry, ServingModel
 from headgate.models.state import (
@@ -125,9 +126,10 @@ class Prediction:
         ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, pipeline.name)
         trained = ledger.entries(TrainingEntry, table=self.table)
         last = trained[-1].at if trained else None
+        log = f"{pipeline.lake}/_training/{self.name}.log"
         return Judge(
             LiveAccuracy(train.label, self.declared.key, every),
-            Retraining(pipeline.file, self.name, self.table, train, self._listener, last),
+            Retraining(pipeline.file, self.name, self.table, train, log, self._listener, last),
             self._scores,
             self._open_recent,
         )
@@ -161,7 +163,8 @@ class Prediction:
             model = next((row.model for row in fresh if row.model != FALLBACK), None)
             seconds = perf_counter() - began
             self._listener(Predicted(self.table, len(fresh), fallback, model, seconds))
-            entries.append(PredictionEntry(self.table, len(fresh), version, model, fallback))
+            error = self._errors.get("model")
+            entries.append(PredictionEntry(self.table, len(fresh), version, model, fallback, error))
         return [*entries, *self._judged()]
 
     def _judged(self) -> list[Entry]:
@@ -435,8 +438,6 @@ class PredictFollowUp:
     def of(
         cls, pipeline: PipelineConfig, committer: Committer, listener: Listener
     ) -> PredictFollowUp:
-        from headgate.models.registry import ModelRegistry
-
         registry = ModelRegistry.of(pipeline)
         return cls(
             [Prediction(pipeline, name, committer, listener, registry) for name in pipeline.predict]

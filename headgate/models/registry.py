@@ -81,6 +81,8 @@ class LoadedModel:
 
     uri_with_version: str
     model: Any = field(repr=False)
+    trained_mae: float | None = None
+    """Mean absolute error on the later days of its training, if that is known."""
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return `prediction`, `low` and `high` for each row of key and features.
@@ -151,11 +153,13 @@ class ModelRegistry:
             hint = "headgate model train PIPELINE trains one, and promotes it if it is better"
             raise LandingError("model-missing", f"there is no model {shown(uri)}", hint=hint)
         exact = f"{_SCHEME}{_parts(uri)[0]}/{version}"
-        with self._client():
+        with self._client() as client:
             import mlflow
 
             try:
-                return LoadedModel(exact, mlflow.pyfunc.load_model(exact))
+                registered = client.get_model_version(_parts(uri)[0], version)
+                trained = self._version(registered, client).metrics
+                return LoadedModel(exact, mlflow.pyfunc.load_model(exact), trained.get("mae"))
             except Exception as error:
                 message = f"{exact} cannot be loaded: {_first_line(error)}"
                 raise LandingError("model-unfit", message) from None

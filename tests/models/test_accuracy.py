@@ -87,8 +87,6 @@ def test_status_has_the_error_of_predictions(lake: DoneLake) -> None:
 class FakeProcess:
     """A training that ends when it is told to."""
 
-    pid = 0
-
     def __init__(self, command: list[str], **_: object) -> None:
         self.command = command
         self.code: int | None = None
@@ -97,7 +95,9 @@ class FakeProcess:
         return self.code
 
 
-def retraining(events: list[Event], **more: Any) -> tuple[Retraining, list[FakeProcess]]:
+def retraining(
+    folder: Path, events: list[Event], **more: Any
+) -> tuple[Retraining, list[FakeProcess]]:
     started: list[FakeProcess] = []
 
     def start(command: list[str], **given: object) -> FakeProcess:
@@ -105,16 +105,17 @@ def retraining(events: list[Event], **more: Any) -> tuple[Retraining, list[FakeP
         return started[-1]
 
     train = headgate.Train(label=LABEL, every=more.pop("every", None))
-    found = Retraining("shop.yaml", "waits", "waits", train, events.append, start=start, **more)
-    return found, started
+    log = str(folder / "logs" / "waits.log")
+    names = "shop.yaml", "waits", "waits"
+    return Retraining(*names, train, log, events.append, start=start, **more), started
 
 
 DRIFTED = Accuracy("models:/m/1", truths=100, mae=4.0, trained_mae=2.0)
 
 
-def test_drift_starts_a_training_once() -> None:
+def test_drift_starts_a_training_once(tmp_path: Path) -> None:
     events: list[Event] = []
-    found, started = retraining(events)
+    found, started = retraining(tmp_path, events)
     assert found.follow(DRIFTED) == ()
     found.follow(DRIFTED)
     assert [one.command[-4:] for one in started] == [["model", "train", "shop.yaml", "waits"]]
@@ -126,8 +127,8 @@ def test_drift_starts_a_training_once() -> None:
     assert len(started) == 1
 
 
-def test_small_or_unproven_error_starts_no_training() -> None:
-    found, started = retraining([])
+def test_small_or_unproven_error_starts_no_training(tmp_path: Path) -> None:
+    found, started = retraining(tmp_path, [])
     found.follow(None)
     found.follow(Accuracy("models:/m/1", truths=100, mae=2.9, trained_mae=2.0))
     found.follow(Accuracy("models:/m/1", truths=3, mae=9.0, trained_mae=2.0))
@@ -135,10 +136,10 @@ def test_small_or_unproven_error_starts_no_training() -> None:
     assert not started
 
 
-def test_training_is_due_after_its_interval() -> None:
+def test_training_is_due_after_its_interval(tmp_path: Path) -> None:
     day = headgate.Duration(days=1)
     last = datetime.now(UTC) - timedelta(hours=23)
-    found, started = retraining([], every=day, last=last)
+    found, started = retraining(tmp_path, [], every=day, last=last)
     found.follow(None)
     assert not started
     found.last = last - timedelta(hours=2)
@@ -149,9 +150,9 @@ def test_training_is_due_after_its_interval() -> None:
     assert isinstance(events[0], TrainingStarted)
 
 
-def test_failed_training_is_reported() -> None:
+def test_failed_training_is_reported(tmp_path: Path) -> None:
     events: list[Event] = []
-    found, started = retraining(events)
+    found, started = retraining(tmp_path, events)
     found.follow(DRIFTED)
     started[0].code = 1
     (entry,) = found.follow(DRIFTED)

@@ -25,9 +25,8 @@ class Orders:
 
     def add(self, *rows: tuple[int, int | None], **more: pa.Array) -> None:
         """Add rows of a store and a minute."""
-        times = [
-            None if minute is None else START + timedelta(minutes=minute) for _, minute in rows
-        ]
+        minutes = [None if minute is None else timedelta(minutes=minute) for _, minute in rows]
+        times = [None if minute is None else START + minute for minute in minutes]
         columns: dict[str, Any] = {
             "store": pa.array([store for store, _ in rows], pa.int32()),
             "time": pa.array(times, pa.timestamp("us", "UTC")),

@@ -17,7 +17,7 @@ from headgate.cli.output import (
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
-    from headgate.inspect.status import Status
+    from headgate.inspect.status import PredictionStatus, Status
 
 _MAX_RULES = 10
 _MAX_ERRORS = 5
@@ -89,6 +89,7 @@ def _facts(found: Status) -> list[tuple[str, str]]:
         what = f"{counted(lost.rows, thing)} in {counted(lost.files, 'staged file')}"
         facts.append((styled("lost", "red"), f"{lost.table}: {what}: {printable(lost.error)}"))
     facts += _derived(found)
+    facts += _predicted(found)
     facts.append(("lake", found.lake))
     return facts
 
@@ -118,6 +119,35 @@ def _derived(found: Status) -> list[tuple[str, str]]:
     if len(failed) > _MAX_ERRORS:
         facts.append(("", f"and {number(len(failed) - _MAX_ERRORS)} more: --json lists all"))
     return facts
+
+
+def _predicted(found: Status) -> list[tuple[str, str]]:
+    """What predicts, how far it is from the truth, and what keeps it from predicting."""
+    facts = []
+    for one in found.predictions:
+        if one.at is None:
+            facts.append(("predicted", f"{one.table}: nothing yet"))
+        else:
+            by = one.model or "the fallback"
+            some = f", {number(one.fallback_last)} by the fallback" if one.fallback_last else ""
+            rows = f"{counted(one.rows_last, 'row')} {ago(one.at)}{some if one.model else ''}"
+            facts.append(("predicted", f"{one.table} by {by}: {rows}"))
+        if one.mae is not None:
+            facts.append(
+                ("", f"error {one.mae:.2f} over {counted(one.truths, 'truth')}{_drift(one)}")
+            )
+        if one.trained_at is not None:
+            facts.append(("", f"trained {ago(one.trained_at)}"))
+        for error in (one.error, one.training_error):
+            if error is not None:
+                facts.append((styled("prediction", "yellow"), f"{one.table}: {printable(error)}"))
+    return facts
+
+
+def _drift(one: PredictionStatus) -> str:
+    if one.drift is None or one.trained_mae is None:
+        return ""
+    return f", {one.drift:.1f} times that of the training ({one.trained_mae:.2f})"
 
 
 def _rules(found: Status) -> list[tuple[str, str]]:

@@ -46,7 +46,7 @@ def tables(
         return
     if any(each.kind == "log" for each in found):
         print_columns(_WITH_SOURCES, [_row_of_changes(each) for each in found], right=_NUMBERS)
-    elif any(each.kind == "gold" for each in found):
+    elif any(each.kind in ("gold", "predictions") for each in found):
         print_columns(_WITH_KINDS, [_row_with_kind(each) for each in found], right=_NUMBERS)
     else:
         print_columns(_HEADERS, [_row(each) for each in found], right=_NUMBERS)
@@ -55,6 +55,7 @@ def tables(
         ("silver", "record", "silver table"),
         ("log", "change", "change log"),
         ("gold", "row", "derived table"),
+        ("predictions", "prediction", "table"),
     ):
         some = [each for each in found if each.kind == kind]
         if some:
