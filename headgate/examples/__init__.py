@@ -33,7 +33,7 @@ class Example:
         self, servers: str = DEFAULT_SERVERS, registry: str = DEFAULT_REGISTRY
     ) -> dict[str, str]:
         """Return the texts of the pipeline file and of those beside it, by name."""
-        others = {name: _read(name) for name in self.beside}
+        others = {name: _read(f"{self.pipeline}/{name}") for name in self.beside}
         return {f"{self.pipeline}.yaml": self.text(servers, registry), **others}
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headgate.config import PipelineConfig
 from headgate.engine.events import Listener
@@ -22,6 +22,7 @@ from headgate.lab.destination import TopicsDestination
 from headgate.lab.pizza.records import RecordEncoder, WaitTime, stale_waits
 from headgate.lab.pizza.simulate import EVENT_TIMES
 from headgate.lab.pizza.world import BrokenOven, Event, PizzaPlan, World
+from headgate.registry.open import open_registry
 from headgate.serve.catalog import Catalog
 from headgate.serve.push import Portion
 from headgate.serve.query import Query
@@ -131,7 +132,7 @@ class PizzaDemo:
         self._pipeline, self._destination = pipeline, destination
         self._plan = plan or DemoPlan()
         self._listener, self._show = listener, show
-        self._encoder = RecordEncoder(pipeline.schema_registry)
+        self._encoder = RecordEncoder(open_registry(pipeline.schema_registry))
         self._world = World(self._plan.world)
         self._stale = stale_waits(self._plan.stores, self._plan.world.start)
         self._live: Mapping[int, Live] = {}
@@ -221,8 +222,7 @@ class PizzaDemo:
                 for portion in Query(catalog, text).portions():
                     if isinstance(portion, Portion):
                         rows = [change.row for change in portion.changes()]
-                        new = {row.pop("store_id"): _live(row) for row in rows}
-                        self._live = {**self._live, **new}
+                        self._live = {**self._live, **{row["store_id"]: _live(row) for row in rows}}
                     elif self._stop.requested:
                         return
                     else:
@@ -236,5 +236,5 @@ class PizzaDemo:
             self._destination.flush()
 
 
-def _live(row: Mapping[str, object]) -> Live:
-    return Live(row["prediction"], row["low"], row["high"], row["model"])  # type: ignore[arg-type]
+def _live(row: Mapping[str, Any]) -> Live:
+    return Live(row["prediction"], row["low"], row["high"], row["model"])
