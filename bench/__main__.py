@@ -24,7 +24,9 @@ from bench.expectations import check_all, checking_table
 from bench.gold import derive_many, deriving_table
 from bench.history import BATCHES, history_table, measure_history
 from bench.landing import Landing, land, land_in_turn
+from bench.live_waits import live_table, live_waits
 from bench.peers import a_stream_per_game, a_write_per_game
+from bench.wait_times import SEEDS, WEEKS, day_plot, measure_waits, waits_table
 from headgate.engine.session import spark_session
 from headgate.jars.jars import fetch_jars
 from headgate.lab.services import down, up
@@ -103,12 +105,31 @@ def _bench_history(arguments: argparse.Namespace, folder: Path, out: Console) ->
     out.print(history_table(list(measure_history(folder, batches, out.print))))
 
 
+def _bench_live_waits(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
+    services = up(folder / "services", report=out.print)
+    try:
+        out.print(
+            live_table(live_waits(services, folder, arguments.orders, arguments.live, out.print))
+        )
+    finally:
+        down(folder / "services")
+
+
+def _bench_waits(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
+    found = list(measure_waits(folder, arguments.seeds, WEEKS, out.print))
+    out.print(waits_table([waits for waits, _ in found]))
+    if arguments.plot:
+        Path(arguments.plot).write_text(day_plot(found[0][1]))
+
+
 PARTS = {
     "landing": _bench_landing,
     "changes": _bench_changes,
     "gold": _bench_gold,
     "expectations": _bench_expectations,
     "history": _bench_history,
+    "live-waits": _bench_live_waits,
+    "waits": _bench_waits,
 }
 
 
@@ -132,6 +153,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--history", type=int, default=10_000, help="most batches of a ledger; 100000 takes long"
     )
+    parser.add_argument("--orders", type=float, default=50, help="live orders per second")
+    parser.add_argument("--live", type=float, default=120, help="seconds of live orders")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=SEEDS, help="worlds of pizza stores"
+    )
+    parser.add_argument("--plot", help="file for a drawing of a day with a broken oven (SVG)")
     parser.add_argument("--alone", action="store_true", help="without the other ways")
     return parser.parse_args()
 

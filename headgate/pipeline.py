@@ -141,11 +141,12 @@ class Pipeline(config.PipelineConfig):
     def check(self) -> list[Finding]:
         """Return the mistakes that can be found without running; empty if there are none.
 
-        A `Pipeline` is valid by itself: what remains is the .proto file of its envelope.
+        A `Pipeline` is valid by itself: what remains is what it refers to, such as the .proto file
+        of its envelope.
         """
-        from headgate.inspect.check import find_envelope_mistakes
+        from headgate.inspect.check import find_mistakes_beyond_the_file
 
-        return find_envelope_mistakes(self)
+        return find_mistakes_beyond_the_file(self)
 
     def plan(self) -> PipelinePlan:
         """Return what the newest registered schemas would do to the tables."""

@@ -35,7 +35,15 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
-LAB_ONLY = {"fastavro", "psutil", "pymysql", "pymysqlreplication"}
+OF_EXTRAS = {
+    "fastavro": {"lab", "models"},
+    "mlflow": {"models"},
+    "psutil": {"lab"},
+    "pymysql": {"lab"},
+    "pymysqlreplication": {"lab"},
+    "sklearn": {"models"},
+}
+"""The folders that import packages of an extra."""
 HEAVY = {"pyspark", "deltalake", "duckdb", "confluent_kafka", "pyarrow", "datafusion"}
 
 
@@ -143,10 +151,11 @@ def test_only_the_lake_touches_tables() -> None:
                 assert "pathlib" not in _imports(file), file
 
 
-def test_only_lab_imports_the_packages_of_its_extra() -> None:
+def test_packages_of_extras_are_imported_only_where_they_belong() -> None:
     for file in FILES:
-        if file.relative_to(PACKAGE).parts[0] != "lab":
-            assert not {module.split(".")[0] for module in _imports(file)} & LAB_ONLY, file
+        for module in _imports(file):
+            folders = OF_EXTRAS.get(module.split(".")[0])
+            assert folders is None or file.relative_to(PACKAGE).parts[0] in folders, file
 
 
 def test_modules_import_only_from_their_own_layer_and_those_above() -> None:

@@ -22,7 +22,7 @@ _LARGEST_FILE = 1_000_000
 
 def _read_sql(written: object, info: ValidationInfo) -> object:
     """Return the SQL of a file that is given by its path; SQL itself stays as it is."""
-    if not isinstance(written, str) or not _is_path(written):
+    if not isinstance(written, str) or not is_sql_file(written):
         return written
     file = absolute(written.strip(), folder_of(info))
     try:
@@ -39,16 +39,17 @@ def _read_sql(written: object, info: ValidationInfo) -> object:
     try:
         _check_sql(sql)
     except InvalidPipeline as error:
-        raise _in_file(error, written.strip()) from None
+        raise in_sql_file(error, written.strip()) from None
     return sql
 
 
-def _is_path(written: str) -> bool:
+def is_sql_file(written: str) -> bool:
+    """Whether a text is the path of a `.sql` file, and not SQL itself."""
     text = written.strip()
     return text.lower().endswith(_FILE_ENDING) and len(text.splitlines()) == 1
 
 
-def _in_file(error: InvalidPipeline, file: str) -> InvalidPipeline:
+def in_sql_file(error: InvalidPipeline, file: str) -> InvalidPipeline:
     """Put the position in the SQL file into the message; the finding has that of its path."""
     where = ":".join(map(str, (os.path.basename(file), *(error.inside or ()))))
     separator = ": " if error.message.startswith("`") else " "

@@ -236,6 +236,8 @@ class Predicted(Event):
     """Rows that have the value of the fallback."""
     model: str | None
     seconds: float
+    scoring_seconds: float
+    """Time to read new rows, compute features and score them, before anything is written."""
 
     @property
     def text(self) -> str:

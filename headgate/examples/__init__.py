@@ -21,35 +21,28 @@ class Example:
     """Name of the pipeline."""
     summary: str
     needs_services: bool
-    beside: tuple[str, ...] = ()
-    """Other files that it refers to."""
+    files: tuple[str, ...] = ()
+    """Names of files that the pipeline file refers to."""
+
+    def file(self, name: str) -> str:
+        """Return the text of a file that belongs beside the pipeline file."""
+        return files("headgate.examples").joinpath(self.pipeline, name).read_text("utf-8")
 
     def text(self, servers: str = DEFAULT_SERVERS, registry: str = DEFAULT_REGISTRY) -> str:
         """Return the file's text with these addresses."""
-        text = _read(f"{self.name}.yaml")
+        text = files("headgate.examples").joinpath(f"{self.name}.yaml").read_text("utf-8")
         return text.replace(DEFAULT_SERVERS, servers).replace(DEFAULT_REGISTRY, registry)
 
-    def files(
-        self, servers: str = DEFAULT_SERVERS, registry: str = DEFAULT_REGISTRY
-    ) -> dict[str, str]:
-        """Return the texts of the pipeline file and of those beside it, by name."""
-        others = {name: _read(f"{self.pipeline}/{name}") for name in self.beside}
-        return {f"{self.pipeline}.yaml": self.text(servers, registry), **others}
 
-
-def _read(name: str) -> str:
-    return files("headgate.examples").joinpath(name).read_text("utf-8")
-
-
-_PIZZA_SQL = ("features.sql", "labels.sql")
+_PIZZA = ("features.sql", "labels.sql")
 
 EXAMPLES = (
     Example("games", "games", "many games on one Kafka topic, wrapped protobuf", True),
     Example("games-embedded", "games", "many games from a Delta table, no server", False),
     Example("confluent", "confluent", "Avro or Protobuf topics in Confluent's framing", True),
+    Example("pizza", "pizza", "waiting times of pizza stores, predicted", True, _PIZZA),
+    Example("pizza-embedded", "pizza", "the same from a Delta table, no server", False, _PIZZA),
     Example("shop", "shop", "a database's change files, Avro or JSON, no server", False),
-    Example("pizza", "pizza", "orders of a pizza chain and predicted waits", True, _PIZZA_SQL),
-    Example("pizza-embedded", "pizza", "the same from a Delta table, no server", False, _PIZZA_SQL),
 )
 
 

@@ -15,7 +15,13 @@ from pathlib import Path
 from pyarrow.fs import FileSystem, FileType
 
 from headgate.config import Duration, Kafka, PipelineConfig, Secret, load_pipeline
-from headgate.errors import CheckpointError, HeadgateError, RegistryUnavailable, SetupError
+from headgate.errors import (
+    CheckpointError,
+    HeadgateError,
+    LandingError,
+    RegistryUnavailable,
+    SetupError,
+)
 from headgate.inspect.check import find_mistakes
 from headgate.inspect.ledger import open_ledger
 from headgate.inspect.status import batch_in_progress, find_current_run, pending_tables
@@ -30,6 +36,7 @@ from headgate.lab.services import Services, find, find_database, read_services
 from headgate.lake.ledger import Ledger
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.tables import open_table
+from headgate.models.publish import topic_encoder
 from headgate.registry.open import opened_registry
 from headgate.sources.checkpoint import Checkpoint, CheckpointState, resume
 from headgate.sources.kafka import topics_found
@@ -334,6 +341,11 @@ def check_source(pipeline: PipelineConfig) -> list[Check]:
         if isinstance(source, Kafka)
         else tried("source table", lambda: _table(source.path)),
         tried("registry", lambda: _registry(pipeline)),
+        *(
+            tried(f"topic {one.to.topic}", partial(_topic, pipeline, name))
+            for name, one in pipeline.predict.items()
+            if one.to.topic is not None
+        ),
     ]
 
 
@@ -399,6 +411,16 @@ def _registry(pipeline: PipelineConfig) -> Check:
             "add <id>.proto or <id>.avsc files; headgate simulate games --to delta adds some",
         )
     return ok("registry", f"{len(schemas)} schemas in {folder}")
+
+
+def _topic(pipeline: PipelineConfig, prediction: str) -> Check:
+    """Whether the topic that predictions go to has a schema for them."""
+    name = f"topic {pipeline.predict[prediction].to.topic}"
+    try:
+        encoder = topic_encoder(pipeline, prediction)
+    except LandingError as error:
+        return fail(name, error.message, error.hint)
+    return ok(name, f"`{encoder.value}` gets the value of {prediction}, schema {encoder.schema_id}")
 
 
 def _secret(secret: Secret) -> Check:

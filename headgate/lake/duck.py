@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import duckdb
 import pyarrow as pa
 
-from headgate.errors import LandingError
-from headgate.lake.query import quoted_name
+from headgate.errors import LandingError, shown
 
 _SETTINGS = (
     "SET TimeZone = 'UTC'",
@@ -42,7 +43,9 @@ class Sql:
         for name, rows in views.items():
             self._connection.register(name, rows)
         try:
-            return _with_spark_types(self._connection.sql(sql)).to_arrow_table()
+            found = self._connection.execute(sql)
+            kinds = [str(kind) for _, kind, *_ in found.description or ()]
+            return _with_spark_types(found.to_arrow_table(), kinds)
         except duckdb.Error as error:
             raise bad_query(error) from None
         finally:
@@ -50,18 +53,17 @@ class Sql:
                 self._connection.unregister(name)
 
 
-def _with_spark_types(found: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+def _with_spark_types(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:
     """DuckDB's sum of whole numbers has 128 bits, Spark's has 64."""
-    types = list(map(str, found.types))
-    if "HUGEINT" not in types:
-        return found
-    names = [quoted_name(name) for name in found.columns]
-    return found.project(
-        ", ".join(
-            f"CAST({name} AS BIGINT) AS {name}" if kind == "HUGEINT" else name
-            for name, kind in zip(names, types, strict=True)
-        )
-    )
+    for at, kind in enumerate(kinds):
+        if kind == "HUGEINT":
+            name = rows.column_names[at]
+            try:
+                rows = rows.set_column(at, name, rows.column(at).cast(pa.int64()))
+            except pa.ArrowInvalid:
+                message = f"{shown(name)} does not fit into 64 bits"
+                raise LandingError("bad-query", message) from None
+    return rows
 
 
 def bad_query(error: duckdb.Error) -> LandingError:

@@ -117,11 +117,11 @@ class FeatureQuery:
         return sql.table(text, **{MOMENTS: moments})
 
     def _slices(self, moments: pa.Table) -> Iterator[pa.Table]:
-        """Yield the moments of each stretch as long as the window, or all if there are few."""
+        """Yield the moments of each day, or of each window if that is longer; all if few."""
         if len(moments) <= _FEW:
             yield moments
             return
-        length = max(self.window // _MICROSECOND, 1)
+        length = max(self.window, _DAY) // _MICROSECOND
         stretches = pc.divide(moments[TIME].cast(pa.int64()), length)
         ordered = moments.append_column("_stretch", stretches).sort_by("_stretch")
         counts = pc.value_counts(ordered["_stretch"]).field("counts").to_pylist()
@@ -198,6 +198,7 @@ class FeatureQuery:
 
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+_DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
 _FEW = 100
 """Moments that are evaluated at once, however far apart they are."""

@@ -148,6 +148,7 @@ class Prediction:
         entries: list[Entry] = []
         try:
             fresh, kind = self._score(batch), self._key_type
+            scored = perf_counter() - began
             version = self._write(fresh, kind)
         except Exception as error:  # anything in a query, a model or a table
             self._scored_at, self._failed = None, monotonic()
@@ -162,9 +163,9 @@ class Prediction:
             fallback = sum(row.model == FALLBACK for row in fresh)
             model = next((row.model for row in fresh if row.model != FALLBACK), None)
             seconds = perf_counter() - began
-            self._listener(Predicted(self.table, len(fresh), fallback, model, seconds))
-            error = self._errors.get("model")
-            entries.append(PredictionEntry(self.table, len(fresh), version, model, fallback, error))
+            self._listener(Predicted(self.table, len(fresh), fallback, model, seconds, scored))
+            made = len(fresh), version, model, fallback, self._errors.get("model")
+            entries.append(PredictionEntry(self.table, *made))
         return [*entries, *self._judged()]
 
     def _judged(self) -> list[Entry]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from headgate.errors import LandingError, shown
 from headgate.serve.catalog import Catalog
 from headgate.serve.push import Portion, PushQuery
+from headgate.sql.query import parse_query
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,6 +175,13 @@ def _reason(error: Exception) -> str:
     return first if isinstance(error, LandingError) else f"{type(error).__name__}: {first}"
 
 
+def parse_fallback(text: str) -> str:
+    """Return the fallback as a push query. Raises `InvalidPipeline` if it cannot be one."""
+    query = f"{text.strip().rstrip(';')}\nEMIT CHANGES"
+    parse_query(query)
+    return query
+
+
 class Fallback:
     """Values of the fallback by key, updated with every commit of its tables.
 
@@ -182,7 +190,7 @@ class Fallback:
 
     def __init__(self, catalog: Catalog, text: str, key: str) -> None:
         self._catalog, self._key = catalog, key
-        self._text = f"{text.strip().rstrip(';')}\nEMIT CHANGES"
+        self._text = parse_fallback(text)
         self._query: PushQuery | None = None
         self._values: dict[object, float] = {}
 

@@ -119,12 +119,16 @@ def _pizza(folder: Path, plan: DemoPlan, kafka: bool, progress: str) -> None:
     if kafka:
         target = Target.kafka(None, None, *TOPICS)
         assert target.servers is not None
-        files = find_example("pizza").files(target.servers, target.registry)
+        example = find_example("pizza")
+        text = example.text(target.servers, target.registry)
     else:
         target = Target.delta(folder / "inbox", str(folder / "schemas"), *TOPICS)
-        files = find_example("pizza-embedded").files()
-    prepare_folder(folder, files)
+        example = find_example("pizza-embedded")
+        text = example.text()
     file = folder / "pizza.yaml"
+    prepare_folder(
+        folder, {file.name: text, **{name: example.file(name) for name in example.files}}
+    )
     with quiet_spark():
         pizza = PizzaDemo(load_pipeline(file), target.open_topics(), plan, show=view)
         print(f"Writing {counted(plan.days, 'day')} of orders")

@@ -32,29 +32,30 @@ def init(
       headgate init games             many games on one Kafka topic
       headgate init games-embedded    the same from a Delta table, without a server
       headgate init confluent         topics in Confluent's framing
-      headgate init shop              change files of a database
-      headgate init pizza             orders of a pizza chain, and waits predicted by a model
+      headgate init pizza             waiting times of pizza stores, predicted by a model
       headgate init pizza-embedded    the same from a Delta table, without a server
+      headgate init shop              change files of a database
 
     Next: headgate check
     """
     chosen = find_example(example) if example else _ask()
-    services = _running_services() if chosen.needs_services else None
-    files = chosen.files(*services) if services else chosen.files()
-    for name in files:
-        if (folder / name).exists():
+    path = folder / f"{chosen.pipeline}.yaml"
+    for each in (path, *(folder / name for name in chosen.files)):
+        if each.exists():
             raise UsageError(
                 "already-exists",
-                f"{folder / name} already exists; it was not changed",
+                f"{each} already exists; it was not changed",
                 hint=f"choose another folder: headgate init {chosen.name} FOLDER",
             )
+    services = _running_services() if chosen.needs_services else None
+    text = chosen.text(*services) if services else chosen.text()
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name).write_text(text, "utf-8")
-    path = folder / f"{chosen.pipeline}.yaml"
+    path.write_text(text, "utf-8")
+    for name in chosen.files:
+        (folder / name).write_text(chosen.file(name), "utf-8")
     print(f"Wrote {path}: {chosen.summary}")
-    for name in chosen.beside:
-        print(f"Wrote {folder / name}")
+    if chosen.files:
+        print(f"Beside it: {', '.join(chosen.files)}")
     if services:
         print(f"It uses the local services at {services[0]}")
     print_next_steps(_next_steps(chosen, path, bool(services)))
@@ -88,16 +89,31 @@ def _next_steps(example: Example, path: Path, running: bool) -> list[tuple[str, 
     if example.name == "shop":
         where = "" if parent == Path() else f" --to {parent / 'landing'}"
         return [(f"headgate simulate shop{where}", "create change files"), run]
-    world = example.pipeline
-    steps = [run]
-    if world == "pizza":
-        steps.append((f"headgate model train {path}", "train the model that predicts waits"))
+    if example.pipeline == "pizza":
+        return _pizza_steps(example, path, running, run)
     if not example.needs_services:
         where = (
             "" if parent == Path() else f" --inbox {parent / 'inbox'} --registry {parent}/schemas"
         )
-        return [(f"headgate simulate {world} --to delta{where}", "create records"), *steps]
-    simulate = (f"headgate simulate {world} --to kafka", "create records")
+        return [(f"headgate simulate games --to delta{where}", "create records"), run]
+    simulate = ("headgate simulate games --to kafka", "create records")
     if running:
-        return [simulate, *steps]
-    return [("headgate up", "start a local broker and registry"), simulate, *steps]
+        return [simulate, run]
+    return [("headgate up", "start a local broker and registry"), simulate, run]
+
+
+def _pizza_steps(
+    example: Example, path: Path, running: bool, run: tuple[str, str]
+) -> list[tuple[str, str]]:
+    train = (f"headgate model train {path}", "train a model on what has landed")
+    if example.needs_services:
+        steps = [("headgate simulate pizza --history 14d", "create records"), run, train]
+        start = ("headgate up", "start a local broker and registry")
+        return steps if running else [start, *steps]
+    parent = path.parent
+    where = "" if parent == Path() else f" --inbox {parent / 'inbox'} --registry {parent}/schemas"
+    return [
+        (f"headgate simulate pizza --to delta --history 14d{where}", "create records"),
+        run,
+        train,
+    ]

@@ -285,7 +285,7 @@ def pizza(
     kitchens and order number 1: use --clean to remove the records of the last one. Needs the extra
     headgate[lab].
 
-    Next: headgate init confluent, then headgate run PIPELINE --once
+    Next: headgate init pizza, then headgate run PIPELINE --once
     """
     from headgate.cli.simulation import (
         PIZZA_SCHEMAS,
