@@ -29,10 +29,10 @@ def test_demo_leaves_a_folder_of_others_as_it_is(headgate: Headgate, tmp_path: P
 
 def test_demo_removes_what_it_made_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    assert prepare_folder(folder, PIPELINE) == 0
+    assert prepare_folder(folder, {"games.yaml": PIPELINE}) == 0
     (folder / "lake").mkdir()
     (folder / "notes.txt").write_text("mine")
-    assert prepare_folder(folder, PIPELINE) == 0
+    assert prepare_folder(folder, {"games.yaml": PIPELINE}) == 0
     assert {each.name for each in folder.iterdir()} == {
         "games.yaml",
         "notes.txt",
@@ -42,21 +42,21 @@ def test_demo_removes_what_it_made_and_nothing_else(tmp_path: Path) -> None:
 
 def test_demo_can_keep_what_it_made(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    prepare_folder(folder, PIPELINE)
+    prepare_folder(folder, {"games.yaml": PIPELINE})
     (folder / "lake").mkdir()
-    assert prepare_folder(folder, PIPELINE, keep=True) == 1
+    assert prepare_folder(folder, {"games.yaml": PIPELINE}, keep=True) == 1
     assert (folder / "lake").is_dir()
-    assert prepare_folder(folder, PIPELINE, keep=True) == 2
+    assert prepare_folder(folder, {"games.yaml": PIPELINE}, keep=True) == 2
 
 
 def test_demo_does_not_take_a_file_for_its_folder(tmp_path: Path) -> None:
     (tmp_path / "demo").write_text("mine")
     with pytest.raises(UsageError):
-        prepare_folder(tmp_path / "demo", PIPELINE)
+        prepare_folder(tmp_path / "demo", {"games.yaml": PIPELINE})
 
 
 def test_demo_writes_a_pipeline_that_loads(tmp_path: Path) -> None:
-    prepare_folder(tmp_path, PIPELINE)
+    prepare_folder(tmp_path, {"games.yaml": PIPELINE})
     pipeline = load_pipeline(tmp_path / "games.yaml")
     assert pipeline.source.start == 0
     assert pipeline.spark
