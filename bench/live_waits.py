@@ -26,6 +26,7 @@ from headgate.lab.pizza.records import (
     ORDERS,
     WAIT_TIMES,
     RecordEncoder,
+    WaitTime,
     schema,
     stale_waits,
 )
@@ -175,8 +176,11 @@ def _prepare(services: Services) -> None:
     with closing(HttpRegistry(HttpRegistrySettings(services.registry))) as registry:
         encoder = RecordEncoder(registry)
         topics = KafkaTopics(services.servers, [ORDERS, COMPLETED, WAIT_TIMES])
-        first = [Ordered(1, 0, now, (), 0, "web"), Completed(1, 0, now, 1.0)]
-        events = [*stale_waits(_STORES, now), *first]
+        first: list[Ordered | Completed] = [
+            Ordered(1, 0, now, (), 0, "web"),
+            Completed(1, 0, now, 1.0),
+        ]
+        events: list[Ordered | Completed | WaitTime] = [*stale_waits(_STORES, now), *first]
         topics.send(encoder.encode([(event, _VERSION) for event in events]))
         topics.flush()
 

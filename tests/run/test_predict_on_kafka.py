@@ -135,5 +135,5 @@ def test_orders_become_wait_times_in_a_topic(
     assert {row["prediction"] for row in scores} == {5.2, 10.4, 20.8}
     assert {row["model"] for row in scores} == {"models:/shop-waits/1"}
     headers = [dict(message.headers() or ()) for message in published]
-    assert {each["prediction_id"].decode() for each in headers} == ids
+    assert {each["prediction_id"] for each in headers} == {each.encode() for each in ids}
     assert [message.key() for message in published] == [b"1", b"2", b"1"]
