@@ -1,4 +1,4 @@
-"""How well waiting times are predicted: a week that no model has seen, in simulated pizza stores."""
+"""How well waiting times are predicted: simulated pizza stores in a week that no model has seen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import ceil
 from pathlib import Path
 from time import perf_counter
 
@@ -106,7 +107,7 @@ def _pipeline(folder: Path, plan: PizzaPlan) -> PipelineConfig:
         (folder / name).write_text(example.file(name))
     pipeline = load_pipeline(folder / "pizza.yaml")
     for table, rows in landed_tables(plan).items():
-        write_deltalake(f"{pipeline.lake}/{table}", rows)
+        write_deltalake(f"{pipeline.lake}/silver_{table}", rows)
     return pipeline
 
 
@@ -153,7 +154,7 @@ def _queue(later: Examples) -> np.ndarray:
     divided = np.divide(
         frame["open_orders"].to_numpy(dtype="float64"), rate, out=known.copy(), where=rate > 0
     )
-    return np.where(frame["open_orders"] > 0, divided, known)
+    return np.asarray(np.where(frame["open_orders"] > 0, divided, known))
 
 
 def _broken_day(pipeline: PipelineConfig, trained: PizzaPlan) -> Day:
@@ -189,9 +190,11 @@ def _broken_day(pipeline: PipelineConfig, trained: PizzaPlan) -> Day:
     return Day(
         [(at - (saturday + shift)) / timedelta(hours=1) for at in waits],
         list(waits.values()),
-        *(predicted[name].tolist() for name in ("prediction", "low", "high")),
-        stale=stale_waits(plan.stores, start)[store - 1].minutes,
-        broken=(17.0, 20.0),
+        predicted["prediction"].tolist(),
+        predicted["low"].tolist(),
+        predicted["high"].tolist(),
+        stale_waits(plan.stores, start)[store - 1].minutes,
+        (17.0, 20.0),
     )
 
 
@@ -221,7 +224,7 @@ def waits_table(found: Sequence[Waits]) -> Table:
         "model / stale",
         "mean of last 20",
         "queue / throughput",
-        "in 10–90 %",
+        "in range",
         "training",
     ):
         table.add_column(heading, justify="right")
@@ -247,7 +250,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 760, 300, 44, 34, 40
 def day_plot(day: Day) -> str:
     """Return a drawing of a day: the stale wait, the predicted one and its range, the true one."""
     first, last = 10.0, 23.0
-    most = 10 * np.ceil(max([*day.true, *day.high]) / 10)
+    most = 10.0 * ceil(max([*day.true, *day.high]) / 10)
 
     def x(hour: float) -> float:
         return _LEFT + (hour - first) / (last - first) * (_WIDTH - _LEFT - 10)

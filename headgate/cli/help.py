@@ -10,6 +10,7 @@ _GROUPS = {
     "Get started": ("init", "demo", "up", "down", "simulate"),
     "Run": ("check", "doctor", "plan", "run"),
     "Inspect": ("status", "tables", "query", "schema", "graph"),
+    "Predict": ("model",),
     "Repair": ("quarantine", "pending", "refresh", "verify", "rewind"),
     "Other": ("export", "jars"),
 }

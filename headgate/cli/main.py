@@ -19,6 +19,7 @@ from headgate.cli.commands import (
     graph,
     init,
     jars,
+    model,
     pending,
     plan,
     quarantine,
@@ -94,6 +95,7 @@ for command in (
 app.add_typer(simulate.app, name="simulate", cls=HelpfulGroup, context_settings=_SETTINGS)
 app.add_typer(schema.app, name="schema", cls=DefaultCommandGroup, context_settings=_SETTINGS)
 app.add_typer(quarantine.app, name="quarantine", cls=HelpfulGroup, context_settings=_SETTINGS)
+app.add_typer(model.app, name="model", cls=HelpfulGroup, context_settings=_SETTINGS)
 app.add_typer(pending.app, name="pending", cls=HelpfulGroup, context_settings=_SETTINGS)
 app.add_typer(export.app, name="export", cls=HelpfulGroup, context_settings=_SETTINGS)
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
 
 from headgate.config import PipelineConfig
 from headgate.errors import LandingError, UsageError, did_you_mean, listed, shown
-from headgate.models import estimator
 from headgate.models.estimator import Estimator
 from headgate.models.examples import (
     Examples,
@@ -260,17 +257,8 @@ def _register(
             if score is not None
         },
     }
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "estimator.pickle"
-        model.save(file)
-        return registry.register(
-            model_name(pipeline.model_uri(name)),
-            file,
-            estimator.__name__,
-            params,
-            metrics,
-            _requirements(),
-        )
+    uri = pipeline.model_uri(name)
+    return registry.register(model_name(uri), model, params, metrics, _requirements())
 
 
 def _requirements() -> Sequence[str]:

@@ -264,7 +264,8 @@ def test_alias_of_the_engine_cannot_be_taken_over() -> None:
 
 def test_alias_may_mean_a_table_here_and_own_rows_there() -> None:
     query = features(
-        "WITH late AS (SELECT o.n AS m FROM orders o WHERE o.n > 1) SELECT max(o.m) AS c FROM late o"
+        "WITH late AS (SELECT o.n AS m FROM orders o WHERE o.n > 1) "
+        "SELECT max(o.m) AS c FROM late o"
     )
     (found,) = evaluate(query, moments((1, 5)), orders=[(1, 1, 0), (1, 2, 0)])
     assert found["c"] == 2
