@@ -32,7 +32,6 @@ from headgate.lab.pizza.records import (
 )
 from headgate.lab.pizza.world import Completed, Ordered
 from headgate.lab.services import Services
-from headgate.models import estimator
 from headgate.models.estimator import Estimator
 from headgate.models.registry import ModelRegistry
 from headgate.registry.http import HttpRegistry, HttpRegistrySettings
@@ -75,7 +74,7 @@ def live_waits(
     """Send orders at a steady rate while a run lands them, and compare the times of records."""
     pipeline = _pipeline(services, folder)
     say("Training a small model")
-    _register_model(pipeline, folder)
+    _register_model(pipeline)
     _prepare(services)
     stop, events = StopSignal(), _Events()
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
@@ -154,7 +153,7 @@ def _pipeline(services: Services, folder: Path) -> headgate.Pipeline:
     )
 
 
-def _register_model(pipeline: headgate.Pipeline, folder: Path) -> None:
+def _register_model(pipeline: headgate.Pipeline) -> None:
     """Register a model over made-up numbers: what it predicts does not matter here."""
     import numpy as np
     import pandas as pd
@@ -163,10 +162,9 @@ def _register_model(pipeline: headgate.Pipeline, folder: Path) -> None:
     frame = pd.DataFrame(values, columns=["orders", "completed", "recent", "ended"])
     frame.insert(0, "store_id", np.arange(len(frame)) % _STORES + 1)
     waits = frame["recent"] - frame["ended"] + frame["orders"] / 100
-    file = folder / "estimator.pickle"
-    Estimator.train(frame, "store_id", waits.to_numpy()).save(file)
+    model = Estimator.train(frame, "store_id", waits.to_numpy())
     registry = ModelRegistry.of(pipeline)
-    version = registry.register("pizza-wait_times", file, estimator.__name__, {}, {}, [])
+    version = registry.register("pizza-wait_times", model, {}, {}, [])
     registry.promote(version.name, version.version)
 
 
