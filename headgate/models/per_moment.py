@@ -1,8 +1,8 @@
 """Rewrites a query about one moment into one about many: all rows carry the number of a moment.
 
 Joins compare the numbers, groups and windows are per number, and an aggregate without groups has
-a row for every moment, as it has for one. DuckDB could do the same with LATERAL, but takes
-several times as long, and fails for some queries.
+a row for every moment, as it has for one. DuckDB's LATERAL is meant to do the same, but fails for
+some queries, and returns null instead of 0 for `count_if` of no rows.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -168,14 +167,15 @@ class ModelRegistry:
     def register(
         self,
         name: str,
-        model: Any,
+        file: Path,
+        loader: str,
         params: Mapping[str, object],
         metrics: Mapping[str, float],
         requirements: Sequence[str],
     ) -> ModelVersion:
         """Log a run and its model, and register the model as a new version.
 
-        The model is an `Estimator`, or a `mlflow.pyfunc.PythonModel`.
+        The module `loader` loads the file: MLflow calls its `_load_pyfunc`.
         """
         with self._client() as client:
             import mlflow
@@ -189,10 +189,12 @@ class ModelRegistry:
             with mlflow.start_run(experiment_id=experiment) as run:
                 mlflow.log_params(dict(params))
                 mlflow.log_metrics(dict(metrics))
-                with _saved(model) as saved:
-                    logged = mlflow.pyfunc.log_model(
-                        name="model", pip_requirements=list(requirements), **saved
-                    )
+                logged = mlflow.pyfunc.log_model(
+                    name="model",
+                    loader_module=loader,
+                    data_path=str(file),
+                    pip_requirements=list(requirements),
+                )
             if not client.search_registered_models(_named(name)):
                 client.create_registered_model(name)
             found = client.create_model_version(
@@ -240,8 +242,6 @@ class ModelRegistry:
         require_models("mlflow", "alembic", "sqlalchemy")
         for name, value in _SETTINGS.items():
             os.environ.setdefault(name, value)
-        for name in ("mlflow", "alembic"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
         try:
             if self.artifacts is not None:
                 os.makedirs(self.artifacts, exist_ok=True)
@@ -249,6 +249,9 @@ class ModelRegistry:
                 warnings.simplefilter("ignore")
                 import mlflow
 
+                # MLflow sets the levels of its loggers when it is imported.
+                for name in ("mlflow", "alembic"):
+                    logging.getLogger(name).setLevel(logging.CRITICAL)
                 mlflow.set_tracking_uri(self.location)
                 mlflow.set_registry_uri(self.location)
                 yield mlflow.MlflowClient(self.location, self.location)
@@ -260,20 +263,6 @@ class ModelRegistry:
                 f"the registry of models at {shown(self.location)} failed: {_first_line(error)}",
                 hint=f"it is `models` beside the lake, or what {_LOCATION} says",
             ) from None
-
-
-@contextmanager
-def _saved(model: Any) -> Iterator[dict[str, Any]]:
-    """Save a model of ours to a file that its module loads; MLflow saves others itself."""
-    from headgate.models.estimator import Estimator
-
-    if not isinstance(model, Estimator):
-        yield {"python_model": model}
-        return
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "estimator.pickle"
-        model.save(file)
-        yield {"loader_module": Estimator.__module__, "data_path": str(file)}
 
 
 def model_name(uri: str) -> str:
