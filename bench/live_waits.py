@@ -78,17 +78,16 @@ def live_waits(
     _prepare(services)
     stop, events = StopSignal(), _Events()
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
-        sending = apart.submit(_send, services.servers, services.registry, rate, seconds)
 
-        def end() -> None:
-            sending.exception()
+        def send() -> None:
+            events.running.wait()
+            say(f"{rate:g} orders per second for {seconds:g} s")
+            apart.submit(_send, services.servers, services.registry, rate, seconds).exception()
             time.sleep(5)
             stop.request()
 
-        threading.Thread(target=end, daemon=True).start()
-        say(f"{rate:g} orders per second for {seconds:g} s")
+        threading.Thread(target=send, daemon=True).start()
         run_pipeline(pipeline, None, events, stop)
-        sending.result()
     for failed in events.failed:
         say(failed.text)
     return _compared(services, rate, events)
@@ -119,11 +118,13 @@ class _Events:
         self.landed: list[BatchLanded] = []
         self.predicted: list[Predicted] = []
         self.failed: list[PredictionFailed] = []
+        self.running = threading.Event()
 
     def __call__(self, event: Event) -> None:
         match event:
             case BatchLanded():
                 self.landed.append(event)
+                self.running.set()
             case Predicted():
                 self.predicted.append(event)
             case PredictionFailed():
@@ -158,7 +159,7 @@ def _register_model(pipeline: headgate.Pipeline) -> None:
     import numpy as np
     import pandas as pd
 
-    values = np.random.default_rng(0).uniform(0, 500, (20_000, 4))
+    values = np.random.default_rng(0).uniform(0, 500, (5_000, 4))
     frame = pd.DataFrame(values, columns=["orders", "completed", "recent", "ended"])
     frame.insert(0, "store_id", np.arange(len(frame)) % _STORES + 1)
     waits = frame["recent"] - frame["ended"] + frame["orders"] / 100
@@ -210,7 +211,7 @@ def _send(servers: str, registry_url: str, rate: float, seconds: float) -> int:
 
 def _compared(services: Services, rate: float, events: _Events) -> Live:
     """Find for each order the first wait of its store that is based on it."""
-    orders = _times(services, ORDERS)
+    _, *orders = _times(services, ORDERS)
     waits = _times(services, WAIT_TIMES)
     start = min(sent for _, sent, _ in orders) + _WARM_UP
     by_store: dict[bytes, list[tuple[float, float]]] = {}
