@@ -224,7 +224,7 @@ def explain(
     The values of a feature are shuffled between the moments of the last days; what that adds to
     the error is what the feature is worth. Features that say the same share their worth.
 
-    Next: edit features.sql, then headgate model train PIPELINE
+    Next: headgate model train PIPELINE, after a change of the features
     """
     _, loaded, chosen = _load(pipeline, name)
     from headgate.models.train import explain as explain_model
