@@ -26,12 +26,12 @@ from headgate.lab.pizza.records import (
     ORDERS,
     WAIT_TIMES,
     RecordEncoder,
+    WaitTime,
     schema,
     stale_waits,
 )
 from headgate.lab.pizza.world import Completed, Ordered
 from headgate.lab.services import Services
-from headgate.models import estimator
 from headgate.models.estimator import Estimator
 from headgate.models.registry import ModelRegistry
 from headgate.registry.http import HttpRegistry, HttpRegistrySettings
@@ -74,21 +74,20 @@ def live_waits(
     """Send orders at a steady rate while a run lands them, and compare the times of records."""
     pipeline = _pipeline(services, folder)
     say("Training a small model")
-    _register_model(pipeline, folder)
+    _register_model(pipeline)
     _prepare(services)
     stop, events = StopSignal(), _Events()
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
-        sending = apart.submit(_send, services.servers, services.registry, rate, seconds)
 
-        def end() -> None:
-            sending.exception()
+        def send() -> None:
+            events.running.wait()
+            say(f"{rate:g} orders per second for {seconds:g} s")
+            apart.submit(_send, services.servers, services.registry, rate, seconds).exception()
             time.sleep(5)
             stop.request()
 
-        threading.Thread(target=end, daemon=True).start()
-        say(f"{rate:g} orders per second for {seconds:g} s")
+        threading.Thread(target=send, daemon=True).start()
         run_pipeline(pipeline, None, events, stop)
-        sending.result()
     for failed in events.failed:
         say(failed.text)
     return _compared(services, rate, events)
@@ -119,11 +118,13 @@ class _Events:
         self.landed: list[BatchLanded] = []
         self.predicted: list[Predicted] = []
         self.failed: list[PredictionFailed] = []
+        self.running = threading.Event()
 
     def __call__(self, event: Event) -> None:
         match event:
             case BatchLanded():
                 self.landed.append(event)
+                self.running.set()
             case Predicted():
                 self.predicted.append(event)
             case PredictionFailed():
@@ -153,19 +154,18 @@ def _pipeline(services: Services, folder: Path) -> headgate.Pipeline:
     )
 
 
-def _register_model(pipeline: headgate.Pipeline, folder: Path) -> None:
+def _register_model(pipeline: headgate.Pipeline) -> None:
     """Register a model over made-up numbers: what it predicts does not matter here."""
     import numpy as np
     import pandas as pd
 
-    values = np.random.default_rng(0).uniform(0, 500, (20_000, 4))
+    values = np.random.default_rng(0).uniform(0, 500, (5_000, 4))
     frame = pd.DataFrame(values, columns=["orders", "completed", "recent", "ended"])
     frame.insert(0, "store_id", np.arange(len(frame)) % _STORES + 1)
     waits = frame["recent"] - frame["ended"] + frame["orders"] / 100
-    file = folder / "estimator.pickle"
-    Estimator.train(frame, "store_id", waits.to_numpy()).save(file)
+    model = Estimator.train(frame, "store_id", waits.to_numpy())
     registry = ModelRegistry.of(pipeline)
-    version = registry.register("pizza-wait_times", file, estimator.__name__, {}, {}, [])
+    version = registry.register("pizza-wait_times", model, {}, {}, [])
     registry.promote(version.name, version.version)
 
 
@@ -175,8 +175,11 @@ def _prepare(services: Services) -> None:
     with closing(HttpRegistry(HttpRegistrySettings(services.registry))) as registry:
         encoder = RecordEncoder(registry)
         topics = KafkaTopics(services.servers, [ORDERS, COMPLETED, WAIT_TIMES])
-        first = [Ordered(1, 0, now, (), 0, "web"), Completed(1, 0, now, 1.0)]
-        events = [*stale_waits(_STORES, now), *first]
+        first: list[Ordered | Completed] = [
+            Ordered(1, 0, now, (), 0, "web"),
+            Completed(1, 0, now, 1.0),
+        ]
+        events: list[Ordered | Completed | WaitTime] = [*stale_waits(_STORES, now), *first]
         topics.send(encoder.encode([(event, _VERSION) for event in events]))
         topics.flush()
 
@@ -208,7 +211,7 @@ def _send(servers: str, registry_url: str, rate: float, seconds: float) -> int:
 
 def _compared(services: Services, rate: float, events: _Events) -> Live:
     """Find for each order the first wait of its store that is based on it."""
-    orders = _times(services, ORDERS)
+    _, *orders = _times(services, ORDERS)
     waits = _times(services, WAIT_TIMES)
     start = min(sent for _, sent, _ in orders) + _WARM_UP
     by_store: dict[bytes, list[tuple[float, float]]] = {}
