@@ -26,6 +26,7 @@ from bench.history import BATCHES, history_table, measure_history
 from bench.landing import Landing, land, land_in_turn
 from bench.live_waits import live_table, live_waits
 from bench.peers import a_stream_per_game, a_write_per_game
+from bench.readers import measure_readers, readers_table
 from bench.wait_times import SEEDS, WEEKS, day_plot, measure_waits, waits_table
 from headgate.engine.session import spark_session
 from headgate.jars.jars import fetch_jars
@@ -33,6 +34,7 @@ from headgate.lab.services import down, up
 
 FAN_OUT = (1, 10, 50, 250, 1000)
 STREAMS = (10, 30)
+READERS = (0, 1, 100)
 PEER_BATCH = 250_000
 
 
@@ -105,6 +107,11 @@ def _bench_history(arguments: argparse.Namespace, folder: Path, out: Console) ->
     out.print(history_table(list(measure_history(folder, batches, out.print))))
 
 
+def _bench_readers(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
+    found = measure_readers(folder, arguments.readers, arguments.seconds, out.print)
+    out.print(readers_table(list(found)))
+
+
 def _bench_live_waits(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
     services = up(folder / "services", report=out.print)
     try:
@@ -128,6 +135,7 @@ PARTS = {
     "gold": _bench_gold,
     "expectations": _bench_expectations,
     "history": _bench_history,
+    "readers": _bench_readers,
     "live-waits": _bench_live_waits,
     "waits": _bench_waits,
 }
@@ -153,6 +161,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--history", type=int, default=10_000, help="most batches of a ledger; 100000 takes long"
     )
+    parser.add_argument("--readers", type=int, nargs="+", default=READERS)
+    parser.add_argument("--seconds", type=int, default=20, help="how long readers read")
     parser.add_argument("--orders", type=float, default=50, help="live orders per second")
     parser.add_argument("--live", type=float, default=120, help="seconds of live orders")
     parser.add_argument(

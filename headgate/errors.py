@@ -79,6 +79,8 @@ CODES: dict[str, str] = {
     "bad-token": "A token is not one of this query over these tables.",
     "table-replaced": "A table has been dropped or replaced while a query was reading it.",
     "version-vacuumed": "A version of a table was deleted before a query had read it.",
+    "not-authorized": "A request to `headgate serve` has no valid token, or a foreign host name.",
+    "too-many-readers": "`headgate serve` has as many readers as it may have.",
     "topic-unfit": "The schema of a topic cannot hold predictions.",
     "model-missing": "The registry of models has no such model or version.",
     "models-unavailable": "The registry of models cannot be reached, read or written.",

@@ -13,7 +13,7 @@ import headgate
 PACKAGE = Path(headgate.__file__).parent
 
 LAYERS = [
-    {"amounts", "errors", "notebook", "reasons"},
+    {"amounts", "as_json", "errors", "notebook", "reasons"},
     {"jars", "sql"},
     {"config"},
     {"schema"},
@@ -42,6 +42,8 @@ OF_EXTRAS = {
     "pymysql": {"lab"},
     "pymysqlreplication": {"lab"},
     "sklearn": {"models"},
+    "starlette": {"serve"},
+    "uvicorn": {"serve"},
 }
 """The folders that import packages of an extra."""
 HEAVY = {"pyspark", "deltalake", "duckdb", "confluent_kafka", "pyarrow", "datafusion"}

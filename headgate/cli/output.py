@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
 import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Literal, TextIO
 
 import typer
 
 from headgate.amounts import counted
+from headgate.as_json import json_text, plain
 from headgate.errors import HeadgateError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -109,32 +108,7 @@ def print_json(data: object, errors: Sequence[object] = ()) -> None:
 
 
 def print_json_line(record: Mapping[str, object]) -> None:
-    print(json.dumps(plain(record), ensure_ascii=False), flush=True)
-
-
-def plain(value: object) -> Any:
-    """Convert a value to what JSON can hold: times in ISO format, bytes in base64."""
-    match value:
-        case None | bool() | int() | float():
-            return value
-        case str():
-            return str(value)
-        case datetime():
-            return value.isoformat()
-        case bytes():
-            return base64.b64encode(value).decode()
-        case Path():
-            return str(value)
-        case Mapping():
-            return {str(key): plain(each) for key, each in value.items()}
-        case set() | frozenset():
-            return sorted(plain(each) for each in value)
-        case list() | tuple():
-            return [plain(each) for each in value]
-        case _ if is_dataclass(value):
-            return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-        case _:
-            return str(value)
+    print(json_text(record), flush=True)
 
 
 @dataclass(frozen=True)
@@ -162,7 +136,7 @@ def show_errors(errors: Sequence[ShownError], as_json: bool) -> None:
             {"code": each.code, "message": each.message, "hint": each.hint, "where": each.where}
             for each in errors
         ]
-        print(json.dumps({"ok": False, "errors": listed}, ensure_ascii=False))
+        print(json_text({"ok": False, "errors": listed}))
         return
     for each in errors:
         error, hint = styled("error:", "red", sys.stderr), styled("hint:", "cyan", sys.stderr)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headgate.config import PipelineConfig, Secret
 from headgate.config.secret_patterns import redaction
+from headgate.jars.class_archive import archive_options
 from headgate.jars.jars import jar_paths
 from headgate.jars.java import find_java
 
@@ -53,8 +54,7 @@ def spark_session(name: str, settings: Mapping[str, str | Secret] | None = None)
     find_java()
     # Executors must run this Python, not the first one on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Hides Spark's start-up messages and its warnings about native libraries.
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={LOGGING}")
+    os.environ["SPARK_SUBMIT_OPTS"] = _java_options(os.environ.get("SPARK_SUBMIT_OPTS", ""))
     given = dict(_SETTINGS)
     if "MASTER" not in os.environ and "SPARK_REMOTE" not in os.environ:
         given["spark.master"] = "local[*]"
@@ -86,6 +86,17 @@ def _start(settings: Mapping[str, str], secrets: Mapping[str, str]) -> None:
 
 
 LOGGING = os.path.join(os.path.dirname(__file__), "log4j2.properties")
+
+
+def _java_options(given: str) -> str:
+    """Add to the options of Spark's Java what they do not set."""
+    options = [given]
+    if "log4j2.configurationFile" not in given:
+        # Hides Spark's start-up messages and its warnings about native libraries.
+        options.append(f"-Dlog4j2.configurationFile={LOGGING}")
+    if "Archive" not in given:
+        options.append(archive_options() or "")
+    return " ".join(filter(None, options))
 
 
 def pipeline_session(pipeline: PipelineConfig) -> SparkSession:

@@ -7,7 +7,7 @@ import queue
 import re
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -22,7 +22,7 @@ from headgate.lab.games import Game, RecordMaker, RegisteredVersion, games, regi
 from headgate.registry.folder import FolderRegistry
 
 _MARKER = ".headgate-demo"
-_CREATED = ("games.yaml", "inbox", "schemas", "lake", _MARKER)
+_CREATED = ("inbox", "schemas", "lake", "models", _MARKER)
 
 # In a run of seconds, the JVM's second compiler and Spark's initial snapshot of the source cost
 # more than they save.
@@ -33,8 +33,8 @@ _FAST_START = {
 }
 
 
-def prepare_folder(folder: Path, pipeline_text: str, keep: bool = False) -> int:
-    """Create the folder and its pipeline file; return the number of earlier demos in it.
+def prepare_folder(folder: Path, files: Mapping[str, str], keep: bool = False) -> int:
+    """Create the folder with these files; return the number of earlier demos in it.
 
     Removes what an earlier demo created, and nothing else; with `keep`, not even that.
     """
@@ -47,16 +47,18 @@ def prepare_folder(folder: Path, pipeline_text: str, keep: bool = False) -> int:
             hint="choose another folder with --folder",
         )
     if not keep or earlier is None:
-        for name in _CREATED:
+        for name in (*files, *_CREATED):
             _remove(folder / name)
         earlier = 0
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "games.yaml").write_text(_with_fast_start(pipeline_text), "utf-8")
+        for name, text in files.items():
+            (folder / name).write_text(text, "utf-8")
     marker.write_text(json.dumps({"demos": earlier + 1}) + "\n", "utf-8")
     return earlier
 
 
-def _with_fast_start(text: str) -> str:
+def with_fast_start(text: str) -> str:
+    """Return the pipeline file of the games with settings for a short run."""
     for line, replacement in _FAST_START.items():
         text, found = re.subn(line, replacement, text, flags=re.MULTILINE)
         assert found, f"the pipeline file has no line {line}"
@@ -96,6 +98,12 @@ class DemoSize:
     """Records of the batch in which schemas change."""
     bad_share: float = 0.01
     """Fraction of bad records in the first and the last batch."""
+
+    @classmethod
+    def of(cls, records: int) -> DemoSize:
+        """Divide a number of records: most of them are in the large batch."""
+        small = records // 10
+        return cls(first=small, large=records - 2 * small, changed=small)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from headgate.errors import LandingError
 from headgate.lake.parquet import ParquetRows
 from headgate.lake.query import quoted_name
 from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.tables import TableError
 from headgate.schema.conform import conform_rows
 
 _CHANGE_TYPE = "_change_type"
@@ -94,6 +95,8 @@ class ChangeReader:
         if entry is None:
             self._refuse_missing()
             return None
+        if self._entry is not None and _entry(self.url, self.version) not in (self._entry, None):
+            raise table_gone(self.table)
         commit = Commit.read(self.url, version)
         if commit.protocol is not None:
             self.is_plain = self._snapshot(version).is_plain
@@ -155,7 +158,11 @@ class ChangeReader:
         """Raise if the table is gone, or has newer versions whose log is gone."""
         if _entry(self.url, self.version) == self._entry and self._entry is not None:
             return
-        newest = Snapshot.open(self.lake, self.table)
+        try:
+            newest = Snapshot.open(self.lake, self.table)
+        except TableError:
+            # It is disappearing just now.
+            raise table_gone(self.table) from None
         if newest is None or newest.version < self.version:
             raise table_gone(self.table)
         if newest.version > self.version:

@@ -199,7 +199,8 @@ class DeltaRsCommitter:
             max_concurrent_tasks=1,
             writer_properties=WriterProperties(compression="ZSTD"),
         )
-        opened.vacuum(dry_run=False, enforce_retention_duration=False)
+        # Also files whose removal the log has forgotten: checkpoints keep it no longer than that.
+        opened.vacuum(dry_run=False, enforce_retention_duration=False, full=True)
 
     def _create(self, commit: Commit, actions: list[AddAction]) -> int:
         create_table_with_add_actions(

@@ -46,9 +46,12 @@ from headgate.schema.changes import DropColumn, SchemaHistory
 _SKIPPED_BY = ("pipeline", "kind", "version", "at", "table")
 OFTEN_COMPACTED = {
     "delta.deletedFileRetentionDuration": "interval 1 hours",
-    "delta.logRetentionDuration": "interval 1 days",
+    "delta.logRetentionDuration": "interval 10 minutes",
 }
-"""Properties of tables that get a small file with every batch, which is soon compacted."""
+"""Properties of tables that get a small file with every batch, which is soon compacted.
+
+On a local disk delta-rs lists the whole log with every commit, so it is kept short.
+"""
 _TABLE_PROPERTIES = {
     **OFTEN_COMPACTED,
     "delta.dataSkippingStatsColumns": ",".join(_SKIPPED_BY),

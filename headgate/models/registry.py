@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -167,15 +168,14 @@ class ModelRegistry:
     def register(
         self,
         name: str,
-        file: Path,
-        loader: str,
+        model: Any,
         params: Mapping[str, object],
         metrics: Mapping[str, float],
         requirements: Sequence[str],
     ) -> ModelVersion:
         """Log a run and its model, and register the model as a new version.
 
-        The module `loader` loads the file: MLflow calls its `_load_pyfunc`.
+        The model is an `Estimator`, or a `mlflow.pyfunc.PythonModel`.
         """
         with self._client() as client:
             import mlflow
@@ -189,12 +189,10 @@ class ModelRegistry:
             with mlflow.start_run(experiment_id=experiment) as run:
                 mlflow.log_params(dict(params))
                 mlflow.log_metrics(dict(metrics))
-                logged = mlflow.pyfunc.log_model(
-                    name="model",
-                    loader_module=loader,
-                    data_path=str(file),
-                    pip_requirements=list(requirements),
-                )
+                with _saved(model) as saved:
+                    logged = mlflow.pyfunc.log_model(
+                        name="model", pip_requirements=list(requirements), **saved
+                    )
             if not client.search_registered_models(_named(name)):
                 client.create_registered_model(name)
             found = client.create_model_version(
@@ -263,6 +261,20 @@ class ModelRegistry:
                 f"the registry of models at {shown(self.location)} failed: {_first_line(error)}",
                 hint=f"it is `models` beside the lake, or what {_LOCATION} says",
             ) from None
+
+
+@contextmanager
+def _saved(model: Any) -> Iterator[dict[str, Any]]:
+    """Save a model of ours to a file that its module loads; MLflow saves others itself."""
+    from headgate.models.estimator import Estimator
+
+    if not isinstance(model, Estimator):
+        yield {"python_model": model}
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "estimator.pickle"
+        model.save(file)
+        yield {"loader_module": Estimator.__module__, "data_path": str(file)}
 
 
 def model_name(uri: str) -> str:

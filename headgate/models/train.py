@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -259,17 +257,8 @@ def _register(
             if score is not None
         },
     }
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "estimator.pickle"
-        model.save(file)
-        return registry.register(
-            model_name(pipeline.model_uri(name)),
-            file,
-            Estimator.__module__,
-            params,
-            metrics,
-            _requirements(),
-        )
+    uri = pipeline.model_uri(name)
+    return registry.register(model_name(uri), model, params, metrics, _requirements())
 
 
 def _requirements() -> Sequence[str]:

@@ -7,10 +7,11 @@ from fnmatch import fnmatchcase
 from headgate.cdc.key import TableKey
 from headgate.config import GoldQuery, PipelineConfig
 from headgate.config.gold import ROUTE
-from headgate.errors import LandingError, did_you_mean, shown
+from headgate.errors import LandingError, UsageError, did_you_mean, shown
+from headgate.lake.changes import version_gone
 from headgate.lake.names import TableNames
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.tables import tables_in
+from headgate.lake.tables import TableError, tables_in
 from headgate.serve.feed import Feed, Feeds
 from headgate.sql.gold_select import parse_gold
 
@@ -20,7 +21,7 @@ class Catalog:
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         self.pipeline = pipeline
-        self.feeds = Feeds(pipeline.lake)
+        self.feeds = Feeds()
 
     def resolve(self, name: str) -> str:
         """Return the table that a query means, by its name or its route in any case."""
@@ -40,13 +41,23 @@ class Catalog:
         raise LandingError("table-unknown", f"the lake has no table {shown(name)}", hint=hint)
 
     def open(self, table: str, version: int | None = None) -> Snapshot:
-        snapshot = Snapshot.open(self.pipeline.lake, table, version)
+        """Return a table at a version, or at its newest one."""
+        try:
+            snapshot = Snapshot.open(self.pipeline.lake, table, version)
+        except (TableError, OverflowError):
+            if version is None:
+                raise
+            newest = self.open(table).version
+            if 0 <= version <= newest:
+                raise version_gone(table, version, "its log has been cleaned up") from None
+            message = f"table {shown(table)} has no version {version}"
+            raise UsageError("bad-argument", message, f"the newest is {newest}") from None
         if snapshot is None:
             raise LandingError("table-unknown", f"the lake has no table {shown(table)}")
         return snapshot
 
     def feed(self, snapshot: Snapshot) -> Feed:
-        return self.feeds.of(snapshot.table, self.key(snapshot))
+        return self.feeds.of(snapshot, self.key(snapshot))
 
     def key(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Return the columns that identify a row of a merged or derived table."""

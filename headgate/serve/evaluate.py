@@ -6,8 +6,9 @@ are now; their differences are what the commit changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Protocol
 
 import pyarrow as pa
@@ -138,10 +139,10 @@ class Rows:
         gone = _joined(numbered(rows.before), numbered(rows.deleted, updated + count))
         come = _joined(numbered(rows.after), numbered(rows.inserted, updated))
         others = {alias: self.tables.rows(alias) for alias in self._all if alias != self.first}
-        return (
-            self._rows({**others, self.first: gone}),
-            self._rows({**others, self.first: come}),
-        )
+        new = self._rows({**others, self.first: come})
+        if not len(gone):
+            return new.schema.empty_table(), new
+        return self._rows({**others, self.first: gone}), new
 
     def _touched_joined(self, alias: str, changes: Changes) -> tuple[pa.Table, pa.Table]:
         """Take the rows of the first table that join with a changed row."""
@@ -160,9 +161,13 @@ class Rows:
         return self._rows({**before, self.first: first}), self._rows(after)
 
     def _rows(self, tables: Mapping[str, pa.Table]) -> pa.Table:
-        sql = self.query.rows_sql(view_names(tables), self.first)
-        order = ROW if len(tables) == 1 else "ALL"
-        return self.sql.table(f"SELECT * FROM ({sql}) ORDER BY {order}", **_views(tables))
+        return self.sql.table(self._rows_sql, **_views(tables))
+
+    @cached_property
+    def _rows_sql(self) -> str:
+        sql = self.query.rows_sql(view_names(self._all), self.first)
+        order = ROW if len(self._all) == 1 else "ALL"
+        return f"SELECT * FROM ({sql}) ORDER BY {order}"
 
 
 @dataclass
@@ -308,7 +313,7 @@ def _joined(*parts: pa.Table) -> pa.Table:
     return pa.concat_tables(parts, promote_options="permissive")
 
 
-def view_names(tables: Mapping[str, pa.Table]) -> dict[str, str]:
+def view_names(tables: Iterable[str]) -> dict[str, str]:
     return {alias: f"t{at}" for at, alias in enumerate(sorted(tables))}
 
 

@@ -10,8 +10,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from headgate.lake.changes import ChangeReader, Changes, table_gone
+from headgate.lake.changes import ChangeReader, Changes, table_gone, version_gone
 from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import TableError
 
 _MAX_BYTES = 64 << 20
 """The size of the recent commits of one table that are kept."""
@@ -20,8 +21,9 @@ _MAX_BYTES = 64 << 20
 class Feed:
     """The commits of one table."""
 
-    def __init__(self, lake: str, table: str, key: Sequence[str] = ()) -> None:
-        self.lake, self.table, self.key = lake, table, key
+    def __init__(self, snapshot: Snapshot, key: Sequence[str] = ()) -> None:
+        self.lake, self.table, self.key = snapshot.lake, snapshot.table, key
+        self.table_id = snapshot.table_id
         self.commits_read = 0
         self._newest: ChangeReader | None = None
         self._recent: OrderedDict[int, Changes] = OrderedDict()
@@ -52,10 +54,18 @@ class Feed:
 
     def open(self, version: int) -> ChangeReader:
         """Return a reader of the commits after a version."""
-        snapshot = Snapshot.open(self.lake, self.table, version)
-        if snapshot is None:
+        try:
+            snapshot = Snapshot.open(self.lake, self.table, version)
+        except TableError:
+            if self._is_same(_newest(self.lake, self.table)):
+                raise version_gone(self.table, version, "its log has been cleaned up") from None
+            raise table_gone(self.table) from None
+        if snapshot is None or not self._is_same(snapshot):
             raise table_gone(self.table)
         return ChangeReader(snapshot, self.key)
+
+    def _is_same(self, snapshot: Snapshot | None) -> bool:
+        return snapshot is not None and snapshot.table_id == self.table_id
 
     def _keep(self, changes: Changes) -> None:
         self._recent[changes.version] = changes
@@ -63,6 +73,14 @@ class Feed:
         while self._bytes > _MAX_BYTES and self._recent:
             _, dropped = self._recent.popitem(last=False)
             self._bytes -= dropped.rows.bytes
+
+
+def _newest(lake: str, table: str) -> Snapshot | None:
+    """Return the newest version of a table that may be about to disappear."""
+    try:
+        return Snapshot.open(lake, table)
+    except TableError:
+        return None
 
 
 class FeedPosition:
@@ -98,11 +116,14 @@ class FeedPosition:
 class Feeds:
     """The feeds of a lake, one for each table that is read."""
 
-    def __init__(self, lake: str) -> None:
-        self.lake = lake
+    def __init__(self) -> None:
         self._feeds: dict[str, Feed] = {}
         self._lock = threading.Lock()
 
-    def of(self, table: str, key: Sequence[str] = ()) -> Feed:
+    def of(self, snapshot: Snapshot, key: Sequence[str] = ()) -> Feed:
+        """Return the feed of a table; a new one if the table has been replaced."""
         with self._lock:
-            return self._feeds.setdefault(table, Feed(self.lake, table, key))
+            kept = self._feeds.get(snapshot.table)
+            if kept is None or kept.table_id != snapshot.table_id:
+                kept = self._feeds[snapshot.table] = Feed(snapshot, key)
+            return kept

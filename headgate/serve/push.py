@@ -42,6 +42,19 @@ class Change:
     before: Mapping[str, Any] | None = None
     """The row as it was, if it was updated or deleted."""
 
+    @property
+    def record(self) -> Mapping[str, object]:
+        """The change as programs get it in JSON."""
+        return {
+            "op": self.operation,
+            "row": self.row,
+            "before": self.before,
+            "table": self.table,
+            "version": self.version,
+            "at": self.at,
+            "token": self.token,
+        }
+
 
 @dataclass(frozen=True)
 class Start:
@@ -97,6 +110,14 @@ class Portion:
             self.rows.after.slice(0, updated),
         )
         return replace(self, rows=rows, token=f"{self.partial}{self.start + count}")
+
+    def parts(self, count: int) -> Iterator[Portion]:
+        """Return the changes in portions of at most some number; at least one, if it is empty."""
+        rest = self
+        while len(rest.rows) > count:
+            yield rest.first(count)
+            rest = rest.without(count)
+        yield rest
 
     def without(self, count: int) -> Portion:
         """Return the changes after the first ones."""
@@ -160,6 +181,9 @@ class PushQuery:
         self._schemas = {alias: one.schema for alias, one in self._snapshots.items()}
         self._sql = Sql()
         self._bind()
+        begun = f"{self._token('s')}/0" if self._shows_rows_so_far else self._token("c")
+        self.token = begin.token or begun
+        """Continues after everything that the query has returned."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -188,7 +212,9 @@ class PushQuery:
             )
             count += len(rows)
             if count > skip:
+                self.token = portion.token
                 yield portion.without(max(0, skip - portion.start))
+        self.token = self._token("c")
 
     def poll(self) -> Portion | ColumnsAdded | None:
         """Return what the next commit changes, which may be nothing; None if there is none yet."""
@@ -204,13 +230,14 @@ class PushQuery:
         partial = f"{self._token('c')}+{alias}/"
         rows = self._evaluator.apply(alias, changes)
         self._positions[alias].advance()
+        self.token = self._token("c")
         portion = Portion(
             self._tables[alias],
             changes.version,
             changes.at,
             self.names,
             rows,
-            self._token("c"),
+            self.token,
             partial,
         )
         place, self._place = self._place, None
@@ -281,9 +308,11 @@ class PushQuery:
     def _parse(self, token: str) -> _Place:
         found = _TOKEN.fullmatch(token.strip())
         alias = found["alias"] if found else None
+        versions = tuple(map(int, found["versions"].split("."))) if found else ()
         if (
             found is None
             or found["identity"] != self._identity
+            or len(versions) != len(self._tables)
             or (alias is not None and alias not in self._tables)
         ):
             raise LandingError(
@@ -292,7 +321,6 @@ class PushQuery:
                 hint="a token goes on with the same query over the same tables; without a token, "
                 "first come the rows so far",
             )
-        versions = tuple(map(int, found["versions"].split(".")))
         return _Place(found["kind"] == "s", versions, alias, int(found["changes"] or 0))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 
 import pyarrow as pa
 
+from headgate.errors import LandingError, did_you_mean, shown
 from headgate.lake.duck import Sql
 from headgate.serve.catalog import Catalog
 from headgate.serve.push import Change, ColumnsAdded, Portion, PushQuery, Start, located
@@ -79,10 +81,31 @@ def pull(catalog: Catalog, query: QueryText) -> pa.Table:
     """Return the rows of a query as they are now."""
     views: dict[str, pa.Table] = {}
     names: dict[str, str] = {}
+    columns: list[str] = []
     for source in query.sources:
         table = catalog.resolve(source.table)
         if source.table.lower() not in names:
             view = names[source.table.lower()] = f"t{len(names)}"
             snapshot = catalog.open(table)
-            views[view] = snapshot.read(query.columns_of(snapshot.schema.names))
-    return Sql().table(over_tables(query, names), **views)
+            columns += snapshot.schema.names
+            used = query.columns_of(snapshot.schema.names)
+            # A table without columns has no rows.
+            views[view] = snapshot.read(used or snapshot.schema.names[:1])
+    try:
+        return Sql().table(over_tables(query, names), **views)
+    except LandingError as error:
+        raise _with_place(error, query, columns) from None
+
+
+def _with_place(error: LandingError, query: QueryText, columns: list[str]) -> LandingError:
+    """Return an error about an unknown column with its place in the query, and what was meant."""
+    found = _UNKNOWN_COLUMN.match(error.message)
+    place = query.place_of(found[1]) if found else None
+    if found is None or place is None:
+        return error
+    message = f"the query has {shown(found[1])}, which no table has"
+    where = "query:{}:{}".format(*place)
+    return LandingError("bad-query", message, did_you_mean(found[1], columns), where)
+
+
+_UNKNOWN_COLUMN = re.compile(r'Referenced column "([^"]+)" not found')

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import sqlglot
@@ -79,6 +79,12 @@ class QueryText:
             return list(names)
         written = {each.name.lower() for each in self.tree.find_all(exp.Identifier)}
         return [name for name in names if name.lower() in written]
+
+    def place_of(self, column: str) -> Position | None:
+        """Return where a column is written."""
+        return next(
+            (position(each) for each in columns_in([self.tree]) if each.name == column), None
+        )
 
     @property
     def is_aggregated(self) -> bool:
@@ -303,6 +309,7 @@ def _read_from(view: str, table: exp.Table) -> None:
     table.replace(exp.Table(this=exp.to_identifier(view, quoted=True), alias=alias))
 
 
+@lru_cache(1_000)
 def text_to_duckdb(sql: str) -> str:
     (text,) = sqlglot.transpile(sql, read="spark", write="duckdb")
     return text

@@ -29,10 +29,10 @@ def test_demo_leaves_a_folder_of_others_as_it_is(headgate: Headgate, tmp_path: P
 
 def test_demo_removes_what_it_made_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    assert prepare_folder(folder, PIPELINE) == 0
+    assert prepare_folder(folder, {"games.yaml": PIPELINE}) == 0
     (folder / "lake").mkdir()
     (folder / "notes.txt").write_text("mine")
-    assert prepare_folder(folder, PIPELINE) == 0
+    assert prepare_folder(folder, {"games.yaml": PIPELINE}) == 0
     assert {each.name for each in folder.iterdir()} == {
         "games.yaml",
         "notes.txt",
@@ -42,21 +42,21 @@ def test_demo_removes_what_it_made_and_nothing_else(tmp_path: Path) -> None:
 
 def test_demo_can_keep_what_it_made(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    prepare_folder(folder, PIPELINE)
+    prepare_folder(folder, {"games.yaml": PIPELINE})
     (folder / "lake").mkdir()
-    assert prepare_folder(folder, PIPELINE, keep=True) == 1
+    assert prepare_folder(folder, {"games.yaml": PIPELINE}, keep=True) == 1
     assert (folder / "lake").is_dir()
-    assert prepare_folder(folder, PIPELINE, keep=True) == 2
+    assert prepare_folder(folder, {"games.yaml": PIPELINE}, keep=True) == 2
 
 
 def test_demo_does_not_take_a_file_for_its_folder(tmp_path: Path) -> None:
     (tmp_path / "demo").write_text("mine")
     with pytest.raises(UsageError):
-        prepare_folder(tmp_path / "demo", PIPELINE)
+        prepare_folder(tmp_path / "demo", {"games.yaml": PIPELINE})
 
 
 def test_demo_writes_a_pipeline_that_loads(tmp_path: Path) -> None:
-    prepare_folder(tmp_path, PIPELINE)
+    prepare_folder(tmp_path, {"games.yaml": PIPELINE})
     pipeline = load_pipeline(tmp_path / "games.yaml")
     assert pipeline.source.start == 0
     assert pipeline.spark
@@ -81,9 +81,9 @@ def assert_derived(lake: Path, games: int) -> None:
 def test_demo_lands_everything_while_schemas_change_without_the_lab_extra(
     headgate: Headgate, tmp_path: Path
 ) -> None:
-    run = headgate_without_extra("demo")
+    run = headgate_without_extra("demo", "--records", "20000")
     assert (run.returncode, run.stderr) == (0, "")
-    assert "All 500,000 records are in exactly one place" in run.stdout
+    assert "All 20,000 records are in exactly one place" in run.stdout
     assert re.search(
         r"source: chess gets a new column .*\n(.*\n)*.*silver_chess_events: \+ ", run.stdout
     )
@@ -94,7 +94,7 @@ def test_demo_lands_everything_while_schemas_change_without_the_lab_extra(
     assert re.search(r"latency         .* s from produced to visible in silver ", run.stdout)
 
     status = json.loads(headgate("status", ".demo/games.yaml", "--json").out)["data"]
-    assert status["rows"] + sum(status["quarantined"].values()) == 500_000
+    assert status["rows"] + sum(status["quarantined"].values()) == 20_000
     assert (status["tables"], status["schema_changes"], status["run"]) == (51, 2, None)
     assert_derived(tmp_path / ".demo" / "lake", games=51)
     for command in ("tables", "schema", "quarantine list"):

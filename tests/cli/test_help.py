@@ -21,6 +21,7 @@ COMMANDS = [
     "status",
     "tables",
     "query",
+    "serve",
     "graph",
     "schema",
     "schema show",

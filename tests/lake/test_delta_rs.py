@@ -95,3 +95,18 @@ def test_compaction_deletes_what_it_has_replaced(tmp_path: Path) -> None:
     for _ in range(2):
         committer.compact("t", 1 << 20)
     assert len(files_in(tmp_path, "t")) == 1
+
+
+def test_compaction_also_deletes_files_whose_removal_the_log_has_forgotten(tmp_path: Path) -> None:
+    """A checkpoint between two compactions drops removals that are older than the retention."""
+    committer = DeltaRsCommitter(str(tmp_path))
+    retention = {"delta.deletedFileRetentionDuration": "interval 0 hours"}
+    for number in range(25):
+        file = staged(tmp_path, "t", numbers(number))
+        committer.commit(Commit("t", file.schema, (file,), properties=retention))
+        if number == 10:
+            DeltaTable(tmp_path / "t").optimize.compact()
+    for _ in range(2):
+        committer.compact("t", 1 << 20)
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
+    assert len(rows_in(tmp_path, "t", "n")) == 25

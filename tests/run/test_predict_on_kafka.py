@@ -41,9 +41,9 @@ def five_minutes_each() -> Any:
     """Return the model of a kitchen with one cook."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from mlflow.pyfunc import PythonModel
+        from mlflow.pyfunc.model import PythonModel
 
-        class FiveMinutesEach(PythonModel):  # type: ignore[misc]
+        class FiveMinutesEach(PythonModel):
             # MLflow takes type hints for a signature.
             def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
                 return model_input["pizzas"] * 5.2

@@ -11,6 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from headgate.config import Confluent, Delta, PipelineConfig, Registry
 from headgate.serve.catalog import Catalog
+from headgate.serve.feed import Feed
 from headgate.serve.push import Change, ColumnsAdded, PushQuery, Start
 
 
@@ -35,6 +36,9 @@ class QueryLake:
 
     def delta(self, table: str) -> DeltaTable:
         return DeltaTable(self.path / table)
+
+    def feed(self, table: str) -> Feed:
+        return self.catalog.feed(self.catalog.open(table))
 
     def query(self, sql: str, **start: Any) -> Reader:
         return Reader(PushQuery(self.catalog, sql, Start(**start)))

@@ -261,4 +261,4 @@ def test_many_queries_read_each_commit_once(lake: QueryLake) -> None:
     for number in range(2, 6):
         lake.append(ORDERS, orders(number))
     assert all(numbers(reader.read()) == [2, 3, 4, 5] for reader in readers)
-    assert lake.catalog.feeds.of(ORDERS).commits_read == 4
+    assert lake.feed(ORDERS).commits_read == 4

@@ -25,7 +25,8 @@ def jars(
       headgate jars spark             jars for headgate run
       headgate jars kafka registry    jars for headgate up, which also downloads them itself
 
-    Each jar is verified against its recorded SHA-256 checksum.
+    Each jar is verified against its recorded SHA-256 checksum. With those of Spark comes an archive
+    of its classes (200 MB), with which it starts in half the time.
 
     Next: headgate doctor
     """
@@ -38,3 +39,7 @@ def jars(
     from headgate.jars.jars import fetch_jars
 
     fetch_jars(wanted, print)
+    if "spark" in wanted:
+        from headgate.jars.class_archive import build_archive
+
+        build_archive(print)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headgate.amounts import counted, number
-from headgate.cli.output import plain, print_columns, print_json_line, printable, styled
+from headgate.as_json import plain
+from headgate.cli.output import print_columns, print_json_line, printable, styled
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, split_arguments
 from headgate.errors import UsageError
 
@@ -105,19 +105,7 @@ def _print_rows(query: Query, as_json: bool) -> None:
 
 def _print_changes(query: Query) -> None:
     for change in query:
-        print_json_line(_record(change))
-
-
-def _record(change: Change) -> Mapping[str, object]:
-    return {
-        "op": change.operation,
-        "row": change.row,
-        "before": change.before,
-        "table": change.table,
-        "version": change.version,
-        "at": change.at,
-        "token": change.token,
-    }
+        print_json_line(change.record)
 
 
 def _show_changes(query: Query) -> None:

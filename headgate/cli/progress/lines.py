@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Self
 
 from headgate.amounts import counted, duration, number, rate
-from headgate.cli.output import plain, print_facts, print_json_line, printable, styled
+from headgate.as_json import plain
+from headgate.cli.output import print_facts, print_json_line, printable, styled
 from headgate.cli.progress.tally import Tally
 from headgate.engine.events import BatchLanded, Ended, Event, Idle, SchemaChanged
 from headgate.schema.changes import CreateTable

@@ -89,9 +89,13 @@ class World:
         self.plan = plan
         self._stores = [_OpenStore(plan, number) for number in range(1, plan.stores + 1)]
 
-    def events(self) -> Iterator[Event]:
-        """Yield what happens, in order of time; orders open at the end have no second event."""
-        end = None if self.plan.end is None else _milliseconds(self.plan.end)
+    def events(self, until: datetime | None = None) -> Iterator[Event]:
+        """Yield what happens, in order of time; orders open at the end have no second event.
+
+        After `until`, another call continues.
+        """
+        ends = [_milliseconds(each) for each in (self.plan.end, until) if each is not None]
+        end = min(ends, default=None)
         agenda = [(store.next_time, store.number) for store in self._stores]
         heapify(agenda)
         while True:
