@@ -2,7 +2,7 @@
 
 Joins compare the numbers, groups and windows are per number, and an aggregate without groups has
 a row for every moment, as it has for one. DuckDB's LATERAL is meant to do the same, but fails for
-some queries, and returns null instead of 0 for `count_if` of no rows.
+some queries with several subqueries.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _GROUPED = f"{OWN}grouped"
 _VALUE = f"{OWN}value"
 
 _ZERO_IF_EMPTY = frozenset(["approx_count_distinct", "count", "count_if", "regr_count"])
+"""Aggregates of no rows that are 0 in Spark; all others are null."""
 
 
 def is_moment(column: exp.Column) -> bool:

@@ -152,7 +152,7 @@ class ModelRegistry:
         version = self.current_version(uri)
         if version is None:
             hint = "headgate model train PIPELINE trains one, and promotes it if it is better"
-            raise LandingError("model-missing", f"there is no model {shown(uri)}", hint=hint)
+            raise LandingError("model-missing", f"there is no model `{uri}`", hint=hint)
         exact = f"{_SCHEME}{_parts(uri)[0]}/{version}"
         with self._client() as client:
             import mlflow

@@ -36,7 +36,7 @@ SELECT hour(moment) AS hour,
   (SELECT avg(wait) FROM waits WHERE place <= 3) AS last_waits,
   (SELECT avg(n) FROM (SELECT n FROM done ORDER BY event_time DESC, n DESC LIMIT 2)) AS last_done,
   (SELECT count(*) FROM done WHERE event_time > moment - INTERVAL 10 MINUTES) AS recent,
-  (SELECT count_if(n > 2) + 1 FROM done) AS many,
+  (SELECT count(CASE WHEN n > 2 THEN 1 END) + 1 FROM done) AS many,
   (SELECT max(c) FROM (SELECT count(*) AS c FROM orders GROUP BY n)) AS most
 """
 
@@ -104,6 +104,12 @@ def test_features_come_in_the_order_of_the_moments_also_when_these_repeat() -> N
 def test_key_without_rows_has_features_of_no_rows() -> None:
     found = evaluate(features(), moments((7, 0), (1, 0)), orders=[(1, 1, 0)])
     assert [tuple(row.values())[2:] for row in found] == [(0, None, None), (1, 1, 1.0)]
+
+
+def test_counts_of_no_rows_are_zero_as_in_spark() -> None:
+    query = features("SELECT count_if(n > 1) AS some, count(DISTINCT n) + 1 AS more FROM orders")
+    (found,) = evaluate(query, moments((7, 0)), orders=[(1, 1, 0)])
+    assert (found["some"], found["more"]) == (0, 1)
 
 
 def test_no_moments_give_no_rows_but_columns() -> None:

@@ -27,7 +27,7 @@ from headgate.models.train import (
 )
 from tests.cli.conftest import Headgate
 from tests.cli.conftest import headgate as headgate_fixture
-from tests.models.pizza_lake import write_pizza
+from tests.models.pizza_lake import FEATURES, write_pizza
 
 headgate = headgate_fixture
 
@@ -165,7 +165,7 @@ def test_model_that_does_not_fit_the_features_is_replaced(
 ) -> None:
     train(own_models, "wait_times")
     declared = own_models.predict["wait_times"]
-    other = "SELECT count(*) AS seen, hour(moment) AS hour FROM pizza_orders_avro"
+    other = FEATURES.replace("AS orders", "AS seen").replace("AS recent", "AS last_30")
     changed = own_models.model_copy(
         update={"predict": {"wait_times": declared.model_copy(update={"features": other})}}
     )
