@@ -158,12 +158,14 @@ def _register_model(pipeline: headgate.Pipeline) -> None:
     """Register a model over made-up numbers: what it predicts does not matter here."""
     import numpy as np
     import pandas as pd
+    from threadpoolctl import threadpool_limits
 
     values = np.random.default_rng(0).uniform(0, 500, (5_000, 4))
     frame = pd.DataFrame(values, columns=["orders", "completed", "recent", "ended"])
     frame.insert(0, "store_id", np.arange(len(frame)) % _STORES + 1)
     waits = frame["recent"] - frame["ended"] + frame["orders"] / 100
-    model = Estimator.train(frame, "store_id", waits.to_numpy())
+    with threadpool_limits(1):
+        model = Estimator.train(frame, "store_id", waits.to_numpy())
     registry = ModelRegistry.of(pipeline)
     version = registry.register("pizza-wait_times", model, {}, {}, [])
     registry.promote(version.name, version.version)

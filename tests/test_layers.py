@@ -42,6 +42,7 @@ OF_EXTRAS = {
     "pymysql": {"lab"},
     "pymysqlreplication": {"lab"},
     "sklearn": {"models"},
+    "threadpoolctl": {"models"},
     "starlette": {"serve"},
     "uvicorn": {"serve"},
 }

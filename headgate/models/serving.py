@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -16,6 +18,7 @@ from headgate.sql.query import parse_query
 
 if TYPE_CHECKING:
     import pandas as pd
+    from threadpoolctl import ThreadpoolController
 
 CHECK_SECONDS = 3.0
 """How often to look for a newly promoted version."""
@@ -106,6 +109,9 @@ class ServingModel:
         self._good: Model | None = None
         self._bad: dict[str, str] = {}
         """Why models could not predict, by version."""
+        self._threads: ThreadpoolController | None = None
+        """Limits a model to one thread: for a few rows, threads that wait for each other cost far
+        more than they save if Spark uses all cores."""
 
     def start(self) -> None:
         self._found.start()
@@ -143,7 +149,8 @@ class ServingModel:
             if model is None or model.uri_with_version in self._bad:
                 continue
             try:
-                predicted = model.predict(frame)
+                with self._threads.limit(limits=1) if self._threads else nullcontext():
+                    predicted = model.predict(frame)
             except Exception as error:  # features that do not fit, or an error of the model's own
                 self._bad[model.uri_with_version] = _reason(error)
                 continue
@@ -166,7 +173,17 @@ class ServingModel:
                 if self._good is None and self._earlier not in (None, version):
                     self._good = self._registry.load_model(str(self._earlier))
                 raise
+            self._threads = _thread_pools()
         return self._loaded[1]
+
+
+def _thread_pools() -> ThreadpoolController | None:
+    """Return the thread pools of the libraries that are loaded by now."""
+    if find_spec("threadpoolctl") is None:
+        return None
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _reason(error: Exception) -> str:
