@@ -29,6 +29,9 @@ os.environ.setdefault(
     "SPARK_SUBMIT_OPTS", f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={LOGGING}"
 )
 
+# Threads that train a model would wait for each other: the workers use all cores already.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 SESSION = (
     "tests/faults/test_broker_faults.py",
     "tests/faults/test_full_disk.py",

@@ -11,6 +11,7 @@ import pytest
 from headgate.config import PipelineConfig, load_pipeline
 from headgate.errors import LandingError, UsageError
 from headgate.lab.pizza.world import PizzaPlan
+from headgate.models import estimator
 from headgate.models.estimator import Encoding, Estimator
 from headgate.models.examples import Examples, Split, read_examples, split_by_days
 from headgate.models.registry import ModelRegistry
@@ -34,6 +35,12 @@ headgate = headgate_fixture
 PLAN = PizzaPlan(stores=2, seed=4, days=3, start=datetime(2026, 1, 9, tzinfo=UTC))
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough to be better than the fallback."""
+    monkeypatch.setattr(estimator, "_TREES", 40)
 
 
 @pytest.fixture(scope="module")
