@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from headgate.config import load_pipeline
 from headgate.errors import UsageError
 from headgate.examples import find_example
-from headgate.lab.demo import prepare_folder
+from headgate.lab.demo import prepare_folder, with_fast_start
 from tests.cli.conftest import Headgate
 from tests.lab.without_extra import headgate_without_extra
 
@@ -56,7 +56,7 @@ def test_demo_does_not_take_a_file_for_its_folder(tmp_path: Path) -> None:
 
 
 def test_demo_writes_a_pipeline_that_loads(tmp_path: Path) -> None:
-    prepare_folder(tmp_path, {"games.yaml": PIPELINE})
+    prepare_folder(tmp_path, {"games.yaml": with_fast_start(PIPELINE)})
     pipeline = load_pipeline(tmp_path / "games.yaml")
     assert pipeline.source.start == 0
     assert pipeline.spark
