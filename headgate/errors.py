@@ -14,7 +14,7 @@ HeadgateError
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
@@ -136,6 +136,16 @@ class UsageError(HeadgateError):
 
 class SetupError(HeadgateError):
     """Java, jars, a port or a local service is missing or unusable."""
+
+
+def extra_missing(extra: str, packages: Sequence[str]) -> SetupError:
+    """Return the error for packages of an extra that are not installed."""
+    are = "is" if len(packages) == 1 else "are"
+    return SetupError(
+        "extra-missing",
+        f"this needs {', '.join(packages)}, which {are} not installed",
+        hint=f'pip install "headgate[{extra}]"',
+    )
 
 
 class SourceError(HeadgateError):

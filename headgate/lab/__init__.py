@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from headgate.errors import SetupError
+from headgate.errors import extra_missing
 
 _PACKAGES = {
     "fastavro": "fastavro",
@@ -22,9 +22,4 @@ def require_lab(*modules: str) -> None:
     """Raise SetupError `extra-missing` unless these modules of `headgate[lab]` are installed."""
     missing = [_PACKAGES[module] for module in modules if find_spec(module) is None]
     if missing:
-        raise SetupError(
-            "extra-missing",
-            f"this needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} "
-            "not installed",
-            hint='pip install "headgate[lab]"',
-        )
+        raise extra_missing("lab", missing)

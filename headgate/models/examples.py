@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from headgate.config import PipelineConfig
 from headgate.errors import InvalidPipeline, LandingError, did_you_mean, listed, shown
 from headgate.lake.duck import Sql
 from headgate.models.features import AT, FeatureQuery, parse_features
+from headgate.models.state import from_micros
 from headgate.serve.catalog import Catalog
 from headgate.serve.query import pull
 from headgate.sql.query import parse_query
@@ -50,11 +51,11 @@ class Examples:
 
     @property
     def first(self) -> datetime:
-        return _datetime(int(self.at.min()))
+        return from_micros(int(self.at.min()))
 
     @property
     def last(self) -> datetime:
-        return _datetime(int(self.at.max()))
+        return from_micros(int(self.at.max()))
 
     @property
     def days(self) -> int:
@@ -147,8 +148,8 @@ def split_by_days(examples: Examples, days: int | None = None) -> Split:
     begin = int(every[-later]) * day
     earlier = examples.where(examples.known_at < begin)
     if not len(earlier):
-        raise LandingError("labels-unfit", f"no label was known by {_datetime(begin):%Y-%m-%d}")
-    return Split(earlier, examples.where(examples.at >= begin), _datetime(begin))
+        raise LandingError("labels-unfit", f"no label was known by {from_micros(begin):%Y-%m-%d}")
+    return Split(earlier, examples.where(examples.at >= begin), from_micros(begin))
 
 
 def _sampled(labels: pa.Table) -> pa.Table:
@@ -176,10 +177,6 @@ def _as_number(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _micros(column: pa.ChunkedArray) -> np.ndarray:
     micros: np.ndarray = column.cast(pa.int64()).to_numpy()
     return micros
-
-
-def _datetime(micros: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from headgate.models.publish import (
 )
 from headgate.models.registry import ModelRegistry
 from headgate.models.scores import FALLBACK, PredictionTable, Scored, prediction_id
-from headgate.models.serving import CHECK_SECONDS, Fallback, Registry, ServingModel
+from headgate.models.serving import CHECK_SECONDS, Fallback, Registry, ServingModel, reason
 from headgate.models.state import (
     ChooseColumns,
     Key,
@@ -145,19 +145,17 @@ class Prediction:
         if batch is None and monotonic() - self._failed < _RETRY_SECONDS:
             return []
         began = perf_counter()
-        entries: list[Entry] = []
         try:
             fresh, kind = self._score(batch), self._key_type
             scored = perf_counter() - began
             version = self._write(fresh, kind)
         except Exception as error:  # anything in a query, a model or a table
             self._scored_at, self._failed = None, monotonic()
-            entries += self._report("features", _text(error), "will be retried with the next batch")
-            return entries
+            return self._report("features", reason(error), "will be retried with the next batch")
         self._errors.pop("features", None)
         if self._state is not None:
             self._state.changed.clear()
-        entries += self._report_model()
+        entries = self._report_model()
         self._report_topic()
         if fresh:
             fallback = sum(row.model == FALLBACK for row in fresh)
@@ -175,7 +173,7 @@ class Prediction:
         try:
             entries = self._judge.follow(self._state, self.model)
         except Exception as error:  # the query for labels, or a process that cannot be started
-            return self._report("label", _text(error), "the error of predictions is unknown")
+            return self._report("label", reason(error), "the error of predictions is unknown")
         self._errors.pop("label", None)
         return entries
 
@@ -415,17 +413,11 @@ def _numbers(frame: pd.DataFrame) -> list[tuple[float | None, float | None, floa
     return list(zip(column("prediction"), column("low"), column("high"), strict=True))
 
 
-def _text(error: Exception) -> str:
-    message = getattr(error, "message", None) or str(error)
-    first = str(message).splitlines()[0] if str(message) else ""
-    return first if isinstance(error, LandingError) else f"{type(error).__name__}: {first}"
-
-
 class PredictFollowUp:
     """Updates predictions after the tables that they are based on.
 
-    It reads the commits of these tables itself, whoever made them: landing, derivation or a replay
-    of the quarantine.
+    It reads the commits of these tables itself, of all writers: landing, derivation or a replay of
+    the quarantine.
     """
 
     while_idle: ClassVar = True

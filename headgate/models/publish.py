@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from io import BytesIO
 from typing import Any, Protocol
 
 from headgate.config import Duration, Kafka, PipelineConfig
-from headgate.errors import LandingError, RegistryError, SetupError, listed, shown
+from headgate.errors import LandingError, RegistryError, extra_missing, listed, shown
 from headgate.formats.avro.schema import AvroSchema, parse_schema
 from headgate.formats.avro.types import Primitive, Record, Type, Union
 from headgate.models.scores import Scored
@@ -127,24 +128,14 @@ def _required(schema: SchemaText) -> set[str]:
 
 
 def _parse(schema: SchemaText) -> Any:
-    _require_fastavro()
+    if find_spec("fastavro") is None:
+        raise extra_missing("models", ["fastavro"])
     import fastavro
 
     named: dict[str, Any] = {}
     for _, text in schema.references:
         fastavro.parse_schema(json.loads(text), named_schemas=named)
     return fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
-
-
-def _require_fastavro() -> None:
-    try:
-        import fastavro  # noqa: F401
-    except ImportError:
-        raise SetupError(
-            "extra-missing",
-            "publishing predictions needs fastavro",
-            hint='pip install "headgate[models]"',
-        ) from None
 
 
 def _only(topic: str, numeric: list[str]) -> str:

@@ -16,7 +16,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from headgate.config import PipelineConfig
-from headgate.errors import HeadgateError, LandingError, SetupError, shown
+from headgate.errors import HeadgateError, LandingError, extra_missing, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,12 +52,7 @@ def require_models(*modules: str) -> None:
     """Raise SetupError `extra-missing` unless these modules of `headgate[models]` are installed."""
     missing = [_PACKAGES[each] for each in modules or _PACKAGES if find_spec(each) is None]
     if missing:
-        raise SetupError(
-            "extra-missing",
-            f"this needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} "
-            "not installed",
-            hint='pip install "headgate[models]"',
-        )
+        raise extra_missing("models", missing)
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ class ServingModel:
     def error(self) -> str | None:
         """Why the promoted version does not predict."""
         if self._found.error is not None:
-            return _reason(self._found.error)
+            return reason(self._found.error)
         found = self._found.newest()
         return None if found is None else self._bad.get(found.uri_with_version)
 
@@ -152,7 +152,7 @@ class ServingModel:
                 with self._threads.limit(limits=1) if self._threads else nullcontext():
                     predicted = model.predict(frame)
             except Exception as error:  # features that do not fit, or an error of the model's own
-                self._bad[model.uri_with_version] = _reason(error)
+                self._bad[model.uri_with_version] = reason(error)
                 continue
             self._good = model
             return model.uri_with_version, predicted
@@ -186,7 +186,8 @@ def _thread_pools() -> ThreadpoolController | None:
     return ThreadpoolController()
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Return the first line of an error; its kind too, unless it is one of Headgate's own."""
     text = str(getattr(error, "message", None) or error).strip()
     first = text.splitlines()[0] if text else ""
     return first if isinstance(error, LandingError) else f"{type(error).__name__}: {first}"

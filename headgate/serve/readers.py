@@ -122,7 +122,7 @@ class Reader:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether nobody has asked for a chunk for some time."""
+        """Whether no chunk has been requested for some time."""
         return not self._computes and time.monotonic() - self.used_at > _STALLED_SECONDS
 
     async def _next(self, seconds: float) -> Chunk | None:

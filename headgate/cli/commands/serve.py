@@ -10,7 +10,7 @@ import typer
 
 from headgate.cli.output import print_next_steps
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
-from headgate.errors import SetupError, UsageError, shown
+from headgate.errors import UsageError, extra_missing, shown
 
 if TYPE_CHECKING:
     from headgate.serve.http import HttpServer
@@ -74,9 +74,5 @@ def _server(file: str, host: str, port: int, token: str | None, max_readers: int
     except ModuleNotFoundError as missing:
         if missing.name not in _PACKAGES:
             raise
-        raise SetupError(
-            "extra-missing",
-            f"this needs {missing.name}, which is not installed",
-            hint='pip install "headgate[serve]"',
-        ) from None
+        raise extra_missing("serve", [missing.name]) from None
     return HttpServer(load_pipeline(file), host, port, token, max_readers)

@@ -180,19 +180,25 @@ class NoView:
 
 
 def choose_view(progress: str, tally: Tally, as_json: bool = False) -> View:
-    """Return the view asked for; `auto` is live on a terminal and lines elsewhere."""
+    """Return the view asked for."""
     from headgate.cli.progress.lines import JsonLines, Lines
 
+    chosen = choose_progress(progress)
+    if chosen == "none":
+        return NoView(tally)
+    if as_json:
+        return JsonLines(tally)
+    return LiveView(tally) if chosen == "live" else Lines(tally)
+
+
+def choose_progress(progress: str) -> str:
+    """Return `live`, `lines` or `none`; `auto` is live on a terminal and lines elsewhere."""
     if progress not in PROGRESS:
         raise UsageError(
             "bad-argument",
             f"unknown progress `{progress}`",
             hint=f"use one of {', '.join(PROGRESS)}",
         )
-    if progress == "none":
-        return NoView(tally)
-    if as_json:
-        return JsonLines(tally)
-    if progress == "live" or (progress == "auto" and sys.stdout.isatty()):
-        return LiveView(tally)
-    return Lines(tally)
+    if progress == "auto":
+        return "live" if sys.stdout.isatty() else "lines"
+    return progress

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
@@ -11,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from headgate.cli.progress.live import choose_progress
 from headgate.lab.pizza.demo import BROKEN, StoreWait, Waits
 
 _REFRESHES_PER_SECOND = 4
@@ -78,12 +78,11 @@ class NoWaits(WaitsLines):
 
 
 def choose_waits_view(progress: str, speed: float) -> WaitsView:
-    """Return the view asked for; `auto` is live on a terminal and lines elsewhere."""
-    if progress == "none":
+    """Return the view asked for."""
+    chosen = choose_progress(progress)
+    if chosen == "none":
         return NoWaits(speed)
-    if progress == "live" or (progress == "auto" and sys.stdout.isatty()):
-        return LiveWaits()
-    return WaitsLines(speed)
+    return LiveWaits() if chosen == "live" else WaitsLines(speed)
 
 
 def waits_table(waits: Waits) -> RenderableType:
