@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
@@ -24,15 +25,17 @@ from headgate.lab.destination import KafkaTopics
 from headgate.lab.pizza.records import (
     COMPLETED,
     ORDERS,
+    TOPICS,
     WAIT_TIMES,
     RecordEncoder,
     WaitTime,
     schema,
     stale_waits,
 )
-from headgate.lab.pizza.world import Completed, Ordered
+from headgate.lab.pizza.world import Cancelled, Completed, Ordered
 from headgate.lab.services import Services
 from headgate.models.estimator import Estimator
+from headgate.models.features import parse_features
 from headgate.models.registry import ModelRegistry
 from headgate.registry.http import HttpRegistry, HttpRegistrySettings
 from headgate.run import run_pipeline
@@ -44,12 +47,7 @@ _COMPLETED_AFTER = 20.0
 _WARM_UP = 30.0
 _TICK = 0.02
 
-_FEATURES = f"""
-SELECT (SELECT count(*) FROM {ORDERS}) AS orders,
-    (SELECT count(*) FROM {COMPLETED}) AS completed,
-    (SELECT count(*) FROM {ORDERS} WHERE event_time > moment - INTERVAL 5 MINUTES) AS recent,
-    (SELECT count(*) FROM {COMPLETED} WHERE event_time > moment - INTERVAL 5 MINUTES) AS ended
-"""
+_FEATURES = (files("headgate") / "examples" / "pizza" / "features.sql").read_text("utf-8")
 
 
 @dataclass
@@ -134,9 +132,7 @@ class _Events:
 def _pipeline(services: Services, folder: Path) -> headgate.Pipeline:
     return headgate.Pipeline(
         name="pizza",
-        source=headgate.Kafka(
-            servers=services.servers, topics=[ORDERS, COMPLETED, WAIT_TIMES], start="earliest"
-        ),
+        source=headgate.Kafka(servers=services.servers, topics=list(TOPICS), start="earliest"),
         registry=headgate.Registry(url=services.registry),
         envelope=headgate.Confluent(),
         lake=str(folder / "lake"),
@@ -160,10 +156,11 @@ def _register_model(pipeline: headgate.Pipeline) -> None:
     import pandas as pd
     from threadpoolctl import threadpool_limits
 
-    values = np.random.default_rng(0).uniform(0, 500, (5_000, 4))
-    frame = pd.DataFrame(values, columns=["orders", "completed", "recent", "ended"])
+    names = parse_features(_FEATURES, "store_id", "event_time", timedelta(hours=4)).names
+    values = np.random.default_rng(0).uniform(0, 500, (5_000, len(names)))
+    frame = pd.DataFrame(values, columns=list(names))
     frame.insert(0, "store_id", np.arange(len(frame)) % _STORES + 1)
-    waits = frame["recent"] - frame["ended"] + frame["orders"] / 100
+    waits = frame["open_orders"] - frame["completed_30"] + frame["orders_10"] / 100
     with threadpool_limits(1):
         model = Estimator.train(frame, "store_id", waits.to_numpy())
     registry = ModelRegistry.of(pipeline)
@@ -176,12 +173,13 @@ def _prepare(services: Services) -> None:
     now = datetime.now(UTC)
     with closing(HttpRegistry(HttpRegistrySettings(services.registry))) as registry:
         encoder = RecordEncoder(registry)
-        topics = KafkaTopics(services.servers, [ORDERS, COMPLETED, WAIT_TIMES])
-        first: list[Ordered | Completed] = [
+        topics = KafkaTopics(services.servers, TOPICS)
+        events: list[Ordered | Completed | Cancelled | WaitTime] = [
+            *stale_waits(_STORES, now),
             Ordered(1, 0, now, (), 0, "web"),
             Completed(1, 0, now, 1.0),
+            Cancelled(1, 0, now, 1.0),
         ]
-        events: list[Ordered | Completed | WaitTime] = [*stale_waits(_STORES, now), *first]
         topics.send(encoder.encode([(event, _VERSION) for event in events]))
         topics.flush()
 

@@ -47,7 +47,7 @@ def test_versions_agree() -> None:
     assert headgate.__version__ == declared
 
 
-def _block(language: str, containing: str, page: str = README) -> str:
+def block(language: str, containing: str, page: str = README) -> str:
     blocks = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
     (block,) = [one for one in blocks if containing in one]
     return str(block)
@@ -66,13 +66,13 @@ def environment() -> dict[str, str]:
 def test_readme_commands_land_every_record(
     tmp_path: Path, environment: dict[str, str], tables: int, records: int
 ) -> None:
-    block = _block("sh", "headgate up")
+    commands = block("sh", "headgate up")
     for written, wanted in (("--tables 250", tables), ("--records 200000", records)):
-        assert written in block
-        block = block.replace(written, f"{written.split()[0]} {wanted}")
+        assert written in commands
+        commands = commands.replace(written, f"{written.split()[0]} {wanted}")
     try:
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
+            ["bash", "-euo", "pipefail", "-c", commands],
             cwd=tmp_path,
             env=environment,
             capture_output=True,
@@ -96,38 +96,10 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
-def test_readme_python_runs(tmp_path: Path, environment: dict[str, str]) -> None:
-    simulate = "headgate simulate games --tables 3 --versions 2 --records 300 --to delta"
-    _run(simulate.split(), tmp_path, environment)
-    script = _block("python", "headgate.Pipeline(")
-    assert "silver_chess" in _run([sys.executable, "-c", script], tmp_path, environment)
-    assert places(str(tmp_path / "lake")).total() == 300
-
-
-READ_WITH_SPARK = """
-from pyspark.sql import SparkSession
-
-session = SparkSession.active()
-rows = pipeline.read("silver_chess", columns=["user_name"], spark=session)
-assert (rows.columns, rows.count()) == (["user_name"], players.num_rows)
-"""
-
-
-def test_python_guide_runs(tmp_path: Path, environment: dict[str, str]) -> None:
-    page = (ROOT / "docs" / "guides" / "python.md").read_text()
-    _run(_block("sh", "simulate", page).split(), tmp_path, environment)
-    script = _block("python", "headgate.Pipeline(", page) + READ_WITH_SPARK
-    printed = _run([sys.executable, "-c", script], tmp_path, environment)
-    assert "games done: 300 records in " in printed
-    assert "gold_chess_rows" in printed
-    assert "CreateTable" in printed
-    assert "3 of them new" in printed
-
-
 def test_testing_guide_passes(tmp_path: Path, environment: dict[str, str]) -> None:
     page = (ROOT / "docs" / "guides" / "testing.md").read_text()
-    (tmp_path / "games.yaml").write_text(_block("yaml", "name: games", page))
-    (tmp_path / "test_games.py").write_text(_block("python", "import pytest", page))
+    (tmp_path / "games.yaml").write_text(block("yaml", "name: games", page))
+    (tmp_path / "test_games.py").write_text(block("python", "import pytest", page))
     printed = _run([sys.executable, "-m", "pytest", "-q"], tmp_path, environment)
     assert "4 passed" in printed
     assert not (tmp_path / "lake").exists()
@@ -135,7 +107,7 @@ def test_testing_guide_passes(tmp_path: Path, environment: dict[str, str]) -> No
 
 def test_guide_to_simulated_sources_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     page = (ROOT / "docs" / "guides" / "simulate.md").read_text()
-    script = _block("python", "PizzaPlan(", page)
+    script = block("python", "PizzaPlan(", page)
     printed = _run([sys.executable, "-c", script], tmp_path, environment)
     assert " minutes on average" in printed
     assert "two pizzas of store 3 would take " in printed

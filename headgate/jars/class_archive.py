@@ -63,7 +63,12 @@ def _archive() -> Path:
     import pyspark
 
     java = find_java().path.resolve()
-    parts = [str(java), str(java.stat().st_mtime_ns), pyspark.__file__, pyspark.__version__]
+    parts = [
+        str(java),
+        str(java.stat().st_mtime_ns),
+        os.path.realpath(pyspark.__file__),
+        pyspark.__version__,
+    ]
     parts += map(str, jar_paths("spark"))
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return jar_home() / f"classes-{digest}.jsa"

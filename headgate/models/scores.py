@@ -32,6 +32,10 @@ _VALUES = pa.schema(
 )
 
 
+_PROPERTIES = {**OFTEN_COMPACTED, "delta.logRetentionDuration": "interval 1 hours"}
+"""A push query can be continued for an hour."""
+
+
 @dataclass(frozen=True)
 class Scored:
     """One prediction, as it is written to the table."""
@@ -99,7 +103,7 @@ class PredictionTable:
                 schema,
                 (stage_rows(self._committer.lake, self.table, rows),),
                 (mark,),
-                properties=OFTEN_COMPACTED,
+                properties=_PROPERTIES,
                 required_marks={self._app: self._marked},
                 description="Predictions",
             )

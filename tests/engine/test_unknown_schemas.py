@@ -24,7 +24,7 @@ from headgate.testing import InProcessLake, Record
 from headgate.testing.lake import stage_in_process
 from tests.engine.games import SCHEMAS, GamesLake, extent, record, records
 
-FLOOD = 100_000
+FLOOD = 30_000
 MOST_MEMORY = 1_500 << 20
 
 

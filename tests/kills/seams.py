@@ -79,4 +79,12 @@ DERIVING = (
 )
 """Of derived tables, which need Spark."""
 
-SEAMS = {seam.name: seam for seam in (*LANDING, *REPLAYING, *MERGING, *DERIVING)}
+PREDICTING = (
+    Seam("predictions-staged", "after", "headgate.models.scores:stage_rows", nth=2),
+    Seam("before-predictions", "before", "headgate.models.scores:PredictionTable.commit", nth=2),
+    Seam("after-predictions", "after", "headgate.models.scores:PredictionTable.commit", nth=2),
+    Seam("all-predicted", "after", "headgate.models.predict:PredictFollowUp.follow", nth=2),
+)
+"""Of predictions."""
+
+SEAMS = {seam.name: seam for seam in (*LANDING, *REPLAYING, *MERGING, *DERIVING, *PREDICTING)}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kills.launch import counted, find_function, launch
-from tests.kills.seams import LANDING, MERGING, REPLAYING, SEAMS, Seam
+from tests.kills.seams import LANDING, MERGING, PREDICTING, REPLAYING, SEAMS, Seam
 from tests.kills.workloads import WORKLOADS
 from tests.rounds import rounds
 
@@ -22,6 +22,7 @@ KILLED = -signal.SIGKILL
 EACH_ONCE = [
     *(("games", seam) for seam in (*LANDING, *REPLAYING)),
     *(("shop-on-disk" if "disk" in seam.name else "shop", seam) for seam in MERGING),
+    *(("waits", seam) for seam in PREDICTING),
 ]
 
 
@@ -37,8 +38,8 @@ def test_seam_is_a_function_of_the_product(seam: Seam) -> None:
 @pytest.mark.parametrize(
     ("workload", "seam"),
     [
-        # `make test` takes every third, `make soak` all.
-        pytest.param(*case, marks=() if at % 3 == 0 else pytest.mark.soak)
+        # `make test` takes every sixth, `make soak` all.
+        pytest.param(*case, marks=() if at % 6 == 0 else pytest.mark.soak)
         for at, case in enumerate(EACH_ONCE)
     ],
     ids=lambda one: getattr(one, "name", one),
@@ -57,7 +58,7 @@ def test_run_that_is_killed_at_a_seam_is_completed_by_the_next(
 COMMAND = ("tests.kills.workloads",)
 
 
-@rounds(2, 160)
+@rounds(1, 160)
 def test_runs_that_are_killed_anywhere_are_completed_by_the_next(
     tmp_path: Path, cases: int
 ) -> None:

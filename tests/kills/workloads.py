@@ -26,7 +26,8 @@ from headgate.quarantine.replay import PortionLimit
 from headgate.testing import FailingCommitter, Record
 from tests.cdc.change_lake import ChangeLake
 from tests.engine.games import LARGER, PLAIN, RETYPED, TWIN, UNKNOWN, WIDER, GamesLake, record
-from tests.kills.seams import LANDING, MERGING, REPLAYING, Seam
+from tests.kills.seams import LANDING, MERGING, PREDICTING, REPLAYING, Seam
+from tests.models.orders import OrdersLake
 from tests.quarantine.replaying import drop, learn, replay
 
 Rows = list[dict[str, Any]]
@@ -212,6 +213,42 @@ def _plain(value: Any) -> Any:
     return value.timestamp() if isinstance(value, datetime) else value
 
 
+class Waits:
+    """Orders of stores, each of which changes the predicted wait of its store."""
+
+    seams = (*LANDING, *PREDICTING)
+    _BATCHES = ((1, 2), (1, 1, 3), (2,), (3, 1), (2, 2, 2), (1,))
+    """The stores of the orders."""
+
+    def prepare(self, folder: Path) -> None:
+        self._lake(folder)
+
+    def run(self, folder: Path) -> None:
+        with patch.object(ledger, "_TOTALS_EVERY", 2):
+            lake = self._lake(folder)
+            lake.run()
+            landed = lake.ledger.landed()
+            for number in range(0 if landed is None else landed + 1, len(self._BATCHES)):
+                lake.land([lake.order(store, number) for store in self._BATCHES[number]])
+
+    def check(self, folder: Path) -> None:
+        lake = self._lake(folder)
+        orders: Counter[int] = Counter()
+        expected = []
+        for stores in self._BATCHES:
+            orders.update(stores)
+            expected += [(store, orders[store] * 5.0) for store in sorted({*stores})]
+        assert Counter(row["store_id"] for row in lake.rows("orders_landed")) == orders
+        assert [wait[:2] for wait in lake.waits()] == expected
+        ids = [row["prediction_id"] for row in lake.rows("waits")]
+        assert len({*ids}) == len(ids)
+
+    def _lake(self, folder: Path) -> OrdersLake:
+        lake = OrdersLake(folder)
+        lake.models.promote(5)
+        return lake
+
+
 def read(table: Path) -> Rows:
     rows: Rows = DeltaTable(table).to_pyarrow_table().to_pylist()
     return rows
@@ -226,6 +263,7 @@ WORKLOADS: dict[str, Workload] = {
     "games": Games(),
     "shop": Shop(in_memory=True),
     "shop-on-disk": Shop(in_memory=False),
+    "waits": Waits(),
 }
 
 

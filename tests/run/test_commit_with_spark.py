@@ -22,9 +22,17 @@ from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.operations import drop_quarantine
 from headgate.run import run_pipeline
 from tests.lake.committer_contract import CommitterContract
+from tests.rounds import only
 from tests.run.conftest import Told
 
 
+@only(
+    "test_table_is_created_with_rows_columns_and_mark",
+    "test_rows_are_appended_and_the_mark_moves",
+    "test_new_column_is_null_in_older_rows",
+    "test_required_marks_fence_a_commit",
+    "test_changes_are_merged",
+)
 class TestSparkCommitter(CommitterContract):
     @pytest.fixture
     def committer(self, spark: SparkSession, lake: Path) -> Committer:

@@ -44,7 +44,7 @@ def test_matrix_with_sparks_committer(spark: SparkSession, tmp_path: Path) -> No
         assert comparable(by_duckdb(path), rows) == comparable(rows, rows), case.change
 
 
-@rounds(8, len(CASES))
+@rounds(4, len(CASES))
 def test_tables_of_the_matrix_open_in_all_readers(
     spark: SparkSession, tmp_path: Path, cases: int
 ) -> None:

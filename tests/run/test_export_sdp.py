@@ -18,6 +18,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headgate.gold.export import export_sdp
+from headgate.jars.class_archive import archive_options
 from headgate.jars.jars import jar_paths
 from headgate.lab.games import Game, register_versions
 from headgate.lab.process import (
@@ -94,7 +95,8 @@ def as_in_a_terminal() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
         # So short a run is over before Java's second compiler pays off.
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        options = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+        patch.setenv("JAVA_TOOL_OPTIONS", f"{options} {archive_options() or ''}")
         yield
 
 

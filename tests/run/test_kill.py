@@ -16,6 +16,7 @@ from headgate.config import Registry
 from headgate.lab.destination import KafkaDestination
 from headgate.lab.games import GamesPlan
 from headgate.lab.services import Services
+from tests.rounds import some
 from tests.run.conftest import places, simulate
 
 RECORDS = 12_000
@@ -88,7 +89,7 @@ def column(table: Path, name: str) -> list[str]:
     return values
 
 
-@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("asked", some([signal.SIGTERM, signal.SIGINT], signal.SIGTERM))
 def test_stopped_run_finishes_its_batch_and_exits_with_0(
     asked: signal.Signals, pipeline_file: Path
 ) -> None:

@@ -20,6 +20,7 @@ from headgate.cdc.merge_with_spark import merge_with_spark
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from tests.cdc.test_history_and_row_ids import LOG, Table, plain
+from tests.rounds import some
 
 
 def rows(lake: Path, table: str) -> list[dict[str, Any]]:
@@ -30,7 +31,9 @@ def plan_of(lake: Path, metadata: bool) -> MergePlan:
     return MergePlan(str(lake), "log", "merged", "history", "_tombstones", "app", metadata)
 
 
-@pytest.mark.parametrize(("row_ids", "metadata"), [(True, True), (False, False)])
+@pytest.mark.parametrize(
+    ("row_ids", "metadata"), some([(True, True), (False, False)], (True, True))
+)
 def test_all_of_a_log_at_once(
     spark: SparkSession, tmp_path: Path, row_ids: bool, metadata: bool
 ) -> None:

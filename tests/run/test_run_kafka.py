@@ -21,6 +21,7 @@ from headgate.run import run_pipeline
 from headgate.schema.changes import AddColumn, CreateTable
 from headgate.sources.stop_signal import StopSignal
 from tests.readers import by_deltalake, by_duckdb, by_spark, comparable
+from tests.rounds import some
 from tests.run.conftest import Told, kafka_pipeline, places, simulate
 
 ONCE = RunOptions(once=True)
@@ -54,7 +55,7 @@ def test_run_lands_every_record_in_exactly_one_place(
     assert run_pipeline(pipeline, ONCE).batches == 0
 
 
-@pytest.mark.parametrize("tables", [2, 30])
+@pytest.mark.parametrize("tables", some([2, 30], 30))
 def test_run_takes_one_spark_job_a_batch_whatever_the_number_of_tables(
     tables: int, spark: SparkSession, services: Services, topic: str, tmp_path: Path
 ) -> None:
@@ -177,6 +178,7 @@ def test_tables_have_the_same_rows_in_spark_deltalake_and_duckdb(
     assert newest.where("_offset >= 0 AND user_name >= 'player_'").count() == newest.count()
 
 
+@pytest.mark.soak
 def test_run_with_spark_commits_lands_the_same_rows(
     spark: SparkSession, services: Services, topic: str, tmp_path: Path
 ) -> None:

@@ -114,7 +114,7 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("kind", QUERIES)
-@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
 @given(data=st.data())
 def test_replayed_changes_give_the_result(
     tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject

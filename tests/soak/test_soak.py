@@ -27,7 +27,7 @@ ENOUGH_TO_COMPARE = 30
 """Samples from which on a trend means something."""
 
 
-@rounds(30, MINUTES * 60)
+@rounds(18, MINUTES * 60)
 def test_landing_goes_on_beside_kills_and_maintenance(
     services: Services, tmp_path: Path, cases: int
 ) -> None:
@@ -61,7 +61,9 @@ gold:
             beside.enter_context(repeatedly(producer.send, lambda: 0.5))
             beside.enter_context(repeatedly(maintenance.maintain, lambda: chance.uniform(0.2, 2)))
             beside.enter_context(
-                repeatedly(run.restart, lambda: chance.uniform(15, min(90, seconds / 2)))
+                repeatedly(
+                    run.restart, lambda: chance.uniform(min(15, seconds / 3), min(90, seconds / 2))
+                )
             )
             beside.enter_context(repeatedly(run.sample, lambda: 2 + seconds / 600))
             time.sleep(seconds)

@@ -9,7 +9,7 @@ from tests.cdc.order.peers import badal, google_bigquery, ours
 from tests.rounds import rounds
 
 
-@rounds(1_000, 5_000)
+@rounds(300, 5_000)
 @pytest.mark.parametrize("fail_over", [False, True], ids=["one server", "fail-over"])
 def test_only_complete_orders_give_the_rows_of_the_database(cases: int, fail_over: bool) -> None:
     wrong = dict.fromkeys((ours, badal, google_bigquery), 0)
