@@ -32,6 +32,12 @@ os.environ.setdefault(
 # Threads that train a model would wait for each other: the workers use all cores already.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Queries over so few rows are over before compiled code pays off."""
+
 SESSION = (
     "tests/faults/test_broker_faults.py",
     "tests/faults/test_full_disk.py",
@@ -77,12 +83,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     from headgate.engine.session import spark_session
 
-    # Queries over so few rows are over before compiled code pays off.
-    interpreted = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    session = spark_session("tests", interpreted)
+    session = spark_session("tests", INTERPRETED)
     yield session
     session.stop()
 

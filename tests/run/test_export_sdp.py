@@ -30,6 +30,7 @@ from headgate.lab.process import (
 )
 from headgate.lake.names import TableNames
 from headgate.schema.names import safe_name
+from tests.conftest import INTERPRETED
 from tests.inspect.change_lake import ShopLake, change
 from tests.inspect.gold_declared import declare_gold
 from tests.inspect.small_lake import SmallLake
@@ -130,6 +131,8 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Games:
     (project / "transformations" / "own.py").write_text(OWN_PYTHON, "utf-8")
     lake.versions += register_versions(lake.registry, [OddGame()], [1])
     lake.land(3000)
+    with (project / "conf" / "spark-defaults.conf").open("a") as settings:
+        settings.writelines(f"{key} {value}\n" for key, value in INTERPRETED.items())
     spark_pipelines(project, "run")
     return Games(lake, project)
 
