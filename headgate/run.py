@@ -16,7 +16,8 @@ from headgate.engine.record_plan import RecordPlan
 from headgate.engine.runner import Runner, RunOptions
 from headgate.gold.follow import GoldFollowUp
 from headgate.lake.commit import Committer
-from headgate.lake.ledger import Ledger, LedgerSnapshot, Pending, app_id, replay_name
+from headgate.lake.ledger import Ledger, Pending
+from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, replay_name
 from headgate.lake.run_lock import run_lock
 from headgate.models.predict import PredictFollowUp
 from headgate.schema.changes import SchemaHistory

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from headgate.config import PipelineConfig
 from headgate.envelopes.datastream.changes import SourceTable
 from headgate.errors import LandingError, UsageError, did_you_mean, listed, shown
-from headgate.lake.ledger import LedgerSnapshot, replay_name
 from headgate.lake.ledger_entries import Kind
+from headgate.lake.ledger_snapshot import LedgerSnapshot, replay_name
 from headgate.lake.names import ChangeTables, pattern_name
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile

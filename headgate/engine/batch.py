@@ -33,7 +33,7 @@ from headgate.engine.land_table import (
 from headgate.engine.plan import BatchPlan
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Committer, Mark
-from headgate.lake.ledger import Ledger, Pending, compact_in_time, record_change, run_app
+from headgate.lake.ledger import Ledger, Pending, compact_in_time
 from headgate.lake.ledger_entries import (
     BatchEntry,
     Entry,
@@ -43,6 +43,7 @@ from headgate.lake.ledger_entries import (
     SchemaEntry,
     TableEntry,
 )
+from headgate.lake.ledger_snapshot import record_change, run_app
 from headgate.lake.staged import (
     BlockedSchemaChange,
     ExpectationResult,

@@ -10,8 +10,9 @@ from headgate.config import PipelineConfig
 from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, did_you_mean, listed, shown
 from headgate.lake.choose_committer import choose_committer
-from headgate.lake.ledger import Ledger, replay_name
+from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import LedgerRow, LostEntry, PendingEntry
+from headgate.lake.ledger_snapshot import replay_name
 from headgate.lake.run_lock import run_lock
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile

@@ -16,8 +16,9 @@ from headgate.gold.declared import Landed, landed
 from headgate.gold.derive import GoldDeriver
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
-from headgate.lake.ledger import Ledger, LedgerSnapshot, app_id, replay_name
+from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import GoldEntry, Kind
+from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, replay_name
 from headgate.lake.run_lock import run_lock
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from datetime import datetime
 from functools import cached_property
 
 from headgate.config import PipelineConfig
-from headgate.lake.ledger import LedgerSnapshot, TableTotals, replay_name
 from headgate.lake.ledger_entries import Kind, LedgerRow, SchemaEntry
+from headgate.lake.ledger_snapshot import LedgerSnapshot, TableTotals, replay_name
 
 
 @dataclass(frozen=True)

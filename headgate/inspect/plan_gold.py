@@ -21,8 +21,8 @@ from headgate.gold.declared import (
 )
 from headgate.inspect.schema import open_table
 from headgate.inspect.tables import TableKind, kind_of
-from headgate.lake.ledger import LedgerSnapshot, app_id
 from headgate.lake.ledger_entries import Kind
+from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id
 from headgate.lake.snapshot import table_url
 from headgate.lake.tables import is_table
 from headgate.sql.incremental import Incremental

@@ -15,8 +15,8 @@ from headgate.engine.land_table import RequestedChange, fit_files
 from headgate.formats.decoder import MessageChoice, Refusal
 from headgate.formats.decoders import Decoders
 from headgate.inspect.schema_diff import payload_message
-from headgate.lake.ledger import LedgerSnapshot, record_change
 from headgate.lake.ledger_entries import Kind, SchemaEntry
+from headgate.lake.ledger_snapshot import LedgerSnapshot, record_change
 from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedFile, encode_schema
 from headgate.registry.registry import SubjectVersion

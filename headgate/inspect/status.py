@@ -13,7 +13,6 @@ from headgate.config.pipeline import FILES_TABLE
 from headgate.inspect.ledger import PipelineLedger, open_ledger, recorded_changes
 from headgate.inspect.quarantine import count_quarantined
 from headgate.inspect.tables import kind_of, merge_errors, tables_behind
-from headgate.lake.ledger import LedgerSnapshot, Totals
 from headgate.lake.ledger_entries import (
     AccuracyEntry,
     GoldEntry,
@@ -23,6 +22,7 @@ from headgate.lake.ledger_entries import (
     PredictionEntry,
     TrainingEntry,
 )
+from headgate.lake.ledger_snapshot import LedgerSnapshot, Totals
 from headgate.lake.run_lock import read_holder
 from headgate.lake.staged import ExpectationResult, StagedBatchNote
 from headgate.notebook import ResultView

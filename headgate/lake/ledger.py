@@ -11,11 +11,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from headgate.errors import CheckpointError, LandingError
 from headgate.lake.commit import Commit, Committer, Mark
@@ -24,24 +22,17 @@ from headgate.lake.ledger_entries import (
     LEDGER,
     BatchEntry,
     Entry,
-    EntryType,
-    Kind,
     LedgerRow,
-    OfTable,
     PendingEntry,
     RunEntry,
-    SchemaEntry,
     StartEntry,
-    columns_of,
-    decode_entry,
     encode_entry,
 )
+from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, run_app, totals_app
 from headgate.lake.parquet import stage_rows
-from headgate.lake.query import python_rows, query_table, quoted
 from headgate.lake.snapshot import table_url
-from headgate.lake.staged import ExpectationResult, StagedFile
-from headgate.lake.tables import CommitConflict, TableError, open_table
-from headgate.schema.changes import DropColumn, SchemaHistory
+from headgate.lake.staged import StagedFile
+from headgate.lake.tables import CommitConflict, TableError
 
 _SKIPPED_BY = ("pipeline", "kind", "version", "at", "table")
 OFTEN_COMPACTED = {
@@ -58,10 +49,6 @@ _TABLE_PROPERTIES = {
 }
 """Statistics only where reads filter."""
 
-_OF_PREDICTIONS = (Kind.PREDICTION, Kind.ACCURACY, Kind.TRAINING)
-_NOT_OF_A_BATCH = (Kind.START, Kind.RUN, Kind.MERGED, Kind.GOLD, *_OF_PREDICTIONS)
-"""Rows that are also written between batches, and do not list the files that are pending."""
-
 _TOTALS_EVERY = 100
 """Batches between totals, each of which is followed by a compaction."""
 _LARGE_EVERY = 100
@@ -69,37 +56,6 @@ _LARGE_EVERY = 100
 _SMALL_FILE = 1 << 20
 _LARGE_FILE = 128 << 20
 _MAX_ATTEMPTS = 5
-
-_SUMMED = (
-    *(Kind.TABLE, Kind.MERGED, Kind.GOLD, Kind.EXPECTATION, Kind.BATCH),
-    *_OF_PREDICTIONS,
-)
-"""Rows that totals sum up, by the columns that tell them apart."""
-_GROUPED = ("pipeline", "kind", "table", "route", "rule", "on_fail")
-_SUMS = (
-    *("rows", "bytes", "files", "unknown_fields"),
-    *("inserted", "updated", "deleted", "checked", "failed", "fallback"),
-)
-
-
-def replay_name(pipeline: str) -> str:
-    """Return the name under which replays of a pipeline's quarantine are recorded."""
-    return f"{pipeline}:replay"
-
-
-def app_id(pipeline: str) -> str:
-    """Return the application id of a pipeline's transactions in all its tables."""
-    return f"headgate:{pipeline}"
-
-
-def run_app(app: str) -> str:
-    """Return the application id of the marks that number the runs of a pipeline."""
-    return f"{app}:run"
-
-
-def _totals_app(app: str) -> str:
-    """Return the application id of the mark at the newest totals."""
-    return f"{app}:totals"
 
 
 @dataclass(frozen=True)
@@ -122,269 +78,6 @@ class Progress:
     ended_at: Any
     """Where that version ends in the source."""
     pending: tuple[Pending, ...]
-
-
-@dataclass(frozen=True)
-class TableTotals:
-    """Everything recorded for one table, added up."""
-
-    table: str
-    kinds: frozenset[Kind]
-    route: str | None
-    routes: int
-    """Number of routes; only bronze has more than one."""
-    rows: int
-    bytes: int
-    files: int
-    table_version: int
-    version: int
-    """The newest batch of the stream, or of replays if the stream has none."""
-    at: datetime
-    lineages: tuple[str, ...]
-    """As last recorded."""
-
-
-@dataclass(frozen=True)
-class Totals:
-    """A number of batches or rows, and the newest of them."""
-
-    count: int
-    version: int | None = None
-    at: datetime | None = None
-
-
-class LedgerSnapshot:
-    """One version of the ledger, read for one or more pipelines.
-
-    This is the only reader. Filters on pipeline, kind, table and version are pushed down to Delta,
-    and a read takes only the columns that it needs.
-    """
-
-    def __init__(self, path: str, table: DeltaTable | None, pipelines: Sequence[str]) -> None:
-        self._path = path
-        self._table = table
-        self._pipelines = tuple(pipelines)
-
-    @classmethod
-    def open(cls, lake: str, ledger: str, *pipelines: str) -> LedgerSnapshot:
-        """Open the newest version; a ledger that does not exist has no rows."""
-        path = table_url(lake, ledger)
-        try:
-            return cls(path, open_table(path), pipelines)
-        except (TableError, OSError) as error:
-            raise _unreadable(path, error) from error
-
-    def of(self, *pipelines: str) -> LedgerSnapshot:
-        """Return the same version, read for other pipelines."""
-        return LedgerSnapshot(self._path, self._table, pipelines)
-
-    @cached_property
-    def landed(self) -> int | None:
-        """The newest complete version, of a snapshot for one pipeline."""
-        (pipeline,) = self._pipelines
-        return self._marked(app_id(pipeline))
-
-    @cached_property
-    def totals_at(self) -> int | None:
-        """The version whose commit has the newest totals, of a snapshot for one pipeline."""
-        (pipeline,) = self._pipelines
-        return self._marked(_totals_app(app_id(pipeline)))
-
-    def entries(
-        self, kind: type[EntryType], *, table: str | None = None, since: int | None = None
-    ) -> list[LedgerRow[EntryType]]:
-        """Return all rows of one kind, the oldest first."""
-        where = _where((kind.kind,), table, since)
-        return self._rows(kind, f"FROM mine WHERE {where} ORDER BY version, at")
-
-    def newest(
-        self, kind: type[EntryType], since: int | None = None
-    ) -> LedgerRow[EntryType] | None:
-        """Return the row of the newest version; of several in one version, the last written."""
-        where = _where((kind.kind,), since=since)
-        rows = self._rows(kind, f"FROM mine WHERE {where} ORDER BY version DESC, at DESC LIMIT 1")
-        return rows[0] if rows else None
-
-    def last_outcomes(self, kind: type[OfTable]) -> list[LedgerRow[OfTable]]:
-        """Return the last success and the last failure of each table, in order of time."""
-        last = _last_of_each('"table", error IS NULL', _where((kind.kind,)))
-        return self._rows(kind, f'{last} ORDER BY "table", at')
-
-    def tables(
-        self, *kinds: Kind, table: str | None = None, since: int | None = None
-    ) -> dict[str, TableTotals]:
-        """Return the totals of each table that has rows of these kinds, by name.
-
-        A derived table that was never updated, and only failed to be, is not among them.
-        """
-        wanted = kinds or (Kind.TABLE, Kind.MERGED, Kind.GOLD, Kind.PREDICTION)
-        replays = [one for one in self._pipelines if one.endswith(replay_name(""))]
-        of_stream = _not_in("pipeline", replays)
-        found = self._query(
-            f"""
-            SELECT
-                "table",
-                array_agg(DISTINCT kind) AS kinds,
-                max(route) AS route,
-                count(DISTINCT route) AS routes,
-                coalesce(sum("rows"), 0) AS "rows",
-                coalesce(sum(bytes), 0) AS bytes,
-                coalesce(sum(files), 0) AS files,
-                last_value(table_version ORDER BY at, version) AS table_version,
-                -- Replays count their versions separately.
-                coalesce(max(version) FILTER (WHERE {of_stream}), max(version)) AS version,
-                max(at) AS at,
-                last_value(lineages ORDER BY version, at)
-                    FILTER (WHERE lineages IS NOT NULL) AS lineages
-            FROM mine
-            WHERE {_where(wanted, table, since)} AND table_version IS NOT NULL
-            GROUP BY "table" ORDER BY "table"
-            """
-        )
-        return {
-            row["table"]: TableTotals(
-                **{
-                    **row,
-                    "kinds": frozenset(map(Kind, row["kinds"])),
-                    "lineages": tuple(row["lineages"] or ()),
-                }
-            )
-            for row in found
-        }
-
-    def table_versions(self) -> dict[str, int]:
-        """Return the Delta version of each table after its last batch."""
-        last = _last_of_each('"table"', _where((Kind.TABLE,)), order="version DESC, at DESC")
-        found = self._query(f'SELECT "table", table_version {last}')
-        return {row["table"]: row["table_version"] for row in found}
-
-    def schema_ids(self) -> dict[str, set[int]]:
-        """Return the schemas of the records that each table got."""
-        found = self._query(
-            f"""
-            SELECT DISTINCT "table", unnest(schema_ids) AS schema_id FROM mine
-            WHERE {_where((Kind.TABLE,))} AND schema_ids IS NOT NULL
-            """
-        )
-        ids: dict[str, set[int]] = {}
-        for row in found:
-            ids.setdefault(row["table"], set()).add(row["schema_id"])
-        return ids
-
-    def schema_history(self) -> SchemaHistory:
-        """Return which schemas each table has met, and which columns they dropped."""
-        history = SchemaHistory()
-        for row in self.entries(SchemaEntry):
-            record_change(history, row.entry)
-        return history
-
-    def pending(self) -> list[LedgerRow[PendingEntry]]:
-        """Return the files that are pending after the newest batch, in the order of their tables.
-
-        Every batch tries them again, and so does every start of a run, which writes under the
-        version of the last batch: the last of these commits has all that are still pending.
-        """
-        if self.landed is None:
-            return []
-        others = _not_in("kind", _NOT_OF_A_BATCH)
-        return self._rows(
-            PendingEntry,
-            f"""
-            FROM mine WHERE {_where((Kind.PENDING,), since=self.landed)} AND at = (
-                SELECT max(at) FROM mine WHERE version >= {self.landed} AND {others}
-            )
-            ORDER BY "table"
-            """,
-        )
-
-    def expectations(self) -> tuple[ExpectationResult, ...]:
-        """Return the totals of each expectation; those that most rows failed come first."""
-        found = self._query(
-            f"""
-            SELECT "table", rule, on_fail, sum(checked) AS checked, sum(failed) AS failed
-            FROM mine WHERE {_where((Kind.EXPECTATION,))}
-            GROUP BY "table", rule, on_fail ORDER BY failed DESC, "table", rule, on_fail
-            """
-        )
-        return tuple(ExpectationResult(**row) for row in found)
-
-    def batches(self) -> Totals:
-        found = self._query(
-            f"""
-            SELECT coalesce(sum(coalesce(batches, 1)), 0) AS count, max(version) AS version,
-                last_value(at ORDER BY version, at) AS at
-            FROM mine WHERE {_where((Kind.BATCH,))}
-            """
-        )
-        return Totals(**found[0]) if found else Totals(0)
-
-    def totals(self) -> pa.Table:
-        """Return rows that stand for all rows so far, in the columns of the ledger.
-
-        Schema changes and lost files stay as they are; of the others, each table keeps its sums
-        and its last values. Rows whose meaning ends with the next batch are left out.
-        """
-        if self._table is None:
-            return LEDGER.empty_table()
-        grouped = ", ".join(f'"{name}"' for name in _GROUPED)
-        values = ", ".join(
-            _total_of(field) for field in LEDGER if field.name not in (*_GROUPED, "last_version")
-        )
-        columns = ", ".join(f'"{name}"' for name in LEDGER.names if name != "last_version")
-        sql = f"""
-            SELECT {grouped}, max(version) AS last_version, {values}
-            FROM mine WHERE {_in("kind", _SUMMED)} GROUP BY {grouped}, error IS NULL
-            UNION ALL BY NAME
-            SELECT {columns}, version AS last_version
-            FROM mine WHERE {_where((Kind.SCHEMA, Kind.LOST))}
-            UNION ALL BY NAME
-            SELECT {columns}, version AS last_version
-            {_last_of_each("pipeline", _where((Kind.START,)), order="version DESC, at DESC")}
-        """
-        return self._arrow(sql).select(LEDGER.names).cast(LEDGER)
-
-    def _rows(self, kind: type[EntryType], clauses: str) -> list[LedgerRow[EntryType]]:
-        columns = ("pipeline", "version", "batch", "at", *columns_of(kind))
-        if self._table is None:
-            return []
-        if not {*columns} <= {field.name for field in self._table.schema().fields}:
-            return []  # the kind is newer than the ledger, which has no such rows
-        selected = ", ".join(f'"{name}"' for name in columns)
-        return [
-            LedgerRow(
-                row["pipeline"], row["version"], row["batch"], row["at"], decode_entry(kind, row)
-            )
-            for row in self._query(f"SELECT {selected} {clauses}")
-        ]
-
-    def _query(self, sql: str) -> list[dict[str, Any]]:
-        """Return the rows of a query over `mine`, as Python values."""
-        return [] if self._table is None else python_rows(self._arrow(sql))
-
-    def _arrow(self, sql: str) -> pa.Table:
-        """Return the rows of a query over `mine`: totals of these pipelines, and the rows since.
-
-        Totals have the versions of the rows that they stand for.
-        """
-        assert self._table is not None
-        versions = "coalesce(last_version, version) AS version"
-        mine = f"SELECT * REPLACE ({versions}) FROM stored WHERE {self._since_totals}"
-        try:
-            return query_table(self._table, f"WITH mine AS ({mine}) {sql}")
-        except (TableError, OSError, pa.ArrowException) as error:
-            raise _unreadable(self._path, error) from error
-
-    @cached_property
-    def _since_totals(self) -> str:
-        conditions = []
-        for pipeline in self._pipelines:
-            at = self._marked(_totals_app(app_id(pipeline)))
-            since = "" if at is None else f" AND version >= {at}"
-            conditions.append(f"(pipeline = {quoted(pipeline)}{since})")
-        return " OR ".join(conditions)
-
-    def _marked(self, app: str) -> int | None:
-        return None if self._table is None else self._table.transaction_version(app)
 
 
 class Ledger:
@@ -471,7 +164,7 @@ class Ledger:
         totals = self._totals(version)
         if totals is not None:
             rows = pa.concat_tables([rows, totals])
-            marks.append(Mark(_totals_app(self.app), version))
+            marks.append(Mark(totals_app(self.app), version))
         self._append_checked(rows, marks, required)
         if totals is not None:
             compact_in_time(self._committer, self._name, version)
@@ -578,12 +271,6 @@ def compact_in_time(committer: Committer, table: str, version: int) -> None:
         committer.compact(table, _LARGE_FILE if rarely else _SMALL_FILE)
 
 
-def record_change(history: SchemaHistory, entry: SchemaEntry) -> None:
-    """Add a schema change to the history of its table."""
-    dropped = entry.column if entry.change == DropColumn.__name__ else None
-    history.record(entry.table, entry.schema_ids, dropped)
-
-
 def _files(rows: Sequence[LedgerRow[PendingEntry]]) -> tuple[Pending, ...]:
     """Return each file once."""
     pending = {
@@ -593,58 +280,3 @@ def _files(rows: Sequence[LedgerRow[PendingEntry]]) -> tuple[Pending, ...]:
         for row in rows
     }
     return tuple(pending.values())
-
-
-def _where(kinds: Sequence[Kind], table: str | None = None, since: int | None = None) -> str:
-    conditions = [_in("kind", kinds)]
-    if table is not None:
-        conditions.append(f'"table" = {quoted(table)}')
-    if since is not None:
-        conditions.append(f"version >= {since}")
-    return " AND ".join(conditions)
-
-
-def _total_of(field: pa.Field) -> str:
-    """Return the expression for a column of totals: its sum, all of its values, or the last."""
-    name = f'"{field.name}"'
-    if field.name in _SUMS:
-        return f"sum({name}) AS {name}"
-    if field.name == "batches":
-        return f"sum(CASE WHEN kind = '{Kind.BATCH}' THEN coalesce(batches, 1) END) AS batches"
-    if field.name == "schema_ids":
-        lists = f"array_agg({name}) FILTER (WHERE {name} IS NOT NULL)"
-        return f"array_sort(array_distinct(flatten({lists}))) AS {name}"
-    if field.name == "lineages":
-        return (
-            f"last_value({name} ORDER BY version, at) FILTER (WHERE {name} IS NOT NULL) AS {name}"
-        )
-    return f"last_value({name} ORDER BY version, at) AS {name}"
-
-
-def _in(column: str, values: Sequence[str]) -> str:
-    return f"{column} IN ({', '.join(map(quoted, values))})"
-
-
-def _not_in(column: str, values: Sequence[str]) -> str:
-    return f"{column} NOT IN ({', '.join(map(quoted, values))})" if values else "true"
-
-
-def _last_of_each(
-    group: str, where: str, order: str = "at DESC, version DESC, table_version DESC"
-) -> str:
-    """Return the clauses of a query for the last row of each group."""
-    return f"""
-        FROM (
-            SELECT *, row_number() OVER (PARTITION BY {group} ORDER BY {order}) AS place
-            FROM mine WHERE {where}
-        ) WHERE place = 1
-    """
-
-
-def _unreadable(path: str, error: Exception) -> LandingError:
-    return LandingError(
-        "lake-unreadable",
-        f"the ledger cannot be read: {str(error).splitlines()[0]}",
-        hint="check `lake`, and that you may read the folder",
-        where=path,
-    )

@@ -22,8 +22,8 @@ from headgate.engine.follow_up import Followed, TableChanged
 from headgate.errors import LandingError
 from headgate.lake.commit import Committer
 from headgate.lake.duck import Sql
-from headgate.lake.ledger import LedgerSnapshot, app_id
 from headgate.lake.ledger_entries import Entry, PredictionEntry, TrainingEntry
+from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id
 from headgate.models.accuracy import JUDGE_SECONDS, Judge, LiveAccuracy, Retraining
 from headgate.models.features import AT, RECORD_TIME, parse_features
 from headgate.models.publish import (

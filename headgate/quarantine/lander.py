@@ -17,8 +17,9 @@ from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import LandingError
 from headgate.lake.commit import Committer
-from headgate.lake.ledger import Ledger, Pending, replay_name
+from headgate.lake.ledger import Ledger, Pending
 from headgate.lake.ledger_entries import Entry, QuarantineEntry, TableEntry
+from headgate.lake.ledger_snapshot import replay_name
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.quarantine.filter import QuarantineFilter

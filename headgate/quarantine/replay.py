@@ -22,8 +22,8 @@ from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
 from headgate.engine.task_results import decode_results, task_results
 from headgate.lake.commit import Committer
-from headgate.lake.ledger import app_id
 from headgate.lake.ledger_entries import Kind
+from headgate.lake.ledger_snapshot import app_id
 from headgate.lake.parquet import delete_file
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import delete_staged, read_staged

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import LandingError
-from headgate.lake.ledger import Ledger, LedgerSnapshot, Pending, replay_name
+from headgate.lake.ledger import Ledger, Pending
 from headgate.lake.ledger_entries import (
     ENTRY_TYPES,
     LEDGER,
@@ -30,6 +30,7 @@ from headgate.lake.ledger_entries import (
     TableEntry,
     columns_of,
 )
+from headgate.lake.ledger_snapshot import LedgerSnapshot, replay_name
 from headgate.lake.staged import ExpectationResult, StagedFile
 from headgate.schema.changes import DropColumn, SchemaChange, change_types
 from tests.lake.recorded import all_rows, complete

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.lake import ledger as ledger_module
-from headgate.lake.ledger import Ledger, LedgerSnapshot, TableTotals, replay_name
+from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import (
     BatchEntry,
     Entry,
@@ -25,6 +25,7 @@ from headgate.lake.ledger_entries import (
     SchemaEntry,
     TableEntry,
 )
+from headgate.lake.ledger_snapshot import LedgerSnapshot, TableTotals, replay_name
 from headgate.lake.staged import StagedFile
 from headgate.lake.tables import CommitConflict
 from headgate.schema.changes import AddColumn, DropColumn

@@ -15,8 +15,8 @@ from headgate.engine.batch import BatchLander
 from headgate.engine.events import Event, Listener
 from headgate.engine.follow_up import FollowUp
 from headgate.engine.plan import BatchPlan
-from headgate.lake.ledger import LedgerSnapshot
 from headgate.lake.ledger_entries import PredictionEntry
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.models.predict import PredictFollowUp, Prediction
 from headgate.sources.batch import Extent
 from headgate.testing import InProcessLake, Record

@@ -9,8 +9,8 @@ import pytest
 import headgate
 from headgate.engine.events import Event, PredictionFailed, TrainingStarted
 from headgate.inspect.status import read_status
-from headgate.lake.ledger import LedgerSnapshot
 from headgate.lake.ledger_entries import AccuracyEntry
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.models.accuracy import Accuracy, Retraining
 from tests.models.orders import OrdersLake
 

@@ -18,8 +18,8 @@ from headgate.cdc.source_tables import known_logs_with_replays
 from headgate.config import PipelineConfig
 from headgate.engine.events import Event, MergeFailed, TablesMerged
 from headgate.inspect.status import read_status
-from headgate.lake.ledger import LedgerSnapshot
 from headgate.lake.ledger_entries import TableEntry
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.quarantine import replay as replay_module
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.operations import drop_quarantine, replay_quarantine
