@@ -8,14 +8,16 @@ import duckdb
 import pyarrow as pa
 
 from headgate.errors import LandingError, shown
+from headgate.sql.time_windows import WINDOW_START_MACRO
 
-_SETTINGS = (
+_PREPARATION = (
     "SET TimeZone = 'UTC'",
     "SET threads = 2",
     "SET python_enable_replacements = false",
     # Queries come from people who may not read the files of this machine.
     "SET enable_external_access = false",
     "SET lock_configuration = true",
+    WINDOW_START_MACRO,
 )
 
 
@@ -25,8 +27,8 @@ class Sql:
     def __init__(self) -> None:
         self._connection = duckdb.connect()
         self._schemas: dict[str, pa.Schema] = {}
-        for setting in _SETTINGS:
-            self._connection.execute(setting)
+        for statement in _PREPARATION:
+            self._connection.execute(statement)
 
     def register(self, name: str, rows: pa.Table) -> None:
         """Let queries read rows by a name, in place of any that it had before."""

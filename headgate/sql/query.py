@@ -36,6 +36,7 @@ from headgate.sql.parse import (
     token_position,
 )
 from headgate.sql.select import Output, group_keys, has_grouping_sets
+from headgate.sql.time_windows import hide_windows, resolve_windows
 
 GROUP = "_group"
 """The prefix of the columns with the values that rows are grouped by."""
@@ -98,7 +99,8 @@ class QueryText:
 def parse_query(text: str) -> QueryText:
     """Parse a query. Raises `InvalidPipeline` with the place of what is wrong."""
     emits, without = _cut_emit_changes(text)
-    tree = parse_select(without)
+    tree = parse_select(hide_windows(without, statement_tokens(without)))
+    resolve_windows(tree)
     refuse_unsafe(tree)
     limit = _limit(tree) if emits else None
     query = QueryText(text, tree, emits, limit)
@@ -156,7 +158,7 @@ def _refuse_beyond_changes(query: QueryText) -> None:
         if tree.args.get(key):
             raise bad_sql(f"has {clause} beside EMIT CHANGES", hint)
     if window := tree.find(exp.Window):
-        hint = "GROUP BY date_trunc('hour', time) groups rows by time"
+        hint = "GROUP BY window(time, '1 hour') groups rows by time"
         raise bad_sql("has a window function beside EMIT CHANGES", hint, position(window))
     if has_grouping_sets(tree):
         raise bad_sql("has several grouping sets beside EMIT CHANGES", "group by columns")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -98,6 +99,57 @@ def test_groups_that_change_are_emitted(lake: QueryLake) -> None:
         ("delete", {"store_id": 5, "n": 1, "max(store_order_id)": 4}),
         ("update", {"store_id": 2, "n": 2, "max(store_order_id)": 2}),
     ]
+
+
+def minute(number: int) -> datetime:
+    return datetime(2026, 1, 5, 12, tzinfo=UTC) + timedelta(minutes=number)
+
+
+def test_windows_of_event_time_are_groups(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1, at=minute(3)) + orders(2, at=minute(9)) + orders(3, at=None))
+    sql = f"SELECT window.start, window.end, count(*) AS n FROM {ORDERS}"
+    reader = lake.query(f"{sql} GROUP BY window(at, '10 minutes') EMIT CHANGES")
+    assert [(op, row["start"], row["end"], row["n"]) for op, row in reader.rows()] == [
+        ("insert", minute(0), minute(10), 2),
+        ("insert", None, None, 1),
+    ]
+    lake.append(ORDERS, orders(4, at=minute(19)) + orders(5, at=minute(-1)))
+    lake.append(ORDERS, orders(6, at=minute(0)))  # late
+    assert [(op, row["start"], row["n"]) for op, row in reader.rows()] == [
+        ("insert", minute(-10), 1),
+        ("insert", minute(10), 1),
+        ("update", minute(0), 3),
+    ]
+
+
+def test_window_is_a_column_of_the_result(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1, at=minute(3)))
+    sql = f"SELECT window, count(*) AS n FROM {ORDERS} GROUP BY window(at, '1 hour 30 minutes')"
+    ((_, row),) = lake.query(f"{sql} EMIT CHANGES").rows()
+    assert row == {"window": {"start": minute(0), "end": minute(90)}, "n": 1}
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("GROUP BY window(at, '10 parsecs')", "length `10 parsecs`"),
+        ("GROUP BY window(at, '10 minutes', '5 minutes')", "overlap"),
+        ("GROUP BY window(at)", "without a length"),
+        ("GROUP BY window(at, '1 hour') HAVING window.middle > at", "`window.middle`"),
+        ("WHERE window(at, '1 hour').start > at GROUP BY store_id", "outside of GROUP BY"),
+        ("GROUP BY window(at, '1 hour'), window(at, '2 hours')", "two different windows"),
+    ],
+)
+def test_bad_window_is_refused_at_its_place(lake: QueryLake, written: str, problem: str) -> None:
+    lake.append(ORDERS, orders(1, at=minute(0)))
+    with pytest.raises(HeadgateError, match=problem):
+        lake.query(f"SELECT count(*) FROM {ORDERS} {written} EMIT CHANGES")
+
+
+def test_column_may_be_called_window(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1, window={"start": 7}))
+    reader = lake.query(f"SELECT window.start FROM {ORDERS} EMIT CHANGES")
+    assert reader.rows() == [("insert", {"start": 7})]
 
 
 QUERIES = {
