@@ -26,7 +26,8 @@ settings.load_profile("repeat")
 
 # Java's second compiler pays off after minutes; the Spark sessions of tests are younger.
 os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS", f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={LOGGING}"
+    "SPARK_SUBMIT_OPTS",
+    f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Dlog4j2.configurationFile={LOGGING}",
 )
 
 # Threads that train a model would wait for each other: the workers use all cores already.

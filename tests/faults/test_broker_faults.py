@@ -26,7 +26,6 @@ from headgate.lab.services import Services
 from headgate.registry.open import open_registry
 from headgate.run import run_pipeline
 from tests.faults.proxy import HEALTHY, HOST, Fault, Proxy, proxy_to
-from tests.rounds import rounds
 from tests.run.conftest import WRAPPER, places
 
 RECORDS = 400
@@ -124,7 +123,8 @@ class Landing:
         assert quarantine.total() == self.bad
 
 
-@rounds(1, 40)
+@pytest.mark.soak
+@pytest.mark.parametrize("cases", [40])
 def test_run_with_faults_lands_everything_or_ends_with_an_error(
     spark: SparkSession, broker: Proxy, registry: Proxy, tmp_path: Path, cases: int
 ) -> None:
