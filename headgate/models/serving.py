@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 CHECK_SECONDS = 3.0
 """How often to look for a newly promoted version."""
+_RELOAD_SECONDS = 30.0
+"""How long to wait before a version that could not be loaded is loaded again."""
 _FIRST_SECONDS = 20.0
 """How long the first batch of a run waits for the model."""
 
@@ -105,6 +107,8 @@ class ServingModel:
         self._earlier = earlier
         """A version that predicted in an earlier run."""
         self._loaded: tuple[str, Model] | None = None
+        self._not_loaded: tuple[str, float, Exception] | None = None
+        """A version, when it could not be loaded, and why."""
         self._found = Background(self._load, every)
         self._good: Model | None = None
         self._bad: dict[str, str] = {}
@@ -167,9 +171,14 @@ class ServingModel:
         if version is None:
             raise LandingError("model-missing", f"{self.uri} is not registered yet")
         if self._loaded is None or self._loaded[0] != version:
+            if self._not_loaded is not None:
+                failed, at, why = self._not_loaded
+                if failed == version and monotonic() - at < _RELOAD_SECONDS:
+                    raise why
             try:
                 self._loaded = version, self._registry.load_model(self.uri)
-            except Exception:
+            except Exception as error:
+                self._not_loaded = version, monotonic(), error
                 if self._good is None and self._earlier not in (None, version):
                     self._good = self._registry.load_model(str(self._earlier))
                 raise

@@ -117,6 +117,19 @@ def test_last_good_model_goes_on_after_a_restart(lake: OrdersLake) -> None:
     assert FIRST in lake.models.loaded
 
 
+def test_version_that_cannot_be_loaded_is_not_loaded_all_the_time(lake: OrdersLake) -> None:
+    run = lake.start()
+    lake.models.promote_broken()
+    for minute in range(5):
+        lake.land_in(run, lake.order(1, minute))
+    assert lake.prediction is not None
+    model = lake.prediction.model
+    wait_for(lambda: model.error is not None)
+    assert lake.models.loaded.count("models:/shop-waits@serving") <= 2
+    lake.models.promote(7)
+    wait_for(lambda: model.waiting is not None)
+
+
 def test_fallback_is_used_without_a_model(tmp_path: Path) -> None:
     lake = OrdersLake(tmp_path, fallback="SELECT store_id, pizzas FROM orders")
     run = lake.start()
