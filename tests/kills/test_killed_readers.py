@@ -23,6 +23,7 @@ from tests.kills.launch import launch
 from tests.kills.test_kills import COMMAND, KILLED
 from tests.kills.workloads import WORKLOADS, read
 from tests.models.orders import wait_for
+from tests.rounds import some
 
 PIPELINE = """\
 name: games
@@ -107,7 +108,7 @@ class ServerSentEvents:
         return [*self._rows]
 
 
-@pytest.mark.parametrize("kind", [CommandLine, ServerSentEvents])
+@pytest.mark.parametrize("kind", some([CommandLine, ServerSentEvents], ServerSentEvents))
 def test_killed_readers_of_a_killed_pipeline_get_every_row_once(
     kind: type[Reader], tmp_path: Path
 ) -> None:

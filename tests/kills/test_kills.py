@@ -15,7 +15,6 @@ import pytest
 from tests.kills.launch import counted, find_function, launch
 from tests.kills.seams import LANDING, MERGING, PREDICTING, REPLAYING, SEAMS, Seam
 from tests.kills.workloads import WORKLOADS
-from tests.rounds import rounds
 
 KILLED = -signal.SIGKILL
 
@@ -58,7 +57,8 @@ def test_run_that_is_killed_at_a_seam_is_completed_by_the_next(
 COMMAND = ("tests.kills.workloads",)
 
 
-@rounds(1, 160)
+@pytest.mark.soak
+@pytest.mark.parametrize("cases", [160])
 def test_runs_that_are_killed_anywhere_are_completed_by_the_next(
     tmp_path: Path, cases: int
 ) -> None:

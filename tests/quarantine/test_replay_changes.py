@@ -231,7 +231,7 @@ def test_table_that_is_too_large_is_left_to_spark(lake: ShopLake) -> None:
 troubles = st.lists(st.sampled_from([*Step, "merging", None]), min_size=1, max_size=3)
 
 
-@settings(deadline=None, max_examples=3)
+@settings(deadline=None, max_examples=2)
 @given(troubles=troubles, at_a_time=st.integers(1, 3))
 def test_every_change_lands_once_wherever_replays_crash(
     troubles: list[Step | str | None], at_a_time: int

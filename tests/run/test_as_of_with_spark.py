@@ -18,6 +18,7 @@ from tests.cdc.change_lake import ChangeLake
 from tests.cdc.changes import case
 from tests.cdc.test_as_of import KEY, LOG, oracle_log, timestamp
 from tests.cdc.test_merged_is_the_database import land_all
+from tests.rounds import some
 
 CASES = [case(seed) for seed in range(40)]
 CHANGES = [change for one in CASES for change in one.changes]
@@ -35,7 +36,7 @@ def sorted_rows(rows: pa.Table) -> list[object]:
     return sorted(rows.to_pylist(), key=lambda row: str(row["_order"]))
 
 
-@pytest.mark.parametrize("key", [KEY, TableKey()], ids=["by key", "without a key"])
+@pytest.mark.parametrize("key", some([KEY, TableKey()], KEY), ids=["by key", "without a key"])
 def test_the_fold_of_spark_is_the_fold_of_one_process(
     spark: SparkSession, lake: ChangeLake, key: TableKey
 ) -> None:
@@ -53,6 +54,7 @@ def test_the_fold_of_spark_is_the_fold_of_one_process(
         assert sorted_rows(found) == sorted_rows(rows_as_of(log, key, cutoff))
 
 
+@pytest.mark.soak
 def test_deletions_by_row_id_find_their_rows(spark: SparkSession, tmp_path: Path) -> None:
     log = oracle_log(
         tmp_path,
@@ -88,6 +90,7 @@ def both_ways(spark: SparkSession, lake: ChangeLake) -> tuple[TableVerified, Tab
     return small, large
 
 
+@pytest.mark.soak
 def test_verified_by_spark_there_is_no_difference(spark: SparkSession, lake: ChangeLake) -> None:
     small, large = both_ways(spark, lake)
     assert large.is_ok

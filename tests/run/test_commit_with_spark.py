@@ -28,8 +28,6 @@ from tests.run.conftest import Told
 
 @only(
     "test_table_is_created_with_rows_columns_and_mark",
-    "test_rows_are_appended_and_the_mark_moves",
-    "test_new_column_is_null_in_older_rows",
     "test_required_marks_fence_a_commit",
     "test_changes_are_merged",
 )

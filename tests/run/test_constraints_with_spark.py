@@ -132,6 +132,7 @@ def test_rows_that_violate_a_constraint_are_pending_with_the_reason(
     assert [row["n"] for row in rows(spark, tmp_path)] == [-1, 5]
 
 
+@pytest.mark.soak
 def test_rows_that_keep_a_constraint_land(
     spark: SparkSession, committer: Committer, tmp_path: Path
 ) -> None:
@@ -159,6 +160,7 @@ def test_generated_column_that_records_do_not_have_is_computed(
     assert rows(spark, tmp_path) == [{"n": 5, "next": 6}]
 
 
+@pytest.mark.soak
 def test_identity_column_is_computed(
     spark: SparkSession, committer: Committer, tmp_path: Path
 ) -> None:
@@ -169,6 +171,7 @@ def test_identity_column_is_computed(
     assert len({*ids} - {None}) == 3
 
 
+@pytest.mark.soak
 def test_generated_column_that_records_have_is_checked(
     spark: SparkSession, committer: Committer, tmp_path: Path
 ) -> None:
@@ -185,7 +188,7 @@ def test_generated_column_that_records_have_is_checked(
     assert rows(spark, tmp_path) == [{"n": 1, "next": 2}]
 
 
-@pytest.mark.parametrize("feature", some(FEATURES, "columnMapping", "rowTracking"))
+@pytest.mark.parametrize("feature", some(FEATURES, "columnMapping"))
 def test_spark_writes_features_that_delta_rs_lacks(
     spark: SparkSession, committer: Committer, tmp_path: Path, feature: str
 ) -> None:
@@ -221,7 +224,7 @@ def test_table_with_constraints_is_merged_and_replaced_by_spark(
     assert set(engines(tmp_path)) == {"Apache-Spark"}
 
 
-@pytest.mark.parametrize("constraint", some(["check", "generated", "append only"], "generated"))
+@pytest.mark.parametrize("constraint", some(["check", "generated", "append only"]))
 def test_columns_with_constraints_are_not_widened(
     spark: SparkSession, committer: Committer, tmp_path: Path, constraint: str
 ) -> None:

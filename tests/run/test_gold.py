@@ -128,6 +128,7 @@ def test_a_changed_declaration_is_rebuilt_and_a_broken_one_does_not_fail_others(
     assert [one.table for one in status.derived if one.error] == ["broken_{route}"]
 
 
+@pytest.mark.soak
 def test_refresh_rebuilds_tables_and_updates_those_derived_from_them(
     spark: SparkSession, pipeline: PipelineConfig, tmp_path: Path
 ) -> None:
