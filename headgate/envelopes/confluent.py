@@ -22,6 +22,11 @@ MAX_INDEXES = 16
 _MAX_VARINT = 5
 
 
+def frame_prefix(schema_id: int) -> bytes:
+    """Return what stands before a payload."""
+    return b"\0" + schema_id.to_bytes(4, "big")
+
+
 class BadIndex(Exception):
     """The bytes are not a list of message indexes."""
 

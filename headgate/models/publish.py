@@ -11,6 +11,7 @@ from io import BytesIO
 from typing import Any, Protocol
 
 from headgate.config import Duration, Kafka, PipelineConfig
+from headgate.envelopes.confluent import frame_prefix
 from headgate.errors import LandingError, RegistryError, extra_missing, listed, shown
 from headgate.formats.avro.schema import AvroSchema, parse_schema
 from headgate.formats.avro.types import Primitive, Record, Type, Union
@@ -91,7 +92,7 @@ class TopicEncoder:
         fields |= {self.key: row.key, **dict.fromkeys(self.times, row.at)}
         fields[self.value] = round(row.prediction) if self.whole else row.prediction
         output = BytesIO()
-        output.write(b"\0" + self.schema_id.to_bytes(4, "big"))
+        output.write(frame_prefix(self.schema_id))
         fastavro.schemaless_writer(output, self._parsed, fields)
         return output.getvalue()
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.config import PipelineConfig, Wrapper
+from headgate.envelopes.confluent import frame_prefix
 from headgate.envelopes.open import open_envelope
 from headgate.envelopes.wrapper import WrapperEnvelope
 from headgate.errors import UsageError
@@ -65,7 +66,7 @@ def frame(
     # The list of message indexes of the first message is a single zero.
     index = b"\0" if schema and schema.schema_type == "PROTOBUF" else b""
     encoded = _encode(payload, schema, FIRST_MESSAGE)
-    return Record(b"\0" + schema_id.to_bytes(4, "big") + index + encoded, topic=route)
+    return Record(frame_prefix(schema_id) + index + encoded, topic=route)
 
 
 def _encode(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headgate.envelopes.confluent import frame_prefix
 from headgate.lab import require_lab
 from headgate.lab.destination import TOPIC_RECORDS
 from headgate.lab.pizza.orders import OrderLine
@@ -148,7 +149,7 @@ def _framed(schema: Mapping[str, Any], schema_id: int) -> Encode:
     import fastavro
 
     parsed = fastavro.parse_schema(dict(schema))
-    prefix = b"\0" + schema_id.to_bytes(4, "big")
+    prefix = frame_prefix(schema_id)
 
     def encode(row: Mapping[str, object]) -> bytes:
         output = BytesIO()
