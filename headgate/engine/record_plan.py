@@ -129,13 +129,14 @@ class RecordPlan(BatchPlan):
         key = repr(self.registry)
         created: set[str] = set()
         try:
-            if key not in _decoders:
-                _decoders[key] = Decoders(open_registry(self.registry))
+            decoders = _decoders.get(key)
+            if decoders is None:
+                decoders = _decoders[key] = Decoders(open_registry(self.registry))
             most = MAX_UNKNOWN_IN_REPLAY if self.from_quarantine else MAX_UNKNOWN
-            _decoders[key].begin((self.version, self.began), most)
+            decoders.begin((self.version, self.began), most)
             for portion in _portions(records):
                 with pause_collection():
-                    files = list(_stage_portion(self, portion, _decoders[key], created))
+                    files = list(_stage_portion(self, portion, decoders, created))
                 yield encode_files(files)
         except HeadgateError as error:
             yield encode_error(type(error).__name__, *error.parts)

@@ -176,7 +176,7 @@ def _start(folder: Path, kafka: int, schemas: int, controller: int) -> Services:
         registry_process = registry.start_registry(folder, schemas)
         broker_process = broker.start_broker(folder, kafka, controller)
         wait_until_ready(broker_process, lambda: broker.broker_answers(kafka))
-        wait_until_ready(registry_process, lambda: registry.registry_answers(schemas))
+        registry_process = _wait_for_registry(registry_process, folder, schemas)
     except BaseException:
         for process in _recorded(folder):
             process.stop()
@@ -187,6 +187,22 @@ def _start(folder: Path, kafka: int, schemas: int, controller: int) -> Services:
         folder=folder,
         pids={broker.NAME: broker_process.pid, registry.NAME: registry_process.pid},
     )
+
+
+def _wait_for_registry(process: DetachedProcess, folder: Path, port: int) -> DetachedProcess:
+    """Wait until the registry answers.
+
+    It gives up if its database takes longer than five seconds, as it may while other services
+    start; the next attempt succeeds.
+    """
+    try:
+        wait_until_ready(process, lambda: registry.registry_answers(port))
+    except SetupError:
+        if process.is_alive():
+            raise
+        process = registry.start_registry(folder, port)
+        wait_until_ready(process, lambda: registry.registry_answers(port))
+    return process
 
 
 def _start_database(folder: Path, port: int) -> DetachedProcess:

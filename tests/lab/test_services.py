@@ -3,7 +3,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from headgate.errors import SetupError
-from headgate.lab.process import HOST
+from headgate.lab import registry, services
+from headgate.lab.process import HOST, DetachedProcess, start_detached
 from headgate.lab.services import Services, down, find, up
 
 SCHEMA = 'syntax = "proto3";\nmessage Hero { string name = 1; }\n'
@@ -106,3 +108,21 @@ def test_folder_that_was_never_up(tmp_path: Path) -> None:
     assert find(tmp_path / "nothing") is None
     assert down(tmp_path / "nothing") == []
     assert not (tmp_path / "nothing").exists()
+
+
+def test_registry_that_gives_up_is_started_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.mkdir()
+    gave_up = start_detached("registry", [sys.executable, "-c", "pass"], folder)
+    lasting = start_detached("other", [sys.executable, "-c", "import time; time.sleep(60)"], folder)
+    monkeypatch.setattr(registry, "start_registry", lambda folder, port: lasting)
+    monkeypatch.setattr(registry, "registry_answers", _after_exit_of(gave_up))
+    assert services._wait_for_registry(gave_up, folder, 1) is lasting
+    lasting.stop()
+
+
+def _after_exit_of(process: DetachedProcess) -> Callable[[int], bool]:
+    """Answer only at the second call after a process has exited: it is not the one that answers."""
+    calls = iter([False, True])
+    return lambda port: not process.is_alive() and next(calls)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -320,3 +321,14 @@ def test_stream_and_replay_land_concurrently(lake: GamesLake) -> None:
     found = places(lake)
     assert (set(found.values()), len(found)) == ({1}, 14 + 24)
     assert Counter(in_quarantine(lake).values()) == {"replayed": 11, "open": 13}
+
+
+def test_stream_goes_on_while_a_replay_forgets_its_schemas(lake: GamesLake) -> None:
+    plan = lake.plan
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield records([record("chess", 1)], 6)
+        plan.forget()
+
+    staged = [row for batch in plan.stage(batches()) for row in batch.to_pylist()]
+    assert staged
