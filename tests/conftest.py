@@ -68,6 +68,7 @@ class _Scheduler(LoadScopeScheduling):  # type: ignore[misc]
         return "processes" if nodeid.startswith(PROCESSES) else nodeid.partition("::")[0]
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     return _Scheduler(config, log)
 

@@ -1,8 +1,8 @@
 """The ledger: a Delta table with a row per table and batch, per schema change, and per complete
 batch. Its commit is the last of a batch, and everything a pipeline needs to resume is in it.
 
-Every hundredth batch also writes totals of all rows before it. Reads start at the newest totals, so
-that they cost the same however long a pipeline has been running.
+Every hundredth batch also writes totals of all rows before it, and small files are compacted. Reads
+start at the newest totals, so that they cost the same however long a pipeline has been running.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ _TABLE_PROPERTIES = {
 """Statistics only where reads filter."""
 
 _TOTALS_EVERY = 100
-"""Batches between totals, each of which is followed by a compaction."""
-_LARGE_EVERY = 100
-"""Compactions of small files between those of larger ones."""
+"""Batches between totals."""
+_COMPACTED_EVERY = 20
+"""Batches between compactions of small files: what a query costs grows with their number."""
+_LARGE_EVERY = 10_000
+"""Batches between compactions of larger files."""
 _SMALL_FILE = 1 << 20
 _LARGE_FILE = 128 << 20
 _MAX_ATTEMPTS = 5
@@ -166,8 +168,7 @@ class Ledger:
             rows = pa.concat_tables([rows, totals])
             marks.append(Mark(totals_app(self.app), version))
         self._append_checked(rows, marks, required)
-        if totals is not None:
-            compact_in_time(self._committer, self._name, version)
+        compact_in_time(self._committer, self._name, version)
 
     def record_pending(self, version: int, batch: int, entries: Sequence[Entry]) -> None:
         """Record which files of the newest version are pending from now on, and which are lost."""
@@ -263,9 +264,9 @@ def compact_in_time(committer: Committer, table: str, version: int) -> None:
 
     Files since the last time are combined; now and then the larger ones as well.
     """
-    if version == 0 or version % _TOTALS_EVERY:
+    if version == 0 or version % _COMPACTED_EVERY:
         return
-    rarely = version % (_TOTALS_EVERY * _LARGE_EVERY) == 0
+    rarely = version % _LARGE_EVERY == 0
     # A concurrent compaction or rewrite wins the conflict.
     with suppress(TableError):
         committer.compact(table, _LARGE_FILE if rarely else _SMALL_FILE)

@@ -60,7 +60,7 @@ class Games:
         GamesLake(folder)
 
     def run(self, folder: Path) -> None:
-        with patch.object(ledger, "_TOTALS_EVERY", 2):
+        with patch.multiple(ledger, _TOTALS_EVERY=2, _COMPACTED_EVERY=2):
             self._run(folder)
 
     def _run(self, folder: Path) -> None:
@@ -224,7 +224,7 @@ class Waits:
         self._lake(folder)
 
     def run(self, folder: Path) -> None:
-        with patch.object(ledger, "_TOTALS_EVERY", 2):
+        with patch.multiple(ledger, _TOTALS_EVERY=2, _COMPACTED_EVERY=2):
             lake = self._lake(folder)
             lake.run()
             landed = lake.ledger.landed()

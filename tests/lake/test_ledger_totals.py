@@ -61,8 +61,9 @@ ENTRIES: st.SearchStrategy[Entry] = st.one_of(
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write totals at every third version."""
+    """Write totals, and compact, at every third version."""
     monkeypatch.setattr(ledger_module, "_TOTALS_EVERY", 3)
+    monkeypatch.setattr(ledger_module, "_COMPACTED_EVERY", 3)
 
 
 def everything_in(ledger: Ledger) -> dict[str, Any]:
@@ -104,6 +105,7 @@ def test_reads_are_the_same_with_and_without_totals(batches: list[list[Entry]]) 
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         for every in (3, 1_000):
             patch.setattr(ledger_module, "_TOTALS_EVERY", every)
+            patch.setattr(ledger_module, "_COMPACTED_EVERY", every)
             ledger = Ledger(folder, f"ledger_{every}", "games")
             ledger.start("query", 0)
             for version, drawn in enumerate(batches):

@@ -36,7 +36,7 @@ def sorted_rows(rows: pa.Table) -> list[object]:
     return sorted(rows.to_pylist(), key=lambda row: str(row["_order"]))
 
 
-@pytest.mark.parametrize("key", some([KEY, TableKey()], KEY), ids=["by key", "without a key"])
+@pytest.mark.parametrize("key", some([KEY, TableKey()]), ids=["by key", "without a key"])
 def test_the_fold_of_spark_is_the_fold_of_one_process(
     spark: SparkSession, lake: ChangeLake, key: TableKey
 ) -> None:

@@ -29,7 +29,6 @@ from tests.run.conftest import Told
 @only(
     "test_table_is_created_with_rows_columns_and_mark",
     "test_required_marks_fence_a_commit",
-    "test_changes_are_merged",
 )
 class TestSparkCommitter(CommitterContract):
     @pytest.fixture

@@ -200,6 +200,7 @@ def test_spark_writes_features_that_delta_rs_lacks(
     assert set(engines(tmp_path)) == {"Apache-Spark"}
 
 
+@pytest.mark.soak
 def test_table_with_constraints_is_merged_and_replaced_by_spark(
     spark: SparkSession, committer: Committer, tmp_path: Path
 ) -> None:

@@ -47,9 +47,11 @@ ROUTES = """
 SELECT route, count(*) AS events, count(distinct user_name) AS players, max(own_0) AS own
 FROM silver GROUP BY route
 """
-GAMES = f"""
+OF_EACH_GAME = f"""
 gold:
   gold_{{route}}_player_agg: "{PLAYERS}"
+"""
+GAMES = f"""{OF_EACH_GAME}\
   unified_gold:
     from: gold_*
     select: route, user_name, session_count
@@ -117,24 +119,29 @@ class Games:
         return self.landed / "_sdp" / "games" / "tables"
 
 
-@pytest.fixture(scope="module")
-def games(tmp_path_factory: pytest.TempPathFactory) -> Games:
-    """As the project's README says: run once, with tables of one's own beside."""
-    folder = tmp_path_factory.mktemp("with spaces")
+def exported(folder: Path, gold: str) -> Games:
+    """Export a project, and land another game after that."""
     lake = SmallLake(folder)
-    declare_gold(lake.file, GAMES)
+    declare_gold(lake.file, gold)
     lake.register(1, versions=[1, 2])
     lake.land(3000)
     project = folder / "project"
     export_sdp(lake.pipeline, project)
-    (project / "transformations" / "own.sql").write_text(OWN_SQL, "utf-8")
-    (project / "transformations" / "own.py").write_text(OWN_PYTHON, "utf-8")
     lake.versions += register_versions(lake.registry, [OddGame()], [1])
     lake.land(3000)
     with (project / "conf" / "spark-defaults.conf").open("a") as settings:
         settings.writelines(f"{key} {value}\n" for key, value in INTERPRETED.items())
-    spark_pipelines(project, "run")
     return Games(lake, project)
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Games:
+    """As the project's README says: run once, with tables of one's own beside."""
+    made = exported(tmp_path_factory.mktemp("with spaces"), GAMES)
+    (made.project / "transformations" / "own.sql").write_text(OWN_SQL, "utf-8")
+    (made.project / "transformations" / "own.py").write_text(OWN_PYTHON, "utf-8")
+    spark_pipelines(made.project, "run")
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -207,11 +214,25 @@ def silver_of(games: Games) -> dict[str, pa.Table]:
     return {route: read(games.landed, names.silver_for(route)) for route in routes}
 
 
-def test_gold_of_games_beside_tables_of_ones_own(games: Games) -> None:
+def test_gold_of_each_game(tmp_path_factory: pytest.TempPathFactory) -> None:
+    games = exported(tmp_path_factory.mktemp("with spaces"), OF_EACH_GAME)
+    spark_pipelines(games.project, "run")
+    assert_players(games)
+    found = {one.name for one in games.project.iterdir()}
+    assert found == {"README.md", "conf", "gold.yml", "spark-pipeline.yml", "transformations"}
+
+
+def assert_players(games: Games) -> dict[str, pa.Table]:
     players = each_by_duckdb(PLAYERS, "silver", silver_of(games))
     for route, wanted in players.items():
         found = read(games.made, f"gold_{safe_name(route)}_player_agg")
         assert rows(found) == rows(wanted), route
+    return players
+
+
+@pytest.mark.soak
+def test_gold_of_games_beside_tables_of_ones_own(games: Games) -> None:
+    players = assert_players(games)
     unified = by_duckdb(UNIFIED, united=united(players))
     assert rows(read(games.made, "unified_gold")) == rows(unified)
     levels = by_duckdb(LEVELS, unified=unified)
@@ -223,11 +244,6 @@ def test_gold_of_games_beside_tables_of_ones_own(games: Games) -> None:
 def assert_routes(games: Games) -> None:
     wanted = by_duckdb(ROUTES, silver=united(silver_of(games)))
     assert rows(read(games.made, "routes")) == rows(wanted)
-
-
-def test_a_run_leaves_nothing_in_the_project(games: Games) -> None:
-    found = {one.name for one in games.project.iterdir()}
-    assert found == {"README.md", "conf", "gold.yml", "spark-pipeline.yml", "transformations"}
 
 
 @pytest.mark.soak

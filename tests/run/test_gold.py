@@ -63,7 +63,9 @@ def same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
 
 
 def recomputed(spark: SparkSession, lake: str, silver: str, sql: str) -> list[dict[str, Any]]:
-    spark.read.format("delta").load(f"{lake}/{silver}").createOrReplaceTempView("silver")
+    """What Spark returns for the query; reading the table by Spark would take longer."""
+    landed = DeltaTable(Path(lake, silver)).to_pyarrow_table()
+    spark.createDataFrame(landed).createOrReplaceTempView("silver")
     return list(spark.sql(sql).toArrow().to_pylist())
 
 
@@ -155,7 +157,8 @@ def test_rows_deleted_by_deletion_vectors_are_removed_from_derived_tables(
     spark.sql(f"DELETE FROM {table} WHERE length(user_name) = 7")
     run_pipeline(pipeline, RunOptions(once=True))
     game = silver.name[7:-7]
-    wanted = recomputed(spark, pipeline.lake, silver.name, PLAYERS)
+    spark.read.format("delta").load(str(silver)).createOrReplaceTempView("silver")
+    wanted = list(spark.sql(PLAYERS).toArrow().to_pylist())
     assert same(rows(pipeline.lake, f"gold_{game}_player_agg"), wanted)
-    sessions = spark.read.format("delta").load(str(silver)).count()
+    sessions = sum(row["session_count"] for row in wanted)
     assert {"route": game, "sessions": sessions} in rows(pipeline.lake, "all_games")

@@ -27,7 +27,7 @@ ENOUGH_TO_COMPARE = 30
 """Samples from which on a trend means something."""
 
 
-@rounds(12, MINUTES * 60)
+@rounds(8, MINUTES * 60)
 def test_landing_goes_on_beside_kills_and_maintenance(
     services: Services, tmp_path: Path, cases: int
 ) -> None:

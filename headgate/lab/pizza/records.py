@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -93,9 +94,13 @@ _FIRST_FIELDS: dict[str, list[dict[str, Any]]] = {
     COMPLETED: _ENDED,
 }
 _EVENT_TIME = _optional("event_time", {"type": "long", "logicalType": "timestamp-millis"})
-_LATER_FIELDS = {topic: [_EVENT_TIME] for topic in TOPICS}
+_LATER_FIELDS = {
+    WAIT_TIMES: [[_EVENT_TIME, _optional("model", "string")]],
+    ORDERS: [[_EVENT_TIME], [_optional("channel", "string")]],
+    CANCELLED: [[_EVENT_TIME]],
+    COMPLETED: [[_EVENT_TIME]],
+}
 """The fields of versions 2, 3, …: all are optional, so that every version can read every other."""
-_LATER_FIELDS[ORDERS] = [_EVENT_TIME, _optional("channel", "string")]
 
 VERSIONS = 1 + max(map(len, _LATER_FIELDS.values()))
 """Number of versions; topics other than that of the orders have one less."""
@@ -103,7 +108,7 @@ VERSIONS = 1 + max(map(len, _LATER_FIELDS.values()))
 
 def schema(topic: str, version: int) -> dict[str, Any]:
     """Return the Avro schema of a topic, or its latest version if `version` is later."""
-    fields = [*_FIRST_FIELDS[topic], *_LATER_FIELDS[topic][: version - 1]]
+    fields = [*_FIRST_FIELDS[topic], *chain(*_LATER_FIELDS[topic][: version - 1])]
     return {"type": "record", "name": _NAMES[topic], "namespace": "pizza", "fields": fields}
 
 
