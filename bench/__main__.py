@@ -108,8 +108,13 @@ def _bench_history(arguments: argparse.Namespace, folder: Path, out: Console) ->
 
 
 def _bench_readers(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
-    found = measure_readers(folder, arguments.readers, arguments.seconds, out.print)
-    out.print(readers_table(list(found)))
+    services = up(folder / "services", report=out.print)
+    try:
+        spent = arguments.rounds, arguments.seconds
+        found = measure_readers(services, folder, arguments.readers, *spent, out.print)
+        out.print(readers_table(found))
+    finally:
+        down(folder / "services")
 
 
 def _bench_live_waits(arguments: argparse.Namespace, folder: Path, out: Console) -> None:

@@ -80,7 +80,9 @@ def live_waits(
         def send() -> None:
             events.running.wait()
             say(f"{rate:g} orders per second for {seconds:g} s")
-            apart.submit(_send, services.servers, services.registry, rate, seconds).exception()
+            apart.submit(
+                send_orders, services.servers, services.registry, rate, seconds
+            ).exception()
             time.sleep(5)
             stop.request()
 
@@ -184,8 +186,10 @@ def _prepare(services: Services) -> None:
         topics.flush()
 
 
-def _send(servers: str, registry_url: str, rate: float, seconds: float) -> int:
-    """Send orders, and their completion after a while; return their number."""
+def send_orders(
+    servers: str, registry_url: str, rate: float, seconds: float, complete: bool = True
+) -> None:
+    """Send orders at a steady rate, and their completion after a while."""
     with closing(HttpRegistry(HttpRegistrySettings(registry_url))) as registry:
         encoder = RecordEncoder(registry)
         topics = KafkaTopics(servers, [ORDERS, COMPLETED])
@@ -197,7 +201,7 @@ def _send(servers: str, registry_url: str, rate: float, seconds: float) -> int:
                 order = Ordered(number % _STORES + 1, number, now, (), 0, "web")
                 events.append((order, _VERSION))
                 sent = number
-            due = int(max(0.0, passed - _COMPLETED_AFTER) * rate)
+            due = int(max(0.0, passed - _COMPLETED_AFTER) * rate) if complete else 0
             for number in range(completed + 1, due + 1):
                 wait = _COMPLETED_AFTER / 60
                 events.append((Completed(number % _STORES + 1, number, now, wait), _VERSION))
@@ -206,7 +210,6 @@ def _send(servers: str, registry_url: str, rate: float, seconds: float) -> int:
                 topics.send(encoder.encode(events))
                 topics.flush()
             time.sleep(_TICK)
-    return sent
 
 
 def _compared(services: Services, rate: float, events: _Events) -> Live:

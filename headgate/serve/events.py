@@ -11,7 +11,7 @@ from headgate.serve.push import Change, ColumnsAdded, Portion, PushQuery, Start
 
 _CHUNK_CHANGES = 200
 _CHUNK_BYTES = 64 << 10
-_END = b"\n\n"
+_CHANGE, _END = b"event: change\n", b"\n\n"
 ENDED = "end"
 """The id of the last event at LIMIT: who reconnects with it has everything."""
 
@@ -29,7 +29,7 @@ class Chunk:
         """Return the first changes, or all if there are not so many."""
         if count >= self.changes:
             return self
-        cut = 0
+        cut = self.events.index(_CHANGE)
         for _ in range(count):
             cut = self.events.index(_END, cut) + len(_END)
         return Chunk(self.before, self.after, count, self.events[:cut])
@@ -42,6 +42,9 @@ class EventQuery:
         self._query = PushQuery(catalog, text, start)
         self.token = self._query.token
         """Continues after the last chunk."""
+        self.holds_rows = False
+        """Whether rows of a commit are left for the next chunk."""
+        self._new_columns = b""
         self._chunks = self._all()
 
     @property
@@ -66,7 +69,7 @@ class EventQuery:
             if found is None:
                 yield None
             elif isinstance(found, ColumnsAdded):
-                yield Chunk(self.token, self.token, 0, columns_event(self.names))
+                self._new_columns = columns_event(self.names)
             else:
                 yield from self._portion(found)
 
@@ -74,10 +77,12 @@ class EventQuery:
         bytes_each = portion.rows.bytes // max(1, len(portion.rows))
         count = max(1, min(_CHUNK_CHANGES, _CHUNK_BYTES // max(1, bytes_each)))
         for part in portion.parts(count):
+            self.holds_rows = part.token != portion.token
             yield self._chunk(part.token, [*map(_change, part.changes())])
 
     def _chunk(self, after: str, events: list[bytes]) -> Chunk:
-        return Chunk(self.token, after, len(events), b"".join(events))
+        columns, self._new_columns = self._new_columns, b""
+        return Chunk(self.token, after, len(events), b"".join([columns, *events]))
 
 
 def _change(change: Change) -> bytes:

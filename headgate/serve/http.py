@@ -162,9 +162,8 @@ class QueryServer:
             loop = asyncio.get_running_loop()
             rows = await loop.run_in_executor(self._pulls, pull, self.catalog, query)
             return _Stream(_json_rows(rows), media_type="application/json")
-        reader = self.readers.open(query, _start(request, given))
+        reader = await self.readers.open(query, _start(request, given))
         try:
-            await reader.open()
             columns = columns_event(reader.names, reader.token)
             # Before the response begins: what is wrong with the query is not an event yet.
             first = await reader.next(0)
