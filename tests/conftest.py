@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The same cases in every run, so that a change is judged by itself; `make search` looks for others.
-settings.register_profile("repeat", derandomize=True, deadline=None, max_examples=40)
+settings.register_profile("repeat", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("search", derandomize=False, deadline=None)
 settings.load_profile("repeat")
 

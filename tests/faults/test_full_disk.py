@@ -48,7 +48,7 @@ def test_run_on_a_full_disk_ends_and_lands_everything_later(kilobytes: int, tmp_
         assert set(found.values()) == {1}
 
 
-@rounds(2, 60)
+@rounds(1, 60)
 def test_disk_that_is_full_at_any_point_loses_nothing(tmp_path: Path, cases: int) -> None:
     needed = _kilobytes_needed(tmp_path / "whole")
     for case in range(cases):

@@ -37,8 +37,8 @@ def test_seam_is_a_function_of_the_product(seam: Seam) -> None:
 @pytest.mark.parametrize(
     ("workload", "seam"),
     [
-        # `make test` takes every sixth, `make soak` all.
-        pytest.param(*case, marks=() if at % 6 == 0 else pytest.mark.soak)
+        # `make test` takes every eighth, `make soak` all.
+        pytest.param(*case, marks=() if at % 8 == 0 else pytest.mark.soak)
         for at, case in enumerate(EACH_ONCE)
     ],
     ids=lambda one: getattr(one, "name", one),

@@ -97,6 +97,7 @@ def test_verified_by_spark_there_is_no_difference(spark: SparkSession, lake: Cha
     assert small.differences == large.differences
 
 
+@pytest.mark.soak
 def test_spark_finds_the_same_differences(spark: SparkSession, lake: ChangeLake) -> None:
     path = str(lake.path / MERGED)
     rows = DeltaTable(path).to_pyarrow_table()

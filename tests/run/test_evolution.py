@@ -60,6 +60,7 @@ def test_tables_of_the_matrix_open_in_all_readers(
             assert comparable(theirs, rows) == comparable(rows, rows), case.change
 
 
+@pytest.mark.soak
 def test_types_change_both_ways_while_the_stream_runs(
     spark: SparkSession, delta_pipeline: PipelineConfig, inbox: DeltaDestination, tmp_path: Path
 ) -> None:
