@@ -30,7 +30,7 @@ from bench.readers import measure_readers, readers_table
 from bench.wait_times import SEEDS, WEEKS, day_plot, measure_waits, waits_table
 from headgate.engine.session import spark_session
 from headgate.jars.jars import fetch_jars
-from headgate.lab.services import down, up
+from headgate.lab.services import Services, down, up
 
 FAN_OUT = (1, 10, 50, 250, 1000)
 STREAMS = (10, 30)
@@ -107,24 +107,26 @@ def _bench_history(arguments: argparse.Namespace, folder: Path, out: Console) ->
     out.print(history_table(list(measure_history(folder, batches, out.print))))
 
 
-def _bench_readers(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
-    services = up(folder / "services", report=out.print)
+@contextmanager
+def _services(folder: Path, out: Console) -> Iterator[Services]:
     try:
+        yield up(folder / "services", report=out.print)
+    finally:
+        down(folder / "services")
+
+
+def _bench_readers(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
+    with _services(folder, out) as services:
         spent = arguments.rounds, arguments.seconds
         found = measure_readers(services, folder, arguments.readers, *spent, out.print)
         out.print(readers_table(found))
-    finally:
-        down(folder / "services")
 
 
 def _bench_live_waits(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
-    services = up(folder / "services", report=out.print)
-    try:
+    with _services(folder, out) as services:
         out.print(
             live_table(live_waits(services, folder, arguments.orders, arguments.live, out.print))
         )
-    finally:
-        down(folder / "services")
 
 
 def _bench_waits(arguments: argparse.Namespace, folder: Path, out: Console) -> None:

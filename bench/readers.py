@@ -37,7 +37,7 @@ _WARM_BATCHES = 10
 _TO_CONNECT = 15
 """Seconds of changes for which readers connect and catch up."""
 _TIMED_EVERY = 10
-"""Of so many readers, one looks at the times of changes."""
+"""One reader in ten measures delays."""
 _CAUGHT_UP = 2.0
 """The delay of a reader that has caught up."""
 _SQL = f"SELECT * FROM {ORDERS} EMIT CHANGES"

@@ -211,7 +211,8 @@ class PushQuery:
                 count,
             )
             count += len(rows)
-            if count > skip:
+            # A portion without rows would have the token of the one before.
+            if len(rows) and count > skip:
                 self.token = portion.token
                 yield portion.without(max(0, skip - portion.start))
         self.token = self._token("c")

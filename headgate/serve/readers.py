@@ -113,7 +113,7 @@ class Readers:
             self._cursors.pop(position, None)
 
     async def _compute(self, text: str, position: Position, coming: _Coming) -> Chunk | None:
-        """Return the next chunk for all who wait for it; None once nobody does."""
+        """Return the next chunk for all who wait for it; None if no reader waits."""
         try:
             cursor = self._cursors.pop(position, None)
             async with self._places:
@@ -193,7 +193,7 @@ class _Coming:
         self.waiting = 0
 
     async def wait(self, seconds: float) -> Chunk | None:
-        """Wait for a chunk that exists as long as it takes, and for one to come so long."""
+        """Return the chunk; None if there is none yet and none comes in this time."""
         self.waiting += 1
         try:
             await self.tried.wait()

@@ -38,7 +38,7 @@ from tests.run.conftest import Told
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
-PARTS = 2
+PARTS = 3
 STATEMENTS = 120
 
 
