@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
@@ -22,6 +23,7 @@ from headgate.lake.ledger_entries import TableEntry
 from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.quarantine import replay as replay_module
 from headgate.quarantine.filter import QuarantineFilter
+from headgate.quarantine.lander import ReplayLedger
 from headgate.quarantine.operations import drop_quarantine, replay_quarantine
 from headgate.quarantine.replay import PortionLimit
 from headgate.testing import Crash
@@ -96,6 +98,21 @@ def test_a_second_replay_finds_nothing(lake: ShopLake) -> None:
     assert (done.taken, done.landed, done.merged) == (0, {}, ())
     now = [DeltaTable(str(lake.path / name)).version() for name in ("shop_orders", "_files")]
     assert now == versions
+
+
+def test_merge_of_a_killed_replay_is_recorded_by_the_next(
+    lake: ShopLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.declare_lineages(*LINEAGES)
+    with monkeypatch.context() as killed:
+        killed.setattr(ReplayLedger, "add", Mock(side_effect=Crash))
+        with pytest.raises(Crash):
+            replay_quarantine(lake.pipeline)
+    assert rows_of(lake) == ROWS
+    assert read_status(lake.pipeline).behind == ("history_shop_orders", "shop_orders")
+    replay_quarantine(lake.pipeline)
+    assert read_status(lake.pipeline).behind == ()
+    assert replay_quarantine(lake.pipeline).merged == ()
 
 
 def test_change_that_is_still_rejected_stays_unchanged(lake: ShopLake) -> None:

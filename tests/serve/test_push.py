@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import HeadgateError
-from headgate.serve.push import Change
+from headgate.serve.push import Change, PushQuery
 from tests.serve.conftest import QueryLake
 
 ORDERS = "silver_pizza_orders_avro"
@@ -59,6 +59,22 @@ def test_every_token_goes_on_after_its_change(lake: QueryLake, places: range) ->
     for change in changes:
         rest = lake.query(REFERENCE, token=change.token)
         assert numbers(rest.read()) == [*range(change.row["store_order_id"] + 1, 6)]
+
+
+def test_files_without_a_row_of_the_result_are_skipped(lake: QueryLake) -> None:
+    """Each portion goes on where the one before ended; one that is empty would not move on."""
+    lake.append(ORDERS, orders(1))
+    lake.append(ORDERS, orders(7, 8, store=3))
+    lake.append(ORDERS, orders(2))
+    query = PushQuery(lake.catalog, REFERENCE)
+    ends = [query.token, *(portion.token for portion in query.start()), query.token]
+    assert len(ends) == len(set(ends)) == 4
+    assert [numbers(lake.query(REFERENCE, token=end).read()) for end in ends] == [
+        [1, 2],
+        [2],
+        [],
+        [],
+    ]
 
 
 def test_where_a_query_starts(lake: QueryLake) -> None:
