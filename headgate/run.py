@@ -55,7 +55,9 @@ def _records(
     def follow_ups(
         spark: SparkSession, committer: Committer, listener: Listener
     ) -> Sequence[FollowUp]:
-        follow_ups: list[FollowUp] = [GoldFollowUp(spark, committer, pipeline, listener)]
+        follow_ups: list[FollowUp] = []
+        if pipeline.gold:
+            follow_ups.append(GoldFollowUp(spark, committer, pipeline, listener))
         if pipeline.predict:
             follow_ups.append(PredictFollowUp.of(pipeline, committer, listener))
         return follow_ups
@@ -79,10 +81,12 @@ def _changes(
         spark: SparkSession, committer: Committer, listener: Listener
     ) -> Sequence[FollowUp]:
         app = f"{app_id(pipeline.name)}:merge"
-        return [
-            MergeFollowUp.of(spark, committer, pipeline, plan, app, listener),
-            GoldFollowUp(spark, committer, pipeline, listener),
+        follow_ups: list[FollowUp] = [
+            MergeFollowUp.of(spark, committer, pipeline, plan, app, listener)
         ]
+        if pipeline.gold:
+            follow_ups.append(GoldFollowUp(spark, committer, pipeline, listener))
+        return follow_ups
 
     return Runner(
         pipeline,

@@ -18,6 +18,7 @@ from headgate.engine.follow_up import Followed, TableChanged
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger_entries import MergeEntry
+from headgate.lake.ledger_snapshot import LedgerSnapshot, replay_name
 from headgate.lake.names import pattern_name
 from headgate.lake.spark import SparkCommitter
 from headgate.lake.tables import CommitConflict, table_cache
@@ -46,6 +47,8 @@ class MergeFollowUp:
     behind: dict[str, KnownSource] = field(default_factory=dict)
     """Logs that may have unmerged changes."""
     last: float = field(default_factory=monotonic)
+    recorded: dict[str, int] = field(default_factory=dict)
+    """The version of its log that each table has according to the ledger."""
     _errors: dict[str, str] = field(default_factory=dict)
     """Tables that failed the last time, and why, as the ledger has it."""
 
@@ -60,7 +63,8 @@ class MergeFollowUp:
         listener: Listener,
     ) -> MergeFollowUp:
         """Start with all logs: an earlier run may not have merged its last changes."""
-        return cls(spark, committer, app, plan, pipeline.merge, listener, dict(plan.known))
+        known, recorded = dict(plan.known), recorded_merges(pipeline)
+        return cls(spark, committer, app, plan, pipeline.merge, listener, known, recorded=recorded)
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         self.plan = self.plan.with_committed([file for table in changed for file in table.files])
@@ -74,14 +78,13 @@ class MergeFollowUp:
             return Followed()
         began = perf_counter()
         results = list(self._merged(list(plans.values())))
-        # The ledger may not have those that were up to date: an earlier run may have been killed.
-        committed = {table.table for table in changed}
+        # The ledger may lack merges of an earlier run that was killed.
         merged = [
             result
             for result in results
-            if isinstance(result, TableMerged)
-            and (not result.was_up_to_date or result.log in committed)
+            if isinstance(result, TableMerged) and not result.is_recorded(self.recorded)
         ]
+        self.recorded |= {result.table: result.log_version for result in merged}
         failed = [result for result in results if isinstance(result, MergeFailed)]
         if merged:
             self.listener(merge_summary(merged, perf_counter() - began, batch))
@@ -138,6 +141,17 @@ class MergeFollowUp:
 
     def _plan(self, log: str, source: KnownSource) -> MergePlan | None:
         return merge_plan(self.plan, self.merge, self.app, log, source)
+
+
+def recorded_merges(pipeline: PipelineConfig) -> dict[str, int]:
+    """Return the version of its log that each table has, according to the ledger."""
+    names = pipeline.name, replay_name(pipeline.name)
+    ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, *names)
+    return {
+        row.entry.table: row.entry.log_version
+        for row in ledger.last_outcomes(MergeEntry)
+        if row.entry.log_version is not None
+    }
 
 
 def merge_summary(

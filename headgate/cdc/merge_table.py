@@ -7,7 +7,7 @@ is total. So an interrupted merge is simply run again.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Self
@@ -123,6 +123,10 @@ class TableMerged:
             counts.updated,
             counts.deleted,
         )
+
+    def is_recorded(self, versions: Mapping[str, int]) -> bool:
+        """Whether an earlier merge did it that is among the given versions of logs, by table."""
+        return self.was_up_to_date and versions.get(self.table, -1) >= self.log_version
 
     @property
     def entry(self) -> MergeEntry:

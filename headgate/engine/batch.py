@@ -22,7 +22,7 @@ from headgate.engine.events import (
     SchemaChanged,
     TableWaits,
 )
-from headgate.engine.follow_up import FollowUp, TableChanged, follow_all
+from headgate.engine.follow_up import CaughtUpTo, Follower, TableChanged
 from headgate.engine.land_table import (
     BatchMark,
     TableLanded,
@@ -183,8 +183,8 @@ class BatchLander:
     pending: tuple[Pending, ...] = ()
     known_tables: set[str] = field(default_factory=set)
     history: SchemaHistory = field(default_factory=SchemaHistory)
-    follow_ups: Sequence[FollowUp] = ()
-    """Updates of tables that depend on those of a batch, before the batch is complete."""
+    follower: Follower = field(default_factory=lambda: Follower(()))
+    """Updates tables that depend on those of a batch, once it is complete."""
     pending_elsewhere: Callable[[], Iterable[Pending]] = tuple
     """Pending files of another run over the same tables."""
     after_failure: bool = False
@@ -223,9 +223,9 @@ class BatchLander:
         expectations = sum_expectations(one for file in files for one in file.expectations)
         outcome = BatchOutcome(tables, blocked, expectations)
         changed = self._changed(outcome, files)
-        followed = follow_all(self.follow_ups, changed, extent.batch)
         events = list(outcome.events(extent.batch, self.history))
-        self._complete(version, extent.batch, outcome, extent, followed)
+        self._complete(version, extent.batch, outcome, extent)
+        self.follower.follow(changed, version, extent.batch)
         if self.after_failure:
             delete_leftovers(self.plan.lake, self._writer, version, files)
             self.after_failure = False
@@ -249,6 +249,11 @@ class BatchLander:
                 if isinstance(event, FilesLost):
                     self.listener(event)
         return changed
+
+    def record(self, followed: CaughtUpTo) -> None:
+        """Record follow-ups without a batch."""
+        if self.landed is not None:
+            self.ledger.add(self.landed, followed.entries, followed.version)
 
     def _has_landed(self, version: int, extent: Extent) -> bool:
         """Whether an earlier run has landed the batch.
@@ -387,13 +392,13 @@ class BatchLander:
         batch: int,
         outcome: BatchOutcome,
         extent: Extent | None = None,
-        followed: Sequence[Entry] = (),
     ) -> None:
-        entries = [*outcome.entries(self.history), *followed]
+        followed = self.follower.finished()
+        entries = [*outcome.entries(self.history), *followed.entries]
         if extent is not None:
             rows = sum(entry.rows for entry in entries if isinstance(entry, TableEntry))
             entries.append(BatchEntry(rows, extent.start, extent.end))
-        self.ledger.complete(version, batch, entries, self.landed)
+        self.ledger.complete(version, batch, entries, self.landed, followed.version)
         for table, shape in self.plan.own_tables.items():
             if shape.is_compacted:
                 compact_in_time(self.committer, table, version)

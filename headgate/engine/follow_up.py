@@ -1,10 +1,14 @@
-"""Follow-ups of a batch: updates of merged and derived tables."""
+"""Follow-ups of batches: updates of merged and derived tables, behind the batches that land."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from threading import Lock
+from types import TracebackType
+from typing import ClassVar, Protocol, Self
 
 from headgate.lake.ledger_entries import Entry
 from headgate.lake.staged import StagedFile
@@ -31,7 +35,7 @@ class Followed:
 class FollowUp(Protocol):
     """Brings tables up to date with those that they are derived from.
 
-    A follow-up is idempotent: a batch that is retried runs it again.
+    A follow-up is idempotent: after a crash, the next run repeats it.
     """
 
     while_idle: ClassVar[bool]
@@ -46,13 +50,106 @@ class FollowUp(Protocol):
         ...
 
 
-def follow_all(
-    follow_ups: Sequence[FollowUp], changed: Sequence[TableChanged], batch: int | None
-) -> list[Entry]:
+@dataclass(frozen=True)
+class CaughtUpTo:
+    """What follow-ups have done since it was last recorded."""
+
+    entries: Sequence[Entry] = ()
+    version: int | None = None
+    """The newest batch that they have followed; None if there is nothing to record."""
+
+
+class Follower:
+    """Runs follow-ups in a thread of its own, so that the next batch does not wait for them.
+
+    Batches that land in the meantime are followed afterwards, all at once.
+    """
+
+    def __init__(self, follow_ups: Sequence[FollowUp]) -> None:
+        self.follow_ups = follow_ups
+        self._pool = ThreadPoolExecutor(1, "follow-up")
+        self._under_way: deque[Future[CaughtUpTo]] = deque()
+        self._lock = Lock()
+        self._waiting: _Waiting | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, traceback: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(cancel_futures=kind is not None)
+
+    @property
+    def is_busy(self) -> bool:
+        return any(not one.done() for one in self._under_way)
+
+    def follow(
+        self, changed: Sequence[TableChanged], version: int, batch: int | None = None
+    ) -> None:
+        """Follow a batch as soon as possible; see `FollowUp.follow`."""
+        if not self.follow_ups:
+            return
+        with self._lock:
+            earlier = self._waiting.changed if self._waiting else ()
+            self._waiting = _Waiting((*earlier, *changed), version, batch)
+        self._under_way.append(self._pool.submit(self._follow_waiting))
+
+    def follow_while_idle(self) -> None:
+        """Call the follow-ups that have something to do without any change."""
+        idle = [one for one in self.follow_ups if one.while_idle]
+        if idle and not self.is_busy:
+            self._under_way.append(self._pool.submit(_follow_all, idle, _Waiting()))
+
+    def finished(self) -> CaughtUpTo:
+        """Return what is done since the last call; raise its error, if any."""
+        return self._result(lambda one: one.done())
+
+    def wait(self) -> CaughtUpTo:
+        """Wait until every batch is followed."""
+        return self._result(lambda _: True)
+
+    def _result(self, is_wanted: Callable[[Future[CaughtUpTo]], bool]) -> CaughtUpTo:
+        entries: list[Entry] = []
+        version = None
+        while self._under_way and is_wanted(self._under_way[0]):
+            done = self._under_way.popleft().result()
+            entries += done.entries
+            version = version if done.version is None else done.version
+        return CaughtUpTo(entries, version)
+
+    def _follow_waiting(self) -> CaughtUpTo:
+        with self._lock:
+            waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return CaughtUpTo()  # followed together with an earlier batch
+        return _follow_all(self.follow_ups, waiting)
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """Changes that are not followed yet."""
+
+    changed: tuple[TableChanged, ...] = ()
+    version: int | None = None
+    batch: int | None = None
+
+    @property
+    def by_table(self) -> list[TableChanged]:
+        tables: dict[str, TableChanged] = {}
+        for one in self.changed:
+            before = tables.get(one.table)
+            files = before.files if before else ()
+            tables[one.table] = replace(one, files=(*files, *one.files))
+        return [*tables.values()]
+
+
+def _follow_all(follow_ups: Sequence[FollowUp], waiting: _Waiting) -> CaughtUpTo:
     """Run follow-ups in order; each gets the tables that the one before has changed."""
     entries: list[Entry] = []
+    changed: Sequence[TableChanged] = waiting.by_table
     for follow_up in follow_ups:
-        followed = follow_up.follow(changed, batch)
+        followed = follow_up.follow(changed, waiting.batch)
         entries += followed.entries
         changed = followed.tables
-    return entries
+    return CaughtUpTo(entries, waiting.version)

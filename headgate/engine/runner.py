@@ -1,6 +1,6 @@
 """Runs a pipeline: recover, then land batches until the source is drained or a stop is requested.
 
-source.batches → stage → commit → follow-ups → ledger
+source.batches → stage → commit → ledger, and behind it follow-ups → ledger
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from headgate.config import PipelineConfig
@@ -23,7 +25,7 @@ from headgate.engine.events import (
     Listener,
     Started,
 )
-from headgate.engine.follow_up import FollowUp, TableChanged, follow_all
+from headgate.engine.follow_up import Follower, FollowUp, TableChanged
 from headgate.engine.plan import BatchPlan
 from headgate.engine.session import pipeline_session
 from headgate.engine.task_results import decode_results
@@ -80,6 +82,15 @@ class _Totals:
         self.quarantined += sum(batch.quarantined.values())
 
 
+class _Resting(Enum):
+    """What a run does while the source has nothing new."""
+
+    NOT = auto()
+    FOLLOWS = auto()
+    """It follows what has landed."""
+    IDLE = auto()
+
+
 @dataclass
 class Runner:
     """One run of a pipeline. All of its state can be restored from the lake."""
@@ -93,14 +104,19 @@ class Runner:
     stop: StopSignal
     pending_elsewhere: Callable[[], Sequence[Pending]] = tuple
     _totals: _Totals = field(default_factory=_Totals)
+    _resting: _Resting = _Resting.NOT
+    _emitting: Lock = field(default_factory=Lock)
+    """Held while a listener is called: events come from two threads."""
 
     def __post_init__(self) -> None:
         pipeline = self.pipeline
-        self.committer = choose_committer(
-            pipeline.commit, lambda: pipeline_session(pipeline), pipeline.lake
-        )
+        self.committer = self._new_committer()
         self.ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name, self.committer)
         self.note = StagedBatchNote(pipeline.lake, pipeline.name)
+
+    def _new_committer(self) -> Committer:
+        pipeline = self.pipeline
+        return choose_committer(pipeline.commit, lambda: pipeline_session(pipeline), pipeline.lake)
 
     def run(self, lock: Held) -> Ended:
         """Run, and hold the lock of the pipeline for so long."""
@@ -126,16 +142,21 @@ class Runner:
         recovery = self.source.recover(progress, staged)
         spark = pipeline_session(self.pipeline)
         self.ledger.take_over(str(lock.holder))
-        lander = self._lander(spark, progress, lock)
-        # Spark installs a signal handler of its own when it starts.
-        with self.stop.on_signals():
-            self._emit(Started(self.pipeline.name, self.pipeline.lake, recovery.next_batch))
-            changed = lander.land_pending()
-            if staged is not None and recovery.lands_staged:
-                lander.land_staged(staged)
-            self._follow(lander, changed)
-            lander.first_version = recovery.first_version
-            self._land_batches(spark, lander, recovery)
+        # A committer of its own: that of the batches is in use by another thread.
+        follow_ups = self.follow_ups(spark, self._new_committer(), self._emit)
+        with Follower(follow_ups) as follower:
+            lander = self._lander(follower, progress, lock)
+            # Spark installs a signal handler of its own when it starts.
+            with self.stop.on_signals():
+                self._emit(Started(self.pipeline.name, self.pipeline.lake, recovery.next_batch))
+                changed = lander.land_pending()
+                if staged is not None and recovery.lands_staged:
+                    lander.land_staged(staged)
+                self._follow(lander, changed)
+                lander.first_version = recovery.first_version
+                self._land_batches(spark, lander, recovery)
+                self._follow(lander)
+                lander.record(follower.wait())
         return lander.known_tables
 
     def _land_batches(self, spark: SparkSession, lander: BatchLander, recovery: Recovery) -> None:
@@ -144,17 +165,14 @@ class Runner:
                 match batch:
                     case SourceBatch():
                         self._land(lander, batch, recovery)
-                    case CaughtUp():
-                        self._follow(lander, ())
-                        self._emit(Idle())
-                    case Waiting():
-                        self._follow_up_while_idle(lander)
+                    case CaughtUp() | Waiting():
+                        self._rest(lander, retry=isinstance(batch, CaughtUp))
                     case UnfinishedFiles(paths):
                         self._emit(FilesWait(paths))
                     case SkippedFiles(reasons):
                         self._emit(FilesSkipped(reasons))
 
-    def _lander(self, spark: SparkSession, progress: Progress | None, lock: Held) -> BatchLander:
+    def _lander(self, follower: Follower, progress: Progress | None, lock: Held) -> BatchLander:
         return BatchLander(
             ledger=self.ledger,
             note=self.note,
@@ -167,7 +185,7 @@ class Runner:
             pending=progress.pending if progress else (),
             known_tables=set(self.plan.tables_in_lake()),
             history=self.history,
-            follow_ups=self.follow_ups(spark, self.committer, self._emit),
+            follower=follower,
             pending_elsewhere=self.pending_elsewhere,
             after_failure=lock.after_failure,
         )
@@ -183,30 +201,33 @@ class Runner:
             return batch.run(job)
 
         lander.land(batch.extent, stage)
+        self._resting = _Resting.NOT
 
-    def _follow(self, lander: BatchLander, changed: Sequence[TableChanged]) -> None:
-        """Run follow-ups that an earlier run has left undone, or that were postponed."""
-        self._run_follow_ups(lander, lander.follow_ups, changed)
+    def _follow(self, lander: BatchLander, changed: Sequence[TableChanged] = ()) -> None:
+        """Begin follow-ups that an earlier run has left undone, that were postponed, or failed."""
+        if lander.landed is not None:
+            lander.follower.follow(changed, lander.landed)
 
-    def _follow_up_while_idle(self, lander: BatchLander) -> None:
-        self._run_follow_ups(lander, [one for one in lander.follow_ups if one.while_idle], ())
-
-    def _run_follow_ups(
-        self,
-        lander: BatchLander,
-        follow_ups: Sequence[FollowUp],
-        changed: Sequence[TableChanged],
-    ) -> None:
-        if lander.landed is None:
-            return
-        entries = follow_all(follow_ups, changed, None)
-        if entries:
-            self.ledger.add(lander.landed, entries)
+    def _rest(self, lander: BatchLander, retry: bool) -> None:
+        """Wait for follow-ups, then for the source."""
+        if self._resting is _Resting.NOT:
+            self._follow(lander)
+            self._resting = _Resting.FOLLOWS
+        elif not lander.follower.is_busy:
+            lander.record(lander.follower.finished())
+            if self._resting is _Resting.FOLLOWS:
+                self._resting = _Resting.IDLE
+                self._emit(Idle())
+            elif retry:
+                self._follow(lander)
+            else:
+                lander.follower.follow_while_idle()
 
     def _emit(self, event: Event) -> None:
-        if isinstance(event, BatchLanded):
-            self._totals.add(event)
-        self.listener(event)
+        with self._emitting:
+            if isinstance(event, BatchLanded):
+                self._totals.add(event)
+            self.listener(event)
 
 
 def _explained(error: BaseException) -> HeadgateError:

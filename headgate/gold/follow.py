@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class GoldFollowUp:
-    """Updates derived tables after the landed ones; does nothing without declarations."""
+    """Updates derived tables after the landed ones."""
 
     while_idle: ClassVar = False
 
@@ -43,8 +43,6 @@ class GoldFollowUp:
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         """Derive from tables that have changed; the first time from all landed tables."""
-        if not self._pipeline.gold:
-            return Followed()
         if not self._caught_up:
             self._caught_up = True
             tables = all_landed(self._pipeline)

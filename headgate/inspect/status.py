@@ -15,6 +15,7 @@ from headgate.inspect.quarantine import count_quarantined
 from headgate.inspect.tables import kind_of, merge_errors, tables_behind
 from headgate.lake.ledger_entries import (
     AccuracyEntry,
+    BatchEntry,
     GoldEntry,
     Kind,
     LostEntry,
@@ -197,6 +198,24 @@ class LastBatch:
 
 
 @dataclass(frozen=True)
+class FollowUpLag:
+    """How far merged, derived and predicted tables are behind the newest batch."""
+
+    batches: int
+    since: datetime | None
+    """When the first of these batches landed."""
+
+
+def follow_up_lag(ledger: LedgerSnapshot) -> FollowUpLag | None:
+    """Return None if everything is up to date, or nothing follows from batches."""
+    landed, followed = ledger.landed, ledger.followed
+    if landed is None or followed is None or followed >= landed:
+        return None
+    missed = ledger.entries(BatchEntry, since=followed + 1)
+    return FollowUpLag(landed - followed, missed[0].at if missed else None)
+
+
+@dataclass(frozen=True)
 class Status(ResultView):
     """A pipeline at one point in time."""
 
@@ -234,6 +253,8 @@ class Status(ResultView):
     """Tables with staged files that were lost, or dropped by a user."""
     derived: tuple[GoldTable, ...] = ()
     """Tables that `gold` declares and that were derived, or failed to be."""
+    follow_up_lag: FollowUpLag | None = None
+    """How far tables that follow from others are behind; None if they are up to date."""
     predictions: tuple[PredictionStatus, ...] = ()
     """What `predict` declares."""
 
@@ -269,6 +290,7 @@ def read_status(pipeline: PipelineConfig) -> Status:
         merge_errors=merge_errors(ledger) if pipeline.lands_changes else {},
         lost=lost_files(ledger),
         derived=read_gold(pipeline, ledger) if pipeline.gold else (),
+        follow_up_lag=follow_up_lag(ledger.stream),
         predictions=read_predictions(pipeline, ledger) if pipeline.predict else (),
     )
 

@@ -28,7 +28,7 @@ from headgate.lake.ledger_entries import (
     StartEntry,
     encode_entry,
 )
-from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, run_app, totals_app
+from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, followed_app, run_app, totals_app
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedFile
@@ -95,6 +95,7 @@ class Ledger:
         self.app = app_id(pipeline)
         self.run: int | None = None
         """The number of this run, once it has taken over the pipeline."""
+        self._followed_up_to: int | None = None
 
     def snapshot(self) -> LedgerSnapshot:
         return LedgerSnapshot.open(self._lake, self._name, self._pipeline)
@@ -152,13 +153,20 @@ class Ledger:
         self._append(self._rows([StartEntry(query_id)], first_version, 0))
 
     def complete(
-        self, version: int, batch: int, entries: Sequence[Entry], landed: int | None
+        self,
+        version: int,
+        batch: int,
+        entries: Sequence[Entry],
+        landed: int | None,
+        followed: int | None = None,
     ) -> None:
         """Write the last commit of a batch, which makes it complete.
 
         It fails if another run has taken over, or if `landed` is not the newest version any more.
+        `followed` is the newest batch that merged and derived tables include.
         """
-        rows, marks = self._rows(entries, version, batch), [Mark(self.app, version)]
+        rows = self._rows(entries, version, batch)
+        marks = [Mark(self.app, version), *self._followed(followed)]
         required = {self.app: landed}
         if self.run is not None:
             marks.append(Mark(run_app(self.app), self.run))
@@ -174,9 +182,18 @@ class Ledger:
         """Record which files of the newest version are pending from now on, and which are lost."""
         self.complete(version, batch, entries, version)
 
-    def add(self, version: int, entries: Sequence[Entry]) -> None:
-        """Record what happened after a batch was complete."""
-        self._append(self._rows(entries, version, version))
+    def add(self, version: int, entries: Sequence[Entry], followed: int | None = None) -> None:
+        """Record what happened after a batch was complete, if anything did."""
+        marks = self._followed(followed)
+        if entries or marks:
+            self._append(self._rows(entries, version, version), marks)
+
+    def _followed(self, version: int | None) -> tuple[Mark, ...]:
+        """Return the mark of a batch that was followed, unless the ledger has it already."""
+        if version is None or version == self._followed_up_to:
+            return ()
+        self._followed_up_to = version
+        return (Mark(followed_app(self.app), version),)
 
     def _rows(self, entries: Sequence[Entry], version: int, batch: int) -> pa.Table:
         now = datetime.now(UTC)
@@ -223,12 +240,14 @@ class Ledger:
         marks: Sequence[Mark] = (),
         required: Mapping[str, int | None] | None = None,
     ) -> None:
-        file = stage_rows(self._lake, self._name, rows, statistics_of=_SKIPPED_BY)
+        files = []
+        if len(rows):
+            files.append(stage_rows(self._lake, self._name, rows, statistics_of=_SKIPPED_BY))
         self._committer.commit(
             Commit(
                 self._name,
                 LEDGER,
-                (file,),
+                tuple(files),
                 tuple(marks),
                 properties=_TABLE_PROPERTIES,
                 required_marks=required or {},

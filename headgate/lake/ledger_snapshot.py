@@ -65,6 +65,11 @@ def totals_app(app: str) -> str:
     return f"{app}:totals"
 
 
+def followed_app(app: str) -> str:
+    """Return the application id of the mark at the newest batch that follow-ups have followed."""
+    return f"{app}:followed"
+
+
 @dataclass(frozen=True)
 class TableTotals:
     """Everything recorded for one table, added up."""
@@ -130,6 +135,12 @@ class LedgerSnapshot:
         """The version whose commit has the newest totals, of a snapshot for one pipeline."""
         (pipeline,) = self._pipelines
         return self._marked(totals_app(app_id(pipeline)))
+
+    @cached_property
+    def followed(self) -> int | None:
+        """The newest batch that all merged and derived tables include, of one pipeline."""
+        (pipeline,) = self._pipelines
+        return self._marked(followed_app(app_id(pipeline)))
 
     def entries(
         self, kind: type[EntryType], *, table: str | None = None, since: int | None = None

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from time import perf_counter
-from typing import Any, TypeGuard
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.cdc.merge import MergeResult, merge_plan, merge_summary, merge_tables
+from headgate.cdc.merge import MergeResult, merge_plan, merge_summary, merge_tables, recorded_merges
 from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged
 from headgate.cdc.plan import ChangePlan
 from headgate.config import PipelineConfig
@@ -22,8 +22,8 @@ from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
 from headgate.engine.task_results import decode_results, task_results
 from headgate.lake.commit import Committer
-from headgate.lake.ledger_entries import Kind, MergeEntry
-from headgate.lake.ledger_snapshot import app_id, replay_name
+from headgate.lake.ledger_entries import Kind
+from headgate.lake.ledger_snapshot import app_id
 from headgate.lake.parquet import delete_file
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import delete_staged, read_staged
@@ -268,16 +268,11 @@ def merge_replayed(
     began = perf_counter()
     results = _merge([plan for plan in plans if plan is not None], committer)
     # The ledger may lack merges of an earlier replay that was killed.
-    recorded = {
-        (row.entry.table, row.entry.log_version)
-        for row in ledger.snapshot()
-        .of(pipeline.name, replay_name(pipeline.name))
-        .last_outcomes(MergeEntry)
-    }
+    recorded = recorded_merges(pipeline)
     results = [
         result
         for result in results
-        if not _was_up_to_date(result) or (result.table, result.log_version) not in recorded
+        if not (isinstance(result, TableMerged) and result.is_recorded(recorded))
     ]
     merged = [result for result in results if isinstance(result, TableMerged)]
     if merged:
@@ -298,18 +293,16 @@ def _merge(plans: Sequence[MergePlan], committer: Committer) -> list[MergeResult
     results: dict[str, MergeResult] = {}
     for _ in range(_MAX_TRIES):
         for result in merge_tables(plans, committer):
-            if result.table not in results or not _was_up_to_date(result):
+            if not (isinstance(result, TableMerged) and result.was_up_to_date):
                 results[result.table] = result
+            else:
+                results.setdefault(result.table, result)
         failed = {result.table for result in results.values() if isinstance(result, MergeFailed)}
         plans = [plan for plan in plans if failed & {plan.merged, plan.history}]
         if not plans:
             break
     _delete_folded_files(results.values())
     return list(results.values())
-
-
-def _was_up_to_date(result: MergeResult) -> TypeGuard[TableMerged]:
-    return isinstance(result, TableMerged) and result.was_up_to_date
 
 
 def _delete_folded_files(results: Iterable[MergeResult]) -> None:

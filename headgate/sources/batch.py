@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _Result = TypeVar("_Result")
+POLL_SECONDS = 0.25
+"""How long a source waits before it reports that it still has nothing new."""
 
 
 @dataclass(frozen=True)

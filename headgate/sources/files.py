@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedBatch, StagedBatchNote, StagedFile
 from headgate.lake.staged_files import read_staged
 from headgate.sources.batch import (
+    POLL_SECONDS,
     CaughtUp,
     Extent,
     Recovery,
@@ -33,6 +35,7 @@ from headgate.sources.batch import (
     SkippedFiles,
     SourceBatch,
     UnfinishedFiles,
+    Waiting,
 )
 from headgate.sources.stop_signal import StopSignal
 
@@ -134,7 +137,7 @@ class FileSource:
 
     def batches(
         self, spark: SparkSession, ledger: Ledger
-    ) -> Generator[SourceBatch | CaughtUp | UnfinishedFiles | SkippedFiles]:
+    ) -> Generator[SourceBatch | CaughtUp | Waiting | UnfinishedFiles | SkippedFiles]:
         landed = ledger.landed()
         number = 0 if landed is None else landed + 1
         new = None if landed is not None else NEW_LEDGER
@@ -165,7 +168,13 @@ class FileSource:
                 return
             # A file that is still being written is read again, even if it looks the same.
             unfinished.clear()
-            self._stop.wait(self._trigger_milliseconds / 1000)
+            yield from self._until_trigger()
+
+    def _until_trigger(self) -> Iterator[Waiting]:
+        ends = monotonic() + self._trigger_milliseconds / 1000
+        while not self._stop.requested and (left := ends - monotonic()) > 0:
+            yield Waiting()
+            self._stop.wait(min(left, POLL_SECONDS))
 
     def _add_read(self, read: Mapping[str, FileRead]) -> None:
         for path, one in read.items():

@@ -18,7 +18,14 @@ from headgate.errors import CheckpointError
 from headgate.lake.ledger import Ledger, Progress
 from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedBatch
-from headgate.sources.batch import CaughtUp, Extent, Recovery, SourceBatch, Waiting
+from headgate.sources.batch import (
+    POLL_SECONDS,
+    CaughtUp,
+    Extent,
+    Recovery,
+    SourceBatch,
+    Waiting,
+)
 from headgate.sources.checkpoint import Checkpoint, CheckpointState, Resume, resume
 from headgate.sources.delta import stream_table
 from headgate.sources.kafka import Lag, records_between, require_topics, stream_topics
@@ -29,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _MIN_ROWS_PER_TASK = 20_000
-_POLL_SECONDS = 0.25
 
 _Result = TypeVar("_Result")
 
@@ -101,7 +107,7 @@ class StreamSource:
         idle = False
         while True:
             try:
-                handed = self._handed.get(timeout=_POLL_SECONDS)
+                handed = self._handed.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 if not query.isActive:
                     # Raises what the query failed with.

@@ -15,7 +15,7 @@ from headgate.cdc.plan import ChangePlan
 from headgate.config import Kafka, Registry
 from headgate.engine.batch import BatchLander, Stage
 from headgate.engine.events import BatchLanded, Ended, Event, Listener
-from headgate.engine.follow_up import FollowUp, TableChanged, follow_all
+from headgate.engine.follow_up import Follower, FollowUp
 from headgate.engine.plan import BatchPlan
 from headgate.engine.task_results import decode_results, task_results
 from headgate.errors import UsageError
@@ -133,14 +133,19 @@ class InProcessLake:
                 landed.append(event)
 
         lander = self.lander(listener)
-        changed = lander.land_pending()
-        staged = self.note.under_way(lander.landed)
-        if staged is not None:
-            lander.land_staged(staged)
-        while self._waiting:
-            lander.land(*self._waiting[0])
-            del self._waiting[0]
-        self._follow(lander, changed)
+        with lander.follower as follower:
+            changed = lander.land_pending()
+            staged = self.note.under_way(lander.landed)
+            if staged is not None:
+                lander.land_staged(staged)
+                lander.record(follower.wait())
+            while self._waiting:
+                lander.land(*self._waiting[0])
+                lander.record(follower.wait())
+                del self._waiting[0]
+            if lander.landed is not None:
+                follower.follow(changed, lander.landed)
+                lander.record(follower.wait())
         return tally.result(
             Ended(
                 batches=len(landed),
@@ -184,7 +189,7 @@ class InProcessLake:
             pending=progress.pending if progress else (),
             known_tables=set(plan.tables_in_lake()),
             history=schema_history(self.pipeline),
-            follow_ups=self.follow_ups(plan, listener),
+            follower=Follower(self.follow_ups(plan, listener)),
             pending_elsewhere=self._pending_replays,
         )
 
@@ -194,11 +199,6 @@ class InProcessLake:
             return ()
         app = f"{self.ledger.app}:merge"
         return [MergeFollowUp.of(None, self.committer, self.pipeline, plan, app, listener)]
-
-    def _follow(self, lander: BatchLander, changed: Sequence[TableChanged]) -> None:
-        entries = follow_all(lander.follow_ups, changed, None)
-        if entries and lander.landed is not None:
-            self.ledger.add(lander.landed, entries)
 
     def _pending_replays(self) -> Sequence[Pending]:
         return pending_replays(self.pipeline) if self.pipeline.lands_changes else ()

@@ -15,8 +15,13 @@ class CrashingLedger(Ledger):
     crashing = False
 
     def complete(
-        self, version: int, batch: int, entries: Sequence[Entry], landed: int | None
+        self,
+        version: int,
+        batch: int,
+        entries: Sequence[Entry],
+        landed: int | None,
+        followed: int | None = None,
     ) -> None:
         if self.crashing:
             raise Crash("ledger")
-        super().complete(version, batch, entries, landed)
+        super().complete(version, batch, entries, landed, followed)

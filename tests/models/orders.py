@@ -115,6 +115,7 @@ class OrdersLake(InProcessLake):
         numbered, end = number_records(records, "orders", start or {})
         stage = stage_in_process(*by_partition(numbered))
         lander.land(Extent(batch, start, end), stage)
+        lander.record(lander.follower.wait())
 
     def follow_ups(self, plan: BatchPlan, listener: Listener) -> Sequence[FollowUp]:
         self.prediction = self.new_prediction(listener)

@@ -55,7 +55,7 @@ def test_crash_before_the_ledger_repeats_no_prediction(
 ) -> None:
     lake.land([lake.order(1, 0)])
     with monkeypatch.context() as broken:
-        broken.setattr(lake.ledger, "complete", _fail)
+        broken.setattr(lake.ledger, "add", _fail)
         with pytest.raises(OSError, match="killed"):
             lake.land([lake.order(1, 1), lake.order(2, 1)])
     written = lake.rows("waits", "prediction_id")
@@ -84,7 +84,7 @@ def test_promoted_model_is_taken_up_while_the_source_is_idle(lake: OrdersLake) -
     run = lake.start()
     lake.land_in(run, lake.order(1, 0))
     lake.models.promote(7)
-    (follow_up,) = run.follow_ups
+    (follow_up,) = run.follower.follow_ups
     assert follow_up.while_idle
     wait_for(lambda: bool(follow_up.follow((), None).entries))
     assert lake.waits()[1:] == [(1, 7.0, SECOND)]

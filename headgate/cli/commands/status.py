@@ -84,6 +84,11 @@ def _facts(found: Status) -> list[tuple[str, str]]:
     if found.behind:
         tables = f"{counted(len(found.behind), 'table')} such as {found.behind[0]}"
         facts.append((styled("behind", "yellow"), f"{tables}; the next run merges them"))
+    if found.follow_up_lag is not None:
+        lag = found.follow_up_lag
+        since = f"; the first landed {ago(lag.since)}" if lag.since else ""
+        what = f"merged and derived tables lack {counted(lag.batches, 'batch', 'batches')}{since}"
+        facts.append((styled("behind", "yellow"), what))
     facts += _not_merged(found)
     for lost in found.lost:
         what = f"{counted(lost.rows, thing)} in {counted(lost.files, 'staged file')}"

@@ -100,7 +100,7 @@ def waits_table(waits: Waits) -> RenderableType:
             _estimate(one.live.wait, one.true) if one.live else Text("…", "dim"),
             f"{one.true:.0f}",
             _interval(one),
-            Text("oven broken", "yellow") if one.store == BROKEN else "",
+            Text("oven broken", "yellow") if one.oven_broken else "",
         )
     return Group(table, *_charts(waits.history), Text(_errors(waits), "dim"))
 
@@ -140,6 +140,8 @@ def _line(waits: Waits) -> str:
     broken = next(one for one in waits.stores if one.store == BROKEN)
     live = f"{broken.live.wait:.0f}" if broken.live else "none yet"
     now = f"store {BROKEN}: stale {broken.stale:.0f}, live {live}, true {broken.true:.0f} min"
+    if broken.oven_broken:
+        now += ", oven broken"
     return f"{now}; {_errors(waits)}" if waits.mean_errors else now
 
 

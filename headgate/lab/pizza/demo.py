@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headgate.models.train import Trained
 
 PREDICTION = "wait_times"
-BROKEN = 3
+BROKEN = 4
 """The store whose oven breaks down."""
 _OPENS = timedelta(hours=18)
 _BREAKS_AFTER = timedelta(minutes=10)
@@ -60,9 +60,12 @@ class DemoPlan:
         return PizzaPlan().start + timedelta(days=self.days) + _OPENS
 
     @property
+    def breakdown(self) -> BrokenOven:
+        return BrokenOven(BROKEN, self.live_from + _BREAKS_AFTER, _BROKEN_FOR)
+
+    @property
     def world(self) -> PizzaPlan:
-        broken = BrokenOven(BROKEN, self.live_from + _BREAKS_AFTER, _BROKEN_FOR)
-        return PizzaPlan(self.stores, self.seed, days=None, broken_ovens=(broken,))
+        return PizzaPlan(self.stores, self.seed, days=None, broken_ovens=(self.breakdown,))
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class StoreWait:
     stale: float
     live: Live | None
     true: float
+    oven_broken: bool = False
 
 
 @dataclass
@@ -198,17 +202,20 @@ class PizzaDemo:
             passed = timedelta(seconds=(time.monotonic() - began) * self._plan.speed)
             now = self._plan.live_from + min(passed, self._length)
             self._send(list(self._world.events(now)))
-            self.waits.add(now, self._compare())
+            self.waits.add(now, self._compare(now))
             self._show(self.waits)
         self._stop.request()
 
-    def _compare(self) -> list[StoreWait]:
+    def _compare(self, now: datetime) -> list[StoreWait]:
+        broken = self._plan.breakdown
+        is_broken = broken.start <= now < broken.start + broken.lasts
         return [
             StoreWait(
                 one.store,
                 one.minutes,
                 self._live.get(one.store),
                 self._world.expected_wait(one.store),
+                oven_broken=is_broken and one.store == broken.store,
             )
             for one in self._stale
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -30,10 +31,20 @@ def test_world_continues_after_a_pause() -> None:
     assert [*first, *world.events(end)] == at_once
 
 
+def test_broken_oven_makes_people_wait() -> None:
+    plan = DemoPlan()
+    broken, whole = World(plan.world), World(replace(plan.world, broken_ovens=()))
+    at = plan.breakdown.start + plan.breakdown.lasts / 2
+    for world in (broken, whole):
+        assert list(world.events(at))
+    assert broken.expected_wait(BROKEN) > 1.5 * whole.expected_wait(BROKEN)
+
+
 def waits(live: float | None = 30.0) -> Waits:
     found = Waits()
     estimate = None if live is None else Live(live, 25.0, 40.0, "models:/pizza/1")
-    found.add(NOW, [StoreWait(2, 20, None, 21), StoreWait(BROKEN, 7, estimate, 33.0)])
+    broken = StoreWait(BROKEN, 7, estimate, 33.0, oven_broken=True)
+    found.add(NOW, [StoreWait(2, 20, None, 21), broken])
     return found
 
 
@@ -50,7 +61,7 @@ def drawn(found: Waits) -> str:
 
 def test_view_has_all_three_waits() -> None:
     text = drawn(waits())
-    assert re.search(r"3 │ +7 │ +30 │ +33 │ +25-40 │ oven broken", text)
+    assert re.search(r"4 │ +7 │ +30 │ +33 │ +25-40 │ oven broken", text)
     assert "stale 26.0, live 3.0 min" in text
     assert "no predictions yet" in drawn(waits(live=None))
 
@@ -62,7 +73,7 @@ def test_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
         view(found)
     lines = capsys.readouterr().out.splitlines()
     assert [line[:5] for line in lines] == ["18:00", "18:10", "18:20"]
-    assert "store 3: stale 7, live 30, true 33 min" in lines[0]
+    assert "store 4: stale 7, live 30, true 33 min, oven broken" in lines[0]
 
 
 @pytest.mark.soak
