@@ -27,6 +27,7 @@ from bench.landing import Landing, land, land_in_turn
 from bench.live_waits import live_table, live_waits
 from bench.peers import a_stream_per_game, a_write_per_game
 from bench.readers import measure_readers, readers_table
+from bench.visible import measure_visible, visible_table
 from bench.wait_times import SEEDS, WEEKS, day_plot, measure_waits, waits_table
 from headgate.engine.session import spark_session
 from headgate.jars.jars import fetch_jars
@@ -35,6 +36,7 @@ from headgate.lab.services import Services, down, up
 FAN_OUT = (1, 10, 50, 250, 1000)
 STREAMS = (10, 30)
 READERS = (0, 1, 100)
+VISIBLE = (50, 10_000)
 PEER_BATCH = 250_000
 
 
@@ -115,6 +117,15 @@ def _services(folder: Path, out: Console) -> Iterator[Services]:
         down(folder / "services")
 
 
+def _bench_visible(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
+    tables, rate = arguments.visible
+    with _services(folder, out) as services:
+        _session(out)
+        spent = arguments.seconds, arguments.rounds
+        found = measure_visible(services, folder, tables, rate, *spent, out.print)
+        out.print(visible_table(found, tables, rate))
+
+
 def _bench_readers(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
     with _services(folder, out) as services:
         spent = arguments.rounds, arguments.seconds
@@ -142,6 +153,7 @@ PARTS = {
     "gold": _bench_gold,
     "expectations": _bench_expectations,
     "history": _bench_history,
+    "visible": _bench_visible,
     "readers": _bench_readers,
     "live-waits": _bench_live_waits,
     "waits": _bench_waits,
@@ -168,8 +180,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--history", type=int, default=10_000, help="most batches of a ledger; 100000 takes long"
     )
+    parser.add_argument(
+        "--visible",
+        type=int,
+        nargs=2,
+        default=VISIBLE,
+        metavar=("TABLES", "RATE"),
+        help="tables, and records per second, to measure delays with",
+    )
     parser.add_argument("--readers", type=int, nargs="+", default=READERS)
-    parser.add_argument("--seconds", type=int, default=20, help="how long readers read")
+    parser.add_argument("--seconds", type=int, default=20, help="how long to measure delays")
     parser.add_argument("--orders", type=float, default=50, help="live orders per second")
     parser.add_argument("--live", type=float, default=120, help="seconds of live orders")
     parser.add_argument(

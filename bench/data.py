@@ -30,12 +30,12 @@ def produce(services: Services, tables: int, versions: int, records: int) -> Dat
     topic = f"games-{tables}"
     plan = GamesPlan(tables=tables, versions=versions, records=records)
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
-        sent = apart.submit(_send, plan, services.servers, services.registry, topic)
+        sent = apart.submit(send, plan, services.servers, services.registry, topic)
         return Data(services, topic, tables, versions, records, sent.result())
 
 
-def _send(plan: GamesPlan, servers: str, registry_url: str, topic: str) -> float:
-    """Gives the records a second."""
+def send(plan: GamesPlan, servers: str, registry_url: str, topic: str) -> float:
+    """Send records of games, and return how many per second."""
     destination = KafkaDestination(servers, topic, partitions=4)
     with closing(HttpRegistry(HttpRegistrySettings(registry_url))) as registry:
         *_, sent = simulate_games(plan, registry, destination)
