@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -106,36 +105,3 @@ def _with_keys(row_deletions: pa.Table, candidates: pa.Table, key: TableKey) -> 
         column = keys[name].cast(resolved.schema.field(name).type)
         resolved = resolved.set_column(index, resolved.schema.field(name), column)
     return resolved
-
-
-@dataclass(frozen=True)
-class AppliedChanges:
-    """The rows after changes were applied, with counts."""
-
-    rows: pa.Table
-    inserted: int
-    updated: int
-    deleted: int
-
-
-def apply_changes(rows: pa.Table, changes: pa.Table, key: TableKey) -> AppliedChanges:
-    """Apply changes to rows in memory, by order; `_is_deleted` marks deletions."""
-    before = rows.append_column("_is_deleted", pa.array(np.zeros(len(rows), bool)))
-    together = pa.concat_tables([before, changes.select(before.column_names)])
-    by = [(name, "ascending") for name in (*key.columns, "_order")]
-    order = pc.sort_indices(together, by).to_numpy()
-    ordered = together.take(pa.array(order))
-    if not len(ordered):
-        return AppliedChanges(rows, 0, 0, 0)
-    last = last_of_each_key(ordered, key)
-    starts = np.concatenate([[0], np.flatnonzero(last)[:-1] + 1])
-    existed = np.add.reduceat(order < len(rows), starts) > 0
-    is_new = order[last] >= len(rows)
-    gone = ordered["_is_deleted"].to_numpy(zero_copy_only=False)[last]
-    left = ordered.filter(pa.array(last)).filter(pa.array(~gone)).select(rows.column_names)
-    return AppliedChanges(
-        left,
-        inserted=int((is_new & ~gone & ~existed).sum()),
-        updated=int((is_new & ~gone & existed).sum()),
-        deleted=int((is_new & gone & existed).sum()),
-    )

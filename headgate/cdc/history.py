@@ -22,10 +22,10 @@ from headgate.cdc.merge_table import (
     NeedsSparkMerge,
     TableMerged,
     evolve_columns,
-    same_key,
 )
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
-from headgate.lake.commit import Committer, MergeClauses, MergeCommit, MergeCounts, commit_rows
+from headgate.lake.commit import Committer, MergeCommit, MergeCounts, MergeRule
+from headgate.lake.merge import replace_rows
 from headgate.lake.snapshot import Snapshot
 
 VALIDITY = pa.schema(
@@ -80,13 +80,8 @@ def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsS
     source = pa.concat_tables(
         [_flagged(versions(new, changes, schema), True), _flagged(_ends(touched, schema), False)]
     )
-    clauses = MergeClauses(
-        on=f"{same_key(key)} AND row.{ORDER} = change.{ORDER}",
-        set={"_valid_to": "change._valid_to", "_is_current": "change._is_current"},
-        insert="change._is_new",
-        flag="_is_new",
-    )
-    merge = MergeCommit(plan.history, source, clauses, (plan.mark(log.version),))
+    rule = MergeRule((*key.columns, ORDER), set=("_valid_to", "_is_current"), insert="_is_new")
+    merge = MergeCommit(plan.history, source, rule, (plan.mark(log.version),))
     counts = committer.merge(merge)
     return TableMerged.of(plan, plan.history, log.version, committer, len(changes), counts)
 
@@ -107,7 +102,7 @@ def _create(
     assert plan.history is not None
     changes = log.rows()
     rows = all_versions(changes, key, history_columns(log.schema, key), log.rows_by_id(key))
-    version = commit_rows(committer, plan.history, rows, plan.mark(log.version), mode="replace")
+    version = replace_rows(committer, plan.history, rows, plan.mark(log.version))
     counts = MergeCounts(version, inserted=len(rows))
     merged = TableMerged.of(plan, plan.history, log.version, committer, len(changes), counts)
     return replace(merged, created=created)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.cdc.change_log import ChangeLog
-from headgate.cdc.fold import apply_changes, by_row_id_alone, deletions, keyed_changes, latest, live
+from headgate.cdc.fold import by_row_id_alone, deletions, keyed_changes, latest, live
 from headgate.cdc.key import (
     ORDER,
     ROW_ID,
@@ -34,12 +34,13 @@ from headgate.lake.commit import (
     Committer,
     Engine,
     Mark,
-    MergeClauses,
     MergeCommit,
     MergeCounts,
+    MergeRule,
     commit_rows,
 )
 from headgate.lake.ledger_entries import MergeEntry
+from headgate.lake.merge import replace_rows
 from headgate.lake.parquet import stage_merge
 from headgate.lake.snapshot import Snapshot
 
@@ -60,8 +61,6 @@ class MergePlan:
     """Declared by the pipeline, for changes that do not name one."""
     horizon_seconds: float = 0
     spark_above: int = 2 << 30
-    in_memory_up_to: int = 16 << 20
-    """Largest table in bytes that is merged in memory."""
 
     @property
     def tables(self) -> list[str]:
@@ -203,15 +202,9 @@ def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSpa
     if table.bytes > plan.spark_above:
         path = stage_merge(plan.lake, plan.merged, merge_source(folded.changes, schema))
         return NeedsSparkMerge(plan, plan.merged, log.version, path)
-    in_memory = table.bytes <= plan.in_memory_up_to and plan.metadata and table.is_plain
-    if in_memory and table.constraints.allow_rewrite:
-        counts = _merge_in_memory(plan, committer, log, table, folded.changes, key)
-    else:
-        clauses = merge_clauses(key, plan.metadata)
-        source = merge_source(folded.changes, schema)
-        counts = committer.merge(
-            MergeCommit(plan.merged, source, clauses, (plan.mark(log.version),))
-        )
+    source = merge_source(folded.changes, schema)
+    rule = merge_rule(key, plan.metadata)
+    counts = committer.merge(MergeCommit(plan.merged, source, rule, (plan.mark(log.version),)))
     return _merged(plan, committer, log, len(folded.changes), counts)
 
 
@@ -261,7 +254,7 @@ def _create(
     else:
         rows = changes
     rows = rows.select(schema.names).cast(schema)
-    version = commit_rows(committer, plan.merged, rows, plan.mark(log.version), mode="replace")
+    version = replace_rows(committer, plan.merged, rows, plan.mark(log.version))
     counts = MergeCounts(version, inserted=len(rows))
     merged = _merged(plan, committer, log, len(changes), counts)
     return replace(merged, created=not rebuild, append_only=not key)
@@ -278,24 +271,6 @@ def _append(
     return replace(_merged(plan, committer, log, len(changes), counts), append_only=True)
 
 
-def _merge_in_memory(
-    plan: MergePlan,
-    committer: Committer,
-    log: ChangeLog,
-    table: Snapshot,
-    folded: pa.Table,
-    key: TableKey,
-) -> MergeCounts:
-    """Merge in memory: in a small table nearly every file would be rewritten anyway."""
-    assert plan.merged is not None
-    result = apply_changes(table.rows(), merge_source(folded, table.schema), key)
-    mark = plan.mark(log.version)
-    version = commit_rows(
-        committer, plan.merged, result.rows, mark, mode="replace", based_on=table.version
-    )
-    return MergeCounts(version, result.inserted, result.updated, result.deleted)
-
-
 def _merged(
     plan: MergePlan, committer: Committer, log: ChangeLog, changes: int, counts: MergeCounts
 ) -> TableMerged:
@@ -303,19 +278,12 @@ def _merged(
     return TableMerged.of(plan, plan.merged, log.version, committer, changes, counts)
 
 
-def merge_clauses(key: TableKey, metadata: bool) -> MergeClauses:
-    """Return the clauses of a merge of folded changes.
+def merge_rule(key: TableKey, metadata: bool) -> MergeRule:
+    """Return how folded changes are merged.
 
     Without an order column, tombstones have already filtered the changes.
     """
-    newer = f" AND change.{ORDER} > row.{ORDER}" if metadata else ""
-    return MergeClauses(
-        on=same_key(key),
-        delete=f"change.{IS_DELETED}{newer}",
-        update=f"NOT change.{IS_DELETED}{newer}",
-        insert=f"NOT change.{IS_DELETED}",
-        flag=IS_DELETED,
-    )
+    return MergeRule(key.columns, newer=ORDER if metadata else None, deleted=IS_DELETED)
 
 
 def merge_source(folded: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -326,11 +294,6 @@ def merge_source(folded: pa.Table, schema: pa.Schema) -> pa.Table:
         else schema
     )
     return folded.select(columns.names).cast(columns)
-
-
-def same_key(key: TableKey) -> str:
-    """Return the join condition."""
-    return " AND ".join(f"row.`{name}` = change.`{name}`" for name in key.columns)
 
 
 def evolve_columns(

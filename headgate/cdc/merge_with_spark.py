@@ -20,7 +20,7 @@ from headgate.cdc.merge_table import (
     MergePlan,
     NeedsSparkMerge,
     TableMerged,
-    merge_clauses,
+    merge_rule,
 )
 from headgate.cdc.tombstones import Tombstones
 from headgate.lake.commit import Commit, Committer, MergeCommit, MergeCounts
@@ -40,8 +40,8 @@ def merge_with_spark(
     if request.folded is not None:
         table = Snapshot.open(plan.lake, request.table)
         assert table is not None
-        clauses = merge_clauses(TableKey.from_schema(table.schema), plan.metadata)
-        counts = by_spark.merge(MergeCommit(request.table, request.folded, clauses, (mark,)))
+        rule = merge_rule(TableKey.from_schema(table.schema), plan.metadata)
+        counts = by_spark.merge(MergeCommit(request.table, request.folded, rule, (mark,)))
         changes = counts.inserted + counts.updated + counts.deleted
         return TableMerged.of(plan, request.table, mark.version, by_spark, changes, counts)
     log = ChangeLog.open(plan.lake, plan.log)

@@ -55,26 +55,31 @@ class Commit:
     """Version of the table that the rows were read from; the commit fails if there is a newer."""
     required_marks: Mapping[str, int | None] = field(default_factory=dict)
     """Newest marks of apps that the table must have; otherwise the commit fails as a conflict."""
+    removed: Mapping[str, int] = field(default_factory=dict)
+    """Sizes by path of files that the new ones replace. Only for delta-rs, and with `based_on`."""
     description: str | None = None
     """Of a table that the commit creates, like the properties."""
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class MergeClauses:
-    """Clauses of a merge, as SQL over `row` and `change`, with names in backticks."""
+class MergeRule:
+    """How changes are merged into the rows of a table. Each change has a key of its own."""
 
-    on: str
-    delete: str | None = None
-    """Condition to delete a matched row."""
-    update: str | None = None
-    """Condition to update a matched row."""
-    set: Mapping[str, str] | None = None
-    """Values of an update by column; all columns of the change by default."""
+    key: tuple[str, ...]
+    """Null is equal to null."""
+    newer: str | None = None
+    """Column in which a change must be greater than the row that it meets."""
+    only: tuple[str, str] | None = None
+    """Column, and the value that a row must have in it to be changed."""
+    set: tuple[str, ...] | None = None
+    """Columns that a row takes from its change; all by default."""
+    deleted: str | None = None
+    """Column of the changes, and not of the table: whether to delete the row."""
+    inserts: bool = True
+    """Whether to insert changes that meet no row, but for deletions."""
     insert: str | None = None
-    """Condition to insert a change that matches no row."""
-    flag: str | None = None
-    """Column of the changes that is not written to the table."""
+    """Column of the changes, and not of the table: which of them to insert; all by default."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ class MergeCommit:
     table: str
     changes: pa.Table | str
     """Rows, or the URL of a Parquet file with them."""
-    clauses: MergeClauses
+    rule: MergeRule
     marks: tuple[Mark, ...] = ()
     """Written even if no row changes."""
 

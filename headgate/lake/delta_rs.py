@@ -6,6 +6,8 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -22,14 +24,17 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import (
     AddAction,
     PostCommitHookProperties,
+    RemoveAction,
     create_table_with_add_actions,
 )
 
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.constraints import constraints_of
+from headgate.lake.merge import merge_into_files
 from headgate.lake.parquet import ParquetRows, write_parquet
-from headgate.lake.snapshot import table_url
+from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.staged import StagedFile
+from headgate.lake.staged_files import delete_staged
 from headgate.lake.tables import (
     CommitConflict,
     NotWritable,
@@ -75,6 +80,9 @@ _WRITABLE_FEATURES = {
 _CONFIGURATION = {"delta.checkpointInterval": "10"}
 """A frequent checkpoint: every commit after it is another file to read to open the table."""
 
+_MAX_MERGES = 4
+"""How often a merge is tried that loses against commits of others."""
+
 _CLEAN_UP_EVERY = 100
 """Number of versions between clean-ups, which list the whole log."""
 
@@ -116,14 +124,15 @@ class DeltaRsCommitter:
         return constraints_of(opened).allow_rewrite
 
     def commit(self, commit: Commit) -> int:
-        actions = [add_action(file) for file in commit.files]
+        actions: list[AddAction | RemoveAction] = [add_action(file) for file in commit.files]
+        actions += [_remove_action(path, size) for path, size in commit.removed.items()]
         read = self._just_read.pop(commit.table, None)
         table, schema = self._read(commit.table) if read is None else read
         for app, version in commit.required_marks.items():
             if (self._marked(commit.table, table, app) if table else None) != version:
                 raise CommitConflict(f"table {commit.table} is not at {version} of {app}")
         if table is None or commit.mode == "create":
-            return self._create(commit, actions)
+            return self._create(commit)
         self._require_writable(commit.table, table)
         if commit.based_on is not None:
             _require_version(table, commit.table, commit.based_on)
@@ -152,43 +161,51 @@ class DeltaRsCommitter:
         return self._committed(table, commit)
 
     def merge(self, merge: MergeCommit) -> MergeCounts:
-        table = self._open(merge.table)
-        assert table is not None
-        self._require_writable(merge.table, table)
-        clauses = merge.clauses
         changes = merge.changes
-        job = table.merge(
-            ParquetRows(changes).read() if isinstance(changes, str) else changes,
-            clauses.on,
-            source_alias="change",
-            target_alias="row",
-            # With the source in memory, delta-rs skips files that cannot have its keys.
-            streamed_exec=False,
-            writer_properties=WriterProperties(compression="ZSTD"),
-            commit_properties=_properties(merge.marks),
+        if isinstance(changes, str):
+            changes = ParquetRows(changes).read()
+        for _ in range(_MAX_MERGES - 1):
+            with suppress(CommitConflict):
+                return self._merge(merge, changes)
+        return self._merge(merge, changes)
+
+    def _merge(self, merge: MergeCommit, changes: pa.Table) -> MergeCounts:
+        opened = self._open(merge.table)
+        table = Snapshot.of(self.lake, merge.table, opened)
+        assert opened is not None
+        assert table is not None
+        self._require_writable(merge.table, opened)
+        self._require_rewritable(table)
+        new = merge_into_files(table, changes, merge.rule)
+        counts = MergeCounts(table.version, new.inserted, new.updated, new.deleted)
+        if not (new.files or new.removed or merge.marks):
+            return counts
+        commit = Commit(
+            merge.table,
+            table.schema,
+            tuple(new.files),
+            merge.marks,
+            based_on=table.version,
+            removed=new.removed,
         )
-        without = [clauses.flag] if clauses.flag else None
-        if clauses.delete is not None:
-            job = job.when_matched_delete(clauses.delete)
-        if clauses.set is not None:
-            job = job.when_matched_update(dict(clauses.set), clauses.update)
-        elif clauses.update is not None:
-            job = job.when_matched_update_all(clauses.update, except_cols=without)
-        if clauses.insert is not None:
-            job = job.when_not_matched_insert_all(clauses.insert, except_cols=without)
-        metrics = job.execute()
-        table.update_incremental()
-        if any(table.transaction_version(mark.app) != mark.version for mark in merge.marks):
-            # A merge that changes no row does not commit.
-            marks = _properties(merge.marks)
-            table.create_write_transaction([], "append", table.schema(), commit_properties=marks)
-            table.update_incremental()
-        return MergeCounts(
-            int(table.version()),
-            inserted=metrics["num_target_rows_inserted"],
-            updated=metrics["num_target_rows_updated"],
-            deleted=metrics["num_target_rows_deleted"],
-        )
+        try:
+            return replace(counts, version=self.commit(commit))
+        except BaseException:
+            for file in new.files:
+                delete_staged(self.lake, file)
+            raise
+
+    def _require_rewritable(self, table: Snapshot) -> None:
+        """Raise for tables whose files do not say all about their rows."""
+        obstacle = None
+        if not table.is_plain:
+            obstacle = "deletion vectors or column mapping"
+        elif table.partition_columns:
+            obstacle = "partitions"
+        elif table.constraints.append_only:
+            obstacle = "delta.appendOnly"
+        if obstacle is not None:
+            raise NotWritable(f"files of {table.table} are not rewritten: it has {obstacle}")
 
     def compact(self, table: str, up_to: int) -> None:
         opened = self._tables.newest(table)
@@ -202,11 +219,11 @@ class DeltaRsCommitter:
         # Also files whose removal the log has forgotten: checkpoints keep it no longer than that.
         opened.vacuum(dry_run=False, enforce_retention_duration=False, full=True)
 
-    def _create(self, commit: Commit, actions: list[AddAction]) -> int:
+    def _create(self, commit: Commit) -> int:
         create_table_with_add_actions(
             table_url(self.lake, commit.table),
             Schema.from_arrow(commit.schema),
-            actions,
+            [add_action(file) for file in commit.files],
             mode="error",
             partition_by=list(commit.partition_by),
             description=commit.description,
@@ -306,6 +323,10 @@ def add_action(file: StagedFile) -> AddAction:
         data_change=True,
         stats=file.statistics,
     )
+
+
+def _remove_action(path: str, size: int) -> RemoveAction:
+    return RemoveAction(path, True, int(time.time() * 1000), size, {})
 
 
 def _has_marks(entry: Path, marks: Sequence[Mark]) -> bool:

@@ -136,10 +136,18 @@ class Snapshot:
         """Read rows in the columns and types of the table, which files may not have."""
         wanted = self.selected(columns)
         for name in self.sizes:
-            file = ParquetRows(f"{self.url}/{name}")
-            in_file = set(file.names)
-            for rows in file.batches([one for one in wanted.names if one in in_file]):
-                yield _with_constants(conform_rows(rows, wanted), self._partitions.get(name, {}))
+            yield from self._portions_of(name, wanted)
+
+    def file_rows(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read the rows of one file in the columns and types of the table."""
+        wanted = self.selected(columns)
+        return pa.Table.from_batches(self._portions_of(path, wanted), wanted)
+
+    def _portions_of(self, path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+        file = ParquetRows(f"{self.url}/{path}")
+        in_file = set(file.names)
+        for rows in file.batches([one for one in wanted.names if one in in_file]):
+            yield _with_constants(conform_rows(rows, wanted), self._partitions.get(path, {}))
 
     def portions_in_order(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read rows in the order of their files: the same for everyone who reads the version."""

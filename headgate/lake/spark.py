@@ -195,21 +195,27 @@ class SparkCommitter:
                 self._spark.conf.unset(key)
 
     def _merge_sql(self, merge: MergeCommit, columns: Sequence[str]) -> str:
-        clauses = merge.clauses
-        names = [f"`{name}`" for name in columns if name != clauses.flag]
-        to_set = clauses.set or {name: f"change.{name}" for name in names}
-        parts = [
-            f"MERGE INTO {self._name(merge.table)} AS row USING headgate_changes AS change "
-            f"ON {clauses.on}"
-        ]
-        if clauses.delete is not None:
-            parts.append(f"WHEN MATCHED AND {clauses.delete} THEN DELETE")
-        if clauses.update is not None or clauses.set is not None:
-            values = ", ".join(f"{name} = {value}" for name, value in to_set.items())
-            parts.append(f"WHEN MATCHED AND {clauses.update or 'true'} THEN UPDATE SET {values}")
-        if clauses.insert is not None:
+        rule = merge.rule
+        names = [f"`{name}`" for name in columns if name not in (rule.deleted, rule.insert)]
+        on = " AND ".join(f"row.`{name}` <=> change.`{name}`" for name in rule.key)
+        met = []
+        if rule.newer is not None:
+            met.append(f"change.`{rule.newer}` > row.`{rule.newer}`")
+        if rule.only is not None:
+            met.append(f"row.`{rule.only[0]}` = {_literal(rule.only[1])}")
+        kept = [f"NOT change.`{rule.deleted}`"] if rule.deleted else []
+        parts = [f"MERGE INTO {self._name(merge.table)} AS row USING headgate_changes AS change"]
+        parts.append(f"ON {on}")
+        if rule.deleted is not None:
+            deleted = " AND ".join([f"change.`{rule.deleted}`", *met])
+            parts.append(f"WHEN MATCHED AND {deleted} THEN DELETE")
+        to_set = [f"`{name}`" for name in rule.set] if rule.set else names
+        values = ", ".join(f"{name} = change.{name}" for name in to_set)
+        parts.append(f"WHEN MATCHED{_and([*kept, *met])} THEN UPDATE SET {values}")
+        if rule.inserts:
+            wanted = [f"change.`{rule.insert}`"] if rule.insert else []
             parts.append(
-                f"WHEN NOT MATCHED AND {clauses.insert} THEN INSERT ({', '.join(names)}) "
+                f"WHEN NOT MATCHED{_and([*kept, *wanted])} THEN INSERT ({', '.join(names)}) "
                 f"VALUES ({', '.join(f'change.{name}' for name in names)})"
             )
         return " ".join(parts)
@@ -314,6 +320,10 @@ def _mark_options(marks: Sequence[Mark]) -> dict[str, str]:
     if len(marks) != 1:
         return {}
     return {"txnAppId": marks[0].app, "txnVersion": str(marks[0].version)}
+
+
+def _and(conditions: Sequence[str]) -> str:
+    return "".join(f" AND {one}" for one in conditions)
 
 
 def _literal(value: str) -> str:

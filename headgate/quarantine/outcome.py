@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
 from headgate.errors import LandingError
-from headgate.lake.commit import Committer, MergeClauses, MergeCommit
+from headgate.lake.commit import Committer, MergeCommit, MergeRule
 from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.staged import NoteFile
 from headgate.lake.tables import CommitConflict, TableError
@@ -98,24 +98,19 @@ def record_outcome(committer: Committer, quarantine: str, outcome: ReplayOutcome
     rows = outcome.rows
     if not rows.num_rows:
         return _version(committer, quarantine)
-    updates = {name: f"change.{name}" for name in _UPDATED}
-    updates["settled_at"] = "change.settled_at"
-    if outcome.state is QuarantineState.DROPPED:
-        updates |= dict.fromkeys(_ERASED, "NULL")
     timestamp = QUARANTINE.field("settled_at").type
     still_open = pc.equal(rows.column("state"), QuarantineState.OPEN.value)
     times = pc.if_else(still_open, pa.scalar(None, timestamp), pa.scalar(outcome.at, timestamp))
     source = rows.append_column("settled_at", times)
-    batches = pc.min_max(rows.column("_batch"))
-    clauses = MergeClauses(
-        # The range of batches lets the merge skip files of other batches.
-        on="row.id = change.id AND "
-        f"row._batch BETWEEN {batches['min'].as_py()} AND {batches['max'].as_py()}",
-        update="row.state = 'open'",
-        set=updates,
+    updated = [*_UPDATED, "settled_at"]
+    if outcome.state is QuarantineState.DROPPED:
+        updated += _ERASED
+        for name in _ERASED:
+            source = source.append_column(name, pa.nulls(len(rows), QUARANTINE.field(name).type))
+    rule = MergeRule(
+        ("_batch", "id"), only=("state", QuarantineState.OPEN.value), set=(*updated,), inserts=False
     )
-
-    merge = MergeCommit(quarantine, source, clauses)
+    merge = MergeCommit(quarantine, source, rule)
     return _retry(committer, quarantine, lambda: committer.merge(merge).version)
 
 

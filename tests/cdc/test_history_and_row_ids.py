@@ -21,6 +21,7 @@ from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.history import merge_history
 from headgate.cdc.merge_table import MergePlan, TableMerged, merge_table
 from headgate.lake.delta_rs import DeltaRsCommitter
+from tests.lake.large_tables import merged_as_if
 
 LOG = pa.schema(
     [
@@ -119,37 +120,33 @@ any_arrival = given(
     seed=st.integers(0, 10**9),
     row_ids=st.booleans(),
     metadata=st.booleans(),
-    in_memory=st.booleans(),
+    large=st.booleans(),
 )
 
 
 @settings(max_examples=20, deadline=None)
-@example(
-    seed=492, row_ids=True, metadata=False, in_memory=False
-)  # a row ID is reused by another key
+@example(seed=492, row_ids=True, metadata=False, large=True)  # a row ID is reused by another key
 @any_arrival
 def test_merged_and_history_tables_do_not_depend_on_arrival_order(
-    seed: int, row_ids: bool, metadata: bool, in_memory: bool
+    seed: int, row_ids: bool, metadata: bool, large: bool
 ) -> None:
-    assert_independent_of_arrival(seed, row_ids, metadata, in_memory)
+    assert_independent_of_arrival(seed, row_ids, metadata, large)
 
 
 @pytest.mark.soak
 @settings(max_examples=500, deadline=None)
 @any_arrival
 def test_five_hundred_orders_of_arrival(
-    seed: int, row_ids: bool, metadata: bool, in_memory: bool
+    seed: int, row_ids: bool, metadata: bool, large: bool
 ) -> None:
-    assert_independent_of_arrival(seed, row_ids, metadata, in_memory)
+    assert_independent_of_arrival(seed, row_ids, metadata, large)
 
 
-def assert_independent_of_arrival(
-    seed: int, row_ids: bool, metadata: bool, in_memory: bool
-) -> None:
+def assert_independent_of_arrival(seed: int, row_ids: bool, metadata: bool, large: bool) -> None:
     random = Random(seed)
     table = Table(random, row_ids)
     table.run(random.randint(4, 25))
-    with TemporaryDirectory() as lake:
+    with TemporaryDirectory() as lake, merged_as_if(large):
         plan = MergePlan(
             lake,
             log="log",
@@ -158,7 +155,6 @@ def assert_independent_of_arrival(
             tombstones="_tombstones",
             app="app",
             metadata=metadata,
-            in_memory_up_to=1 << 24 if in_memory else 0,
         )
         committer = DeltaRsCommitter(lake)
         for batch in arrivals(table, random):

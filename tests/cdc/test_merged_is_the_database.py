@@ -15,6 +15,7 @@ from headgate.lab.shop.statement import Change as ShopChange
 from headgate.lab.shop.statement import Column
 from tests.cdc.change_lake import ChangeLake
 from tests.cdc.changes import Case, Change, case
+from tests.lake.large_tables import merged_as_if
 
 CASES_AT_ONCE = 250
 COLUMNS = (
@@ -56,27 +57,27 @@ any_cases = given(
         st.integers(0, 10**9), min_size=CASES_AT_ONCE, max_size=CASES_AT_ONCE, unique=True
     ),
     metadata=st.booleans(),
-    in_memory=st.booleans(),
+    large=st.booleans(),
 )
 
 
 @settings(max_examples=1, deadline=None)
 @any_cases
-def test_hundreds_of_cases(seeds: list[int], metadata: bool, in_memory: bool) -> None:
-    assert_merged(seeds, metadata, in_memory)
+def test_hundreds_of_cases(seeds: list[int], metadata: bool, large: bool) -> None:
+    assert_merged(seeds, metadata, large)
 
 
 @pytest.mark.soak
 @settings(max_examples=40, deadline=None)
 @any_cases
-def test_ten_thousand_cases(seeds: list[int], metadata: bool, in_memory: bool) -> None:
-    assert_merged(seeds, metadata, in_memory)
+def test_ten_thousand_cases(seeds: list[int], metadata: bool, large: bool) -> None:
+    assert_merged(seeds, metadata, large)
 
 
-def assert_merged(seeds: list[int], metadata: bool, in_memory: bool) -> None:
+def assert_merged(seeds: list[int], metadata: bool, large: bool) -> None:
     cases = [case(seed) for seed in seeds]
-    with TemporaryDirectory() as folder:
-        lake = ChangeLake(Path(folder), {"merge": {"metadata": metadata}}, in_memory=in_memory)
+    with TemporaryDirectory() as folder, merged_as_if(large):
+        lake = ChangeLake(Path(folder), {"merge": {"metadata": metadata}})
         land_all(lake, cases)
         merged = lake.rows("theatre_seats")
     wanted = {

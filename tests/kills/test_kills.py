@@ -20,7 +20,7 @@ KILLED = -signal.SIGKILL
 
 EACH_ONCE = [
     *(("games", seam) for seam in (*LANDING, *REPLAYING)),
-    *(("shop-on-disk" if "disk" in seam.name else "shop", seam) for seam in MERGING),
+    *((name, seam) for name in ("shop", "large-shop") for seam in MERGING),
     *(("waits", seam) for seam in PREDICTING),
 ]
 

@@ -27,6 +27,7 @@ from headgate.testing import FailingCommitter, Record
 from tests.cdc.change_lake import ChangeLake
 from tests.engine.games import LARGER, PLAIN, RETYPED, TWIN, UNKNOWN, WIDER, GamesLake, record
 from tests.kills.seams import LANDING, MERGING, PREDICTING, REPLAYING, Seam
+from tests.lake.large_tables import merged_as_if
 from tests.models.orders import OrdersLake
 from tests.quarantine.replaying import drop, learn, replay
 
@@ -138,8 +139,9 @@ class Shop:
 
     seams = (*LANDING, *MERGING)
 
-    def __init__(self, in_memory: bool) -> None:
-        self._in_memory = in_memory
+    def __init__(self, large: bool = False) -> None:
+        """`large` means tables with many files."""
+        self._large = large
 
     def prepare(self, folder: Path) -> None:
         with TemporaryDirectory() as made:
@@ -154,12 +156,13 @@ class Shop:
 
     def run(self, folder: Path) -> None:
         declared = {"history": "history_{database}_{table}"}
-        lake = ChangeLake(folder, declared, in_memory=self._in_memory)
-        lake.run()
-        landed = lake.ledger.landed()
-        batches = list(_portions(sorted((folder / "landing").iterdir()), 6))
-        for files in batches[0 if landed is None else landed + 1 :]:
-            lake.land_files(files)
+        with merged_as_if(self._large):
+            lake = ChangeLake(folder, declared)
+            lake.run()
+            landed = lake.ledger.landed()
+            batches = list(_portions(sorted((folder / "landing").iterdir()), 6))
+            for files in batches[0 if landed is None else landed + 1 :]:
+                lake.land_files(files)
 
     def check(self, folder: Path) -> None:
         lake = folder / "lake"
@@ -261,8 +264,8 @@ def _portions(files: Sequence[Path], size: int) -> Iterator[Sequence[Path]]:
 
 WORKLOADS: dict[str, Workload] = {
     "games": Games(),
-    "shop": Shop(in_memory=True),
-    "shop-on-disk": Shop(in_memory=False),
+    "shop": Shop(),
+    "large-shop": Shop(large=True),
     "waits": Waits(),
 }
 

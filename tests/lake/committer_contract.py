@@ -14,8 +14,8 @@ from headgate.lake.commit import (
     Commit,
     Committer,
     Mark,
-    MergeClauses,
     MergeCommit,
+    MergeRule,
     commit_rows,
 )
 from headgate.lake.staged import StagedFile
@@ -360,18 +360,12 @@ class CommitterContract:
             flag = {} if None in gone else {"_gone": pa.array(gone)}
             return pa.table({**columns, **flag})
 
-        clauses = MergeClauses(
-            on='row.`the"key"` = change.`the"key"`',
-            delete="change._gone",
-            update="NOT change._gone AND change.name > row.name",
-            insert="NOT change._gone",
-            flag="_gone",
-        )
+        rule = MergeRule(('the"key"',), newer="name", deleted="_gone")
         commit_rows(committer, "t", rows((1, "a", None), (2, "m", None), (3, "c", None)))
         changes = rows(
-            (1, "a", True), (2, "k", False), (3, "d", False), (4, "e", False), (5, "f", True)
+            (1, "b", True), (2, "k", False), (3, "d", False), (4, "e", False), (5, "f", True)
         )
-        merged = committer.merge(MergeCommit("t", changes, clauses, (Mark(APP, 7),)))
+        merged = committer.merge(MergeCommit("t", changes, rule, (Mark(APP, 7),)))
         assert (merged.inserted, merged.updated, merged.deleted) == (1, 1, 1)
         assert (
             rows_in(lake, "t", "name")
@@ -382,7 +376,7 @@ class CommitterContract:
         assert (state.version, state.marked) == (merged.version, 7)
 
         # Without a change there is nothing to commit but the mark.
-        merged = committer.merge(MergeCommit("t", changes, clauses, (Mark(APP, 8),)))
+        merged = committer.merge(MergeCommit("t", changes, rule, (Mark(APP, 8),)))
         assert (merged.inserted, merged.updated, merged.deleted) == (0, 0, 0)
         state = committer.state("t", APP)
         assert state is not None
@@ -391,16 +385,36 @@ class CommitterContract:
     def test_some_columns_of_matched_rows_are_set(self, lake: Path, committer: Committer) -> None:
         both = pa.table({"n": pa.array([1, 2], pa.int64()), "a": ["x", "x"], "b": ["x", None]})
         commit_rows(committer, "t", both)
-        clauses = MergeClauses(
-            on="row.n = change.n", update="row.b IS NOT NULL", set={"a": "change.a", "b": "NULL"}
+        rule = MergeRule(("n",), only=("b", "x"), set=("a", "b"), inserts=False)
+        changes = pa.table(
+            {
+                "n": pa.array([1, 2, 3], pa.int64()),
+                "a": ["y", "y", "y"],
+                "b": pa.nulls(3, pa.string()),
+            }
         )
-        changes = pa.table({"n": pa.array([1, 2, 3], pa.int64()), "a": ["y", "y", "y"]})
-        merged = committer.merge(MergeCommit("t", changes, clauses))
+        merged = committer.merge(MergeCommit("t", changes, rule))
         assert (merged.inserted, merged.updated, merged.deleted) == (0, 1, 0)
         assert rows_in(lake, "t", "n") == [
             {"n": 1, "a": "y", "b": None},
             {"n": 2, "a": "x", "b": None},
         ]
+
+    def test_keys_of_several_columns_may_be_null(self, lake: Path, committer: Committer) -> None:
+        def rows(*values: tuple[str | None, int | None, int]) -> pa.Table:
+            columns = zip(*values, strict=True)
+            types = pa.string(), pa.int64(), pa.int64()
+            return pa.table(
+                [pa.array(one, kind) for one, kind in zip(columns, types, strict=True)],
+                names=["a", "b", "n"],
+            )
+
+        commit_rows(committer, "t", rows((None, 1, 0), ("x", None, 0), (None, None, 0)))
+        changes = rows((None, 1, 1), ("x", 1, 2), ("x", None, 3), ("y", None, 4))
+        merged = committer.merge(MergeCommit("t", changes, MergeRule(("a", "b"))))
+        assert (merged.inserted, merged.updated, merged.deleted) == (2, 2, 0)
+        wanted = rows((None, None, 0), *zip(*changes.to_pydict().values(), strict=True))
+        assert rows_in(lake, "t", "n") == wanted.to_pylist()
 
     def test_required_marks_fence_a_commit(self, lake: Path, committer: Committer) -> None:
         def fenced(number: int, required: int | None) -> Commit:

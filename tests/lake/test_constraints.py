@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headgate.lake.choose_committer import AutoCommitter
-from headgate.lake.commit import Commit, Mark, MergeClauses, MergeCommit
+from headgate.lake.commit import Commit, Mark, MergeCommit, MergeRule
 from headgate.lake.constraints import Constraints
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.tables import NotWritable, TableError
@@ -133,7 +133,7 @@ def test_delta_rs_does_not_add_files_to_a_table_with_constraints(
     with pytest.raises(NotWritable, match=obstacle):
         commit(committer, 1, staged(tmp_path, "chess", numbers(-1)))
     with pytest.raises(NotWritable, match=obstacle):
-        committer.merge(MergeCommit("chess", numbers(-1), MergeClauses("row.n = change.n")))
+        committer.merge(MergeCommit("chess", numbers(-1), MergeRule(("n",))))
     assert DeltaTable(tmp_path / "chess").version() == 1
     assert len(files_in(tmp_path, "chess")) == 2  # the second stays for Spark
 

@@ -19,8 +19,8 @@ from headgate.lake.commit import (
     Commit,
     Committer,
     Mark,
-    MergeClauses,
     MergeCommit,
+    MergeRule,
     commit_rows,
 )
 from headgate.lake.ledger import Pending
@@ -211,11 +211,11 @@ def test_table_with_constraints_is_merged_and_replaced_by_spark(
         " ALTER TABLE {table} ADD CONSTRAINT positive CHECK (n > 0)",
     )
     commit_rows(committer, "t", numbers(1, 2), Mark(APP, 0))
-    clauses = MergeClauses("row.n = change.n", update="true", insert="true")
-    committer.merge(MergeCommit("t", numbers(2, 3), clauses, (Mark(APP, 1),)))
+    rule = MergeRule(("n",))
+    committer.merge(MergeCommit("t", numbers(2, 3), rule, (Mark(APP, 1),)))
     assert rows(spark, tmp_path) == [{"n": n, "next": n + 1} for n in (1, 2, 3)]
     with pytest.raises(TableError, match="positive"):
-        committer.merge(MergeCommit("t", numbers(-3), clauses, (Mark(APP, 2),)))
+        committer.merge(MergeCommit("t", numbers(-3), rule, (Mark(APP, 2),)))
     commit_rows(committer, "t", numbers(7), Mark(APP, 2), mode="replace")
     assert rows(spark, tmp_path) == [{"n": 7, "next": 8}]
     with pytest.raises(TableError):

@@ -1,0 +1,292 @@
+"""The merge engine: merges changes into a table by rewriting the files that have their keys.
+
+Files without any of the keys stay as they are. Most are not even read: the log has the least and
+the greatest key of each file, and large tables are written sorted by key.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.lake.commit import Commit, Committer, Mark, MergeRule
+from headgate.lake.parquet import stage_rows
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.staged import StagedFile
+
+SMALL_TABLE = 16 << 20
+"""Bytes of a table whose files are all combined: a merge would rewrite most of them anyway."""
+FILE_BYTES = 16 << 20
+"""Size of the files of a large table: small ones cost little to rewrite, but many cost to list."""
+_MEMORY_PER_FILE = 4 * FILE_BYTES
+"""What rows take in memory is about four times the size of their file."""
+_MAX_SMALL_FILES = 8
+"""Files of less than half that size that a large table may have before they are combined."""
+_MAX_THREADS = 4
+
+
+class KeyIndex:
+    """Finds the keys of a table, in which each is unique. Null is equal to null."""
+
+    def __init__(self, rows: pa.Table, key: Sequence[str]) -> None:
+        self.key = tuple(key)
+        self._columns: list[tuple[pa.Array, np.ndarray]] = []
+        """Distinct values of each column, and the codes of all keys up to it."""
+        codes = np.zeros(len(rows), np.int64)
+        for name in key:
+            column = rows[name].combine_chunks()
+            values = column.unique()
+            codes = codes * len(values) + _places(column, values)
+            known, codes = np.unique(codes, return_inverse=True)
+            self._columns.append((values, known))
+        self._places = np.empty(len(rows), np.int64)
+        self._places[codes] = np.arange(len(rows))
+        first = self._columns[0][0]
+        self._least = sorted(first.drop_null().to_pylist())
+        self._has_null = first.null_count > 0
+
+    def find(self, rows: pa.Table) -> np.ndarray:
+        """Return the place of each row's key among the keys; -1 if it is not there."""
+        if not len(self._places):
+            return np.full(len(rows), -1)
+        codes, found = np.zeros(len(rows), np.int64), np.ones(len(rows), bool)
+        for name, (values, known) in zip(self.key, self._columns, strict=True):
+            place = _places(rows[name].combine_chunks(), values)
+            codes = codes * len(values) + place
+            at = np.searchsorted(known, codes)
+            at[at == len(known)] = 0
+            found &= (place >= 0) & (known[at] == codes)
+            codes = at
+        return np.where(found, self._places[codes], -1)
+
+    def may_be_in(self, least: Any, greatest: Any, nulls: int | None) -> bool:
+        """Whether rows may have any of the keys, given statistics of the first key column."""
+        if self._has_null and nulls != 0:
+            return True
+        if least is None or greatest is None:
+            return nulls is None or bool(self._least)
+        at = bisect_left(self._least, least)
+        return at < len(self._least) and bool(self._least[at] <= greatest)
+
+
+def _places(column: pa.Array, values: pa.Array) -> np.ndarray:
+    places: np.ndarray = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy()
+    return places.astype(np.int64)
+
+
+def find_rows(table: Snapshot, keys: KeyIndex, columns: Sequence[str]) -> pa.Table:
+    """Return the rows of a table that have any of the keys."""
+    parts = [table.selected(columns).empty_table()]
+
+    def found_in(path: str) -> pa.Table | None:
+        matched = keys.find(table.file_rows(path, keys.key)) >= 0
+        return table.file_rows(path, columns).filter(pa.array(matched)) if matched.any() else None
+
+    with _threads() as pool:
+        parts += [part for part in pool.map(found_in, _candidates(table, keys)) if part is not None]
+    return pa.concat_tables(parts)
+
+
+def replace_rows(committer: Committer, table: str, rows: pa.Table, mark: Mark) -> int:
+    """Replace all rows of a table with others, which are sorted by key."""
+    files = tuple(stage_rows(committer.lake, table, part) for part in split_into_files(rows))
+    return committer.commit(Commit(table, rows.schema, files, (mark,), "replace"))
+
+
+def split_into_files(rows: pa.Table) -> Iterator[pa.Table]:
+    """Split rows, which are sorted by key, into files that cost little to rewrite."""
+    files = max(1, round(rows.nbytes / _MEMORY_PER_FILE))
+    size = max(1, -(-len(rows) // files))
+    for start in range(0, len(rows), size):
+        yield rows.slice(start, size)
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """New files of a table, the files that they replace, and how many rows that changes."""
+
+    files: Sequence[StagedFile]
+    removed: Mapping[str, int]
+    """Sizes by path."""
+    inserted: int
+    updated: int
+    deleted: int
+
+
+def merge_into_files(table: Snapshot, changes: pa.Table, rule: MergeRule) -> Rewritten:
+    """Merge changes into new files; the table has them once they are committed."""
+    merge = _Merge(table, changes, rule)
+    with _threads() as pool:
+        results = list(pool.map(merge.apply, _candidates(table, merge.keys)))
+        inserted = merge.inserted(results)
+        touched = {one.path: one for one in results if one.is_changed}
+        combined = merge.to_combine(touched, bool(len(inserted)))
+        together = [inserted, *pool.map(lambda path: merge.rows_of(path, touched), combined)]
+        files = [file for one in touched.values() for file in one.files]
+        files += pool.map(merge.write, split_into_files(_sorted(together, rule.key)))
+    return Rewritten(
+        files,
+        {path: table.sizes[path] for path in (*touched, *combined)},
+        len(inserted),
+        sum(one.updated for one in results),
+        sum(one.deleted for one in results),
+    )
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """Changes that were applied to one file."""
+
+    path: str
+    found: np.ndarray
+    """Places of the changes whose keys the file has."""
+    updated: int = 0
+    deleted: int = 0
+    rows: pa.Table | None = None
+    """What is left, of a small file; a large one is written at once."""
+    files: Sequence[StagedFile] = ()
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.updated or self.deleted)
+
+
+class _Merge:
+    """Changes, each of a key of its own, and what becomes of the rows that they meet."""
+
+    def __init__(self, table: Snapshot, changes: pa.Table, rule: MergeRule) -> None:
+        self.table, self.changes, self.rule = table, changes, rule
+        self.keys = KeyIndex(changes, rule.key)
+        self._gone = _flags(changes, rule.deleted, default=False)
+
+    def apply(self, path: str) -> _Applied:
+        """Apply the changes to one file."""
+        rule = self.rule
+        compared = [*rule.key, *filter(None, (rule.newer, rule.only[0] if rule.only else None))]
+        rows = self.table.file_rows(path, list(dict.fromkeys(compared)))
+        change = self.keys.find(rows)
+        place = np.flatnonzero(change >= 0)
+        change = change[place]
+        counts = self._counts(rows.take(pa.array(place)), change)
+        gone = counts & self._gone[change]
+        updated = counts & ~self._gone[change]
+        if not counts.any():
+            return _Applied(path, change)
+        applied = _Applied(path, change, int(updated.sum()), int(gone.sum()))
+        left = self._left(path, place, change, updated, gone)
+        if self._is_small(path):
+            return replace(applied, rows=left)
+        return replace(applied, files=[self.write(part) for part in split_into_files(left)])
+
+    def _counts(self, rows: pa.Table, change: np.ndarray) -> np.ndarray:
+        """Return which of the changes count, given the rows that they meet."""
+        counts = np.ones(len(change), bool)
+        if self.rule.newer is not None:
+            newer = self.changes[self.rule.newer].take(pa.array(change))
+            counts &= _true(pc.greater(newer, rows[self.rule.newer]))
+        if self.rule.only is not None:
+            column, value = self.rule.only
+            counts &= _true(pc.equal(rows[column], value))
+        return counts
+
+    def _left(
+        self,
+        path: str,
+        place: np.ndarray,
+        change: np.ndarray,
+        updated: np.ndarray,
+        gone: np.ndarray,
+    ) -> pa.Table:
+        """Return the rows of a file after the changes."""
+        rows = self.table.file_rows(path)
+        kept = np.ones(len(rows), bool)
+        kept[place[gone]] = False
+        origin = np.arange(len(rows))
+        origin[place[updated]] = len(rows) + change[updated]
+        changed = self.rule.set or rows.column_names
+        columns = [
+            _both(rows[name], self.changes[name]).take(pa.array(origin[kept]))
+            if name in changed and updated.any()
+            else rows[name].filter(pa.array(kept))
+            for name in rows.column_names
+        ]
+        return pa.table(columns, schema=rows.schema)
+
+    def inserted(self, results: Sequence[_Applied]) -> pa.Table:
+        """Return the changes of keys that no file has, as rows."""
+        new = ~self._gone & _flags(self.changes, self.rule.insert, default=self.rule.inserts)
+        for one in results:
+            new[one.found] = False
+        schema = self.table.schema
+        if not new.any():
+            return schema.empty_table()
+        return self.changes.filter(pa.array(new)).select(schema.names).cast(schema)
+
+    def to_combine(self, touched: Mapping[str, _Applied], inserts: bool) -> list[str]:
+        """Return the small files to combine into larger ones: those that are rewritten anyway, and
+        all of them if there are too many."""
+        small = [path for path in self.table.sizes if self._is_small(path)]
+        if not touched and not inserts:
+            return []
+        if self.table.bytes <= SMALL_TABLE or len(small) + inserts > _MAX_SMALL_FILES:
+            return small
+        return [path for path in small if path in touched]
+
+    def rows_of(self, path: str, touched: Mapping[str, _Applied]) -> pa.Table:
+        """Return the rows of a file, with the changes that were applied to it."""
+        applied = touched.get(path)
+        if applied is None or applied.rows is None:
+            return self.table.file_rows(path)
+        return applied.rows
+
+    def write(self, rows: pa.Table) -> StagedFile:
+        return stage_rows(self.table.lake, self.table.table, rows)
+
+    def _is_small(self, path: str) -> bool:
+        return self.table.sizes[path] < FILE_BYTES / 2
+
+
+def _candidates(table: Snapshot, keys: KeyIndex) -> list[str]:
+    """Return the files that may have any of the keys, according to their statistics."""
+    if table.bytes <= SMALL_TABLE:
+        return list(table.sizes)
+    known = table.statistics().to_pydict()
+    unknown = [None] * len(known["path"])
+    columns = (f"{of}.{keys.key[0]}" for of in ("min", "max", "null_count"))
+    bounds = zip(known["path"], *(known.get(name, unknown) for name in columns), strict=True)
+    folder = f"{table.url}/"
+    return [path.removeprefix(folder) for path, *facts in bounds if keys.may_be_in(*facts)]
+
+
+def _sorted(parts: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
+    rows = pa.concat_tables(parts)
+    if len(rows) < 2:
+        return rows
+    return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in key]))
+
+
+def _both(old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays([*old.chunks, *new.cast(old.type).chunks])
+
+
+def _flags(changes: pa.Table, column: str | None, default: bool) -> np.ndarray:
+    if column is None:
+        return np.full(len(changes), default)
+    return _true(changes[column])
+
+
+def _true(values: pa.ChunkedArray) -> np.ndarray:
+    """Return where values are true; null is not."""
+    return np.asarray(pc.fill_null(values, False), bool)
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1), "merge")

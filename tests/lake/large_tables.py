@@ -1,0 +1,21 @@
+"""Small tables with as many files as large ones have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from headgate.lake import merge
+
+
+@contextmanager
+def merged_as_if(large: bool) -> Iterator[None]:
+    """Merge as into tables that are too large for their files to be combined, or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        if large:
+            patch.setattr(merge, "SMALL_TABLE", 0)
+            patch.setattr(merge, "FILE_BYTES", 4096)
+            patch.setattr(merge, "_MEMORY_PER_FILE", 256)
+        yield

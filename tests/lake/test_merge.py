@@ -1,0 +1,172 @@
+"""Merges rewrite the right files, and come to the rows of a plain model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.lake import merge
+from headgate.lake.commit import Mark, MergeCommit, MergeRule, commit_rows
+from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.merge import KeyIndex, find_rows
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import NotWritable
+from tests.lake.large_tables import merged_as_if
+
+SCHEMA = pa.schema(
+    [
+        ("game", pa.string()),
+        ("player", pa.int64()),
+        ("order", pa.int64()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
+CHANGES = SCHEMA.append(pa.field("gone", pa.bool_()))
+RULE = MergeRule(("game", "player"), newer="order", deleted="gone")
+
+games = st.sampled_from([None, "chess", "go", "gö", "whist" * 20])
+players = st.one_of(st.none(), st.integers(-3, 40))
+orders = st.integers(0, 9)
+batches = st.lists(
+    st.dictionaries(st.tuples(games, players), st.tuples(orders, st.booleans()), max_size=12),
+    min_size=1,
+    max_size=12,
+)
+
+
+def as_changes(batch: Mapping[tuple[Any, Any], tuple[int, bool]]) -> pa.Table:
+    return pa.Table.from_pylist(
+        [
+            {"game": game, "player": player, "order": order, "tags": [f"{order}"], "gone": gone}
+            for (game, player), (order, gone) in batch.items()
+        ],
+        CHANGES,
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(batches=batches, large=st.booleans())
+def test_merges_come_to_the_rows_of_a_model(
+    batches: list[dict[tuple[Any, Any], tuple[int, bool]]], large: bool
+) -> None:
+    model: dict[tuple[Any, Any], int] = {}
+    table: Snapshot | None = None
+    with TemporaryDirectory() as lake, merged_as_if(large):
+        committer = DeltaRsCommitter(lake)
+        commit_rows(committer, "t", SCHEMA.empty_table())
+        for number, batch in enumerate(batches):
+            inserted = updated = deleted = 0
+            for key, (order, gone) in batch.items():
+                if key not in model and not gone:
+                    model[key], inserted = order, inserted + 1
+                elif key in model and order > model[key] and gone:
+                    del model[key]
+                    deleted += 1
+                elif key in model and order > model[key]:
+                    model[key], updated = order, updated + 1
+            mark = Mark("app", number)
+            counts = committer.merge(MergeCommit("t", as_changes(batch), RULE, (mark,)))
+            assert (counts.inserted, counts.updated, counts.deleted) == (inserted, updated, deleted)
+            table = Snapshot.open(lake, "t")
+            assert table is not None
+            assert (table.version, table.mark("app")) == (counts.version, number)
+        assert table is not None
+        rows = table.rows().to_pylist()
+        assert {(row["game"], row["player"]): row["order"] for row in rows} == model
+        assert len(rows) == len(model)
+        assert all(row["tags"] == [str(row["order"])] for row in rows)
+        wanted = as_changes(batches[0])
+        found = find_rows(table, KeyIndex(wanted, RULE.key), ["player", "game"])
+        assert {
+            (row["game"], row["player"]) for row in found.to_pylist()
+        } == model.keys() & batches[0].keys()
+
+
+def numbers(*values: int) -> pa.Table:
+    return pa.table({"n": pa.array(values, pa.int64()), "v": pa.array(values, pa.int64())})
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A table of 1,000 rows in ten files, by key."""
+    for start in range(0, 1000, 100):
+        commit_rows(DeltaRsCommitter(str(tmp_path)), "t", numbers(*range(start, start + 100)))
+    return tmp_path
+
+
+def files(lake: Path) -> set[str]:
+    return set(DeltaTable(lake / "t").file_uris())
+
+
+def test_only_files_with_touched_keys_are_rewritten(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge, "SMALL_TABLE", 0)
+    monkeypatch.setattr(merge, "FILE_BYTES", 10)
+    read: list[str] = []
+    whole = Snapshot.file_rows
+
+    def recorded(table: Snapshot, path: str, *columns: Any) -> pa.Table:
+        read.append(path)
+        return whole(table, path, *columns)
+
+    monkeypatch.setattr(Snapshot, "file_rows", recorded)
+    before = files(large)
+    changes = pa.table(
+        {"n": pa.array([310, 5000], pa.int64()), "v": pa.array([-1, -2], pa.int64())}
+    )
+    committer = DeltaRsCommitter(str(large))
+    counts = committer.merge(MergeCommit("t", changes, MergeRule(("n",))))
+    assert (counts.inserted, counts.updated) == (1, 1)
+    assert len(set(read)) == 1
+    assert (len(before - files(large)), len(files(large) - before)) == (1, 2)
+    assert DeltaTable(large / "t").count() == 1001
+
+
+def test_small_files_are_combined_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge, "SMALL_TABLE", 0)
+    committer = DeltaRsCommitter(str(tmp_path))
+    commit_rows(committer, "t", numbers(0))
+    most = 0
+    for number in range(1, 40):
+        committer.merge(MergeCommit("t", numbers(number), MergeRule(("n",))))
+        most = max(most, len(files(tmp_path)))
+    assert most == merge._MAX_SMALL_FILES
+    assert DeltaTable(tmp_path / "t").count() == 40
+
+
+def test_rows_of_others_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Someone commits between reading and committing: the merge is done again."""
+    committer, other = DeltaRsCommitter(str(tmp_path)), DeltaRsCommitter(str(tmp_path))
+    commit_rows(committer, "t", numbers(1))
+    commit = committer.commit
+    overtaken: list[int] = []
+
+    def overtaken_once(one: Any) -> int:
+        if not overtaken:
+            overtaken.append(commit_rows(other, "t", numbers(2)))
+        return commit(one)
+
+    monkeypatch.setattr(committer, "commit", overtaken_once)
+    counts = committer.merge(MergeCommit("t", numbers(2, 3), MergeRule(("n",))))
+    assert (counts.inserted, counts.updated) == (1, 1)
+    assert DeltaTable(tmp_path / "t").count() == 3
+    on_disk = {path.name for path in (tmp_path / "t").glob("*.parquet")}
+    in_log = {Path(one).name for one in files(tmp_path)}
+    assert len(on_disk - in_log) == 2, "the files before, and none of the merge that lost"
+
+
+def test_partitioned_tables_are_left_to_spark(tmp_path: Path) -> None:
+    from deltalake import write_deltalake
+
+    write_deltalake(tmp_path / "t", numbers(1), partition_by=["v"])
+    with pytest.raises(NotWritable, match="partitions"):
+        DeltaRsCommitter(str(tmp_path)).merge(MergeCommit("t", numbers(1), MergeRule(("n",))))
