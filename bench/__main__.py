@@ -88,7 +88,7 @@ def _bench_changes(arguments: argparse.Namespace, folder: Path, out: Console) ->
     merge_many(spark, folder / "warm", 4, 500, lambda _: None)
     merged = [
         merge_many(spark, folder / "many", arguments.merged, 1_000, out.print),
-        merge_large(spark, folder / "large", arguments.large, 100_000, out.print),
+        *merge_large(spark, folder / "large", arguments.large, out.print),
     ]
     out.print(_merging_table(merged))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,40 +54,52 @@ def merge_many(
     names = [f"t{number:03d}" for number in range(tables)]
     say(f"{tables} tables: writing files of {tables * changes:,} changes, twice")
     first = [_write(folder / "first", name, _inserts(name, changes)) for name in names]
-    second = [_write(folder / "second", name, _changes(name, changes, changes)) for name in names]
+    second = [
+        _write(folder / "second", name, _changes(name, changes, changes, changes)) for name in names
+    ]
     _land(pipeline, first)
     for name in names:
         shutil.copytree(_merged(pipeline, name), folder / "peer" / name)
     with measured() as cost:
         batch, merged = _land(pipeline, second)
-    say(f"{tables} tables: Headgate took {batch.seconds:.1f} s; now a MERGE for each of them")
+    say(f"{tables} tables: now a MERGE for each of them")
     peer = 0.0
     for name, files in zip(names, second, strict=True):
         peer += _merge_with_spark(spark, folder / "peer" / name, files)
     _require_same(pipeline, folder, names)
     what = f"{tables} tables, {changes:,} changes each"
-    return Merging(what, tables, tables * changes, batch.seconds, merged.seconds, peer, cost)
+    ours = batch.seconds + merged.seconds
+    return Merging(what, tables, tables * changes, ours, merged.seconds, peer, cost)
 
 
 def merge_large(
-    spark: SparkSession, folder: Path, rows: int, changes: int, say: Callable[[str], None]
-) -> Merging:
+    spark: SparkSession, folder: Path, rows: int, say: Callable[[str], None]
+) -> Iterator[Merging]:
     """One table that is much larger than what is merged into it."""
-    say(f"1 table of {rows:,} rows: writing it, and files of {changes:,} changes")
+    say(f"1 table of {rows:,} rows: writing it")
     pipeline = _pipeline(folder)
     _land(pipeline, [_write(folder / "first", "large", _inserts("large", 1_000))])
     path = _merged(pipeline, "large")
     for start in range(1_000, rows, 1_000_000):
         write_deltalake(path, _rows(path, start, min(rows, start + 1_000_000)), mode="append")
-    files = _write(folder / "second", "large", _changes("large", rows, changes))
     shutil.copytree(path, folder / "peer" / "large")
-    with measured() as cost:
-        batch, merged = _land(pipeline, [files])
-    say(f"1 table of {rows:,} rows: Headgate took {batch.seconds:.1f} s; now one MERGE")
-    peer = _merge_with_spark(spark, folder / "peer" / "large", files)
-    _require_same(pipeline, folder, ["large"])
-    what = f"1 table of {rows:,} rows, {changes:,} changes"
-    return Merging(what, 1, changes, batch.seconds, merged.seconds, peer, cost)
+    kinds = {
+        "1,000 changes of recent keys": (1_000, 10_000),
+        "1,000 changes of any keys": (1_000, rows),
+        "100,000 changes of any keys": (100_000, rows),
+    }
+    for number, (kind, (changes, among)) in enumerate(kinds.items(), start=1):
+        say(f"1 table of {rows:,} rows: {kind}")
+        made = _changes("large", rows, changes, among, number)
+        files = _write(folder / f"round-{number}", "large", made)
+        with measured() as cost:
+            batch, merged = _land(pipeline, [files])
+        ours = batch.seconds + merged.seconds
+        say(f"Headgate took {ours:.1f} s; now one MERGE")
+        peer = _merge_with_spark(spark, folder / "peer" / "large", files)
+        _require_same(pipeline, folder, ["large"])
+        what = f"1 table of {rows:,} rows, {kind}"
+        yield Merging(what, 1, changes, ours, merged.seconds, peer, cost)
 
 
 def _pipeline(folder: Path) -> PipelineConfig:
@@ -127,16 +139,16 @@ def _inserts(table: str, rows: int) -> list[Change]:
     return [_change(table, number, "INSERT", number) for number in range(rows)]
 
 
-def _changes(table: str, rows: int, changes: int) -> list[Change]:
-    """Seven in ten change a row, two add one, one takes one away."""
-    chance = np.random.default_rng(len(table))
-    there = chance.choice(rows, changes, replace=False)
+def _changes(table: str, rows: int, changes: int, among: int, number: int = 1) -> list[Change]:
+    """Seven in ten change a row, among the last ones; two add one, one takes one away."""
+    chance = np.random.default_rng(number)
+    there = rows - 1 - chance.choice(among, changes, replace=False)
     made: list[Change] = []
-    for number, key in enumerate(there.tolist()):
-        kind: ChangeKind = "DELETE" if number % 10 == 0 else "UPDATE"
-        if number % 10 in (1, 2):
-            kind, key = "INSERT", rows + number
-        made.append(_change(table, key, kind, 10_000_000 + number))
+    for place, key in enumerate(there.tolist()):
+        kind: ChangeKind = "DELETE" if place % 10 == 0 else "UPDATE"
+        if place % 10 in (1, 2):
+            kind, key = "INSERT", rows * number + place
+        made.append(_change(table, key, kind, number * 10_000_000 + place))
     return made
 
 

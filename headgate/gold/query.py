@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headgate.gold.commit import (
     TABLE,
@@ -25,7 +26,8 @@ from headgate.gold.commit import (
 from headgate.gold.declared import DeclaredQuery
 from headgate.gold.source_table import OutdatedTable, SourceRows, group_by_types
 from headgate.gold.spark_rows import Views, derived_rows, rows_of_sources, union_of
-from headgate.lake.commit import Committer, Mark
+from headgate.lake.commit import Committer, Mark, MergeCommit, MergeRule
+from headgate.lake.merge import KeyIndex, find_rows
 from headgate.lake.parquet import stage_rows
 from headgate.sql.incremental import Incremental
 
@@ -47,6 +49,13 @@ class QueryDeriver:
     """Returns a table with all rows of all its sources."""
 
     def derive(self, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
+        """Update tables: large ones by their changed groups, the others as a whole."""
+        large = [one for one in tables if one.has_few_new_rows and self._has_indexed_keys(one)]
+        for some in (large, [one for one in tables if one not in large]):
+            if some:
+                yield from self._derive_alike(some)
+
+    def _derive_alike(self, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
         """Update tables, grouped by the column types of their sources."""
         by_source = {one.source: table for table in tables for one in table.sources}
         select = self.query.select
@@ -91,11 +100,68 @@ class QueryDeriver:
                     [self.read_all_rows(one) if one in mismatched else one for one in tables]
                 )
                 return
+            is_typed = not any(_is_void(one.dataType) for one in new.schema)
+            if isinstance(states, Incremental) and is_typed and tables[0].has_few_new_rows:
+                yield from self._merge_groups(states, new, tables, views)
+                return
             if isinstance(states, Incremental):
                 new = self._merge_with_existing(states, new, tables, views)
             else:
                 new = self._colocate(new, tables)
             yield from self._commit(new, tables, views)
+
+    def _has_indexed_keys(self, table: OutdatedTable) -> bool:
+        """Whether groups of a table can be found by their keys."""
+        states, snapshot = self.query.states, table.derived.snapshot
+        if not isinstance(states, Incremental) or snapshot is None or not states.keys:
+            return False
+        types = [snapshot.schema.field(one.name).type for one in states.keys]
+        return not any(map(pa.types.is_nested, types))
+
+    def _merge_groups(
+        self, states: Incremental, new: DataFrame, tables: Sequence[OutdatedTable], views: Views
+    ) -> Iterator[Committed]:
+        """Merge the groups of new rows with the same groups of large tables, and write only these.
+
+        All of them are on the driver: they are few.
+        """
+        keys = tuple(one.name for one in states.keys)
+        found = new.toArrow()
+        both = [found]
+        for index, table in enumerate(tables):
+            assert table.derived.snapshot is not None
+            mine = found.filter(pc.equal(found[TABLE], index))
+            names = [name for name in found.column_names if name != TABLE]
+            existing = find_rows(table.derived.snapshot, KeyIndex(mine, keys), names)
+            number = pa.repeat(pa.scalar(index, found.schema.field(TABLE).type), len(existing))
+            both.append(
+                existing.append_column(TABLE, number).select(found.column_names).cast(found.schema)
+            )
+        # Spark drops what comes after an empty chunk.
+        together = pa.concat_tables(both).combine_chunks()
+        view = views.add(self.spark.createDataFrame(together, new.schema))
+        merged = views.add(_in_types(self.spark.sql(states.merge_sql(view)), new.schema))
+        result = self.spark.sql(states.outputs_sql(merged)).toArrow()
+        for index, table in enumerate(tables):
+            yield self._merge_rows(table, result.filter(pc.equal(result[TABLE], index)), keys)
+
+    def _merge_rows(self, table: OutdatedTable, rows: pa.Table, keys: tuple[str, ...]) -> Committed:
+        derivation = self._derivation(table)
+        assert table.derived.snapshot is not None
+        schema = table.derived.snapshot.schema
+        try:
+            changes = rows.select(schema.names).cast(schema)
+            merge = MergeCommit(
+                table.name,
+                changes,
+                MergeRule(keys),
+                derivation.marks,
+                based_on=derivation.version_before,
+            )
+            version = self.committer.merge(merge).version
+        except Exception as error:  # must not fail the other tables
+            return Committed(table.name, 0, None, f"{type(error).__name__}: {error}")
+        return Committed(table.name, len(rows), version)
 
     def _selected(self, view: str, tables: Sequence[OutdatedTable], views: Views) -> DataFrame:
         text = self.query.select.by_table(view)
@@ -117,7 +183,6 @@ class QueryDeriver:
         self, states: Incremental, new: DataFrame, tables: Sequence[OutdatedTable], views: Views
     ) -> DataFrame:
         """Merge the groups of new rows with those of the tables, except for rebuilt tables."""
-        from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import to_arrow_schema
 
         existing = [
@@ -130,10 +195,7 @@ class QueryDeriver:
             columns = to_arrow_schema(new.drop(TABLE).schema, timezone="UTC")
             both = new.unionByName(derived_rows(self.spark, columns, existing))
             text = states.merge_sql(views.add(self._colocate(both, tables)))
-            # A sum of decimal sums has a higher precision than a sum of values.
-            merged = self.spark.sql(text).select(
-                *(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in new.schema)
-            )
+            merged = _in_types(self.spark.sql(text), new.schema)
         return self.spark.sql(states.outputs_sql(views.add(merged)))
 
     def _commit(
@@ -178,6 +240,15 @@ class QueryDeriver:
             else self.query.select.over(view)
         )
         return pa.Table.from_batches(self.spark.sql(text).toArrow().to_batches()).cast(columns)
+
+
+def _in_types(merged: DataFrame, states: StructType) -> DataFrame:
+    """A sum of decimal sums has a higher precision than a sum of values."""
+    from pyspark.sql import functions as F
+
+    return merged.select(
+        *(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in states)
+    )
 
 
 def _states_match(table: OutdatedTable, states: StructType) -> bool:

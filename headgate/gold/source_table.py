@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from headgate.lake.merge import is_small
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.tables import TableCache, TableError
+
+_FEW = 4
+"""How many times the size of its new rows a table has to have for them to be few."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class SourceRows:
     """Whether these are all rows: none was included so far, or some have changed."""
     is_plain: bool = True
     """Whether the files can be read directly, without deletion vectors or column mapping."""
+    bytes: int = 0
+    """Size of the files."""
 
     @property
     def was_rewritten(self) -> bool:
@@ -59,6 +65,19 @@ class OutdatedTable:
     @property
     def name(self) -> str:
         return self.derived.name
+
+    @property
+    def bytes(self) -> int:
+        """Size of the files with rows that it does not include yet."""
+        return sum(one.bytes for one in self.sources)
+
+    @property
+    def has_few_new_rows(self) -> bool:
+        """Whether it is large, and much larger than what is new: most of its groups stay."""
+        table = self.derived.snapshot
+        if self.is_whole or table is None or not table.is_plain or table.partition_columns:
+            return False
+        return not is_small(table) and table.bytes > _FEW * self.bytes
 
 
 class SourceTables:
@@ -89,6 +108,7 @@ class SourceTables:
             marked,
             is_whole=new is table,
             is_plain=is_plain,
+            bytes=new.bytes,
         )
 
 

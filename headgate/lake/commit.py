@@ -92,6 +92,8 @@ class MergeCommit:
     rule: MergeRule
     marks: tuple[Mark, ...] = ()
     """Written even if no row changes."""
+    based_on: int | None = None
+    """Version of the table that the changes were computed from; a newer one is a conflict."""
 
 
 @dataclass(frozen=True)

@@ -164,9 +164,10 @@ class DeltaRsCommitter:
         changes = merge.changes
         if isinstance(changes, str):
             changes = ParquetRows(changes).read()
-        for _ in range(_MAX_MERGES - 1):
-            with suppress(CommitConflict):
-                return self._merge(merge, changes)
+        if merge.based_on is None:
+            for _ in range(_MAX_MERGES - 1):
+                with suppress(CommitConflict):
+                    return self._merge(merge, changes)
         return self._merge(merge, changes)
 
     def _merge(self, merge: MergeCommit, changes: pa.Table) -> MergeCounts:
@@ -176,6 +177,8 @@ class DeltaRsCommitter:
         assert table is not None
         self._require_writable(merge.table, opened)
         self._require_rewritable(table)
+        if merge.based_on is not None:
+            _require_version(opened, merge.table, merge.based_on)
         new = merge_into_files(table, changes, merge.rule)
         counts = MergeCounts(table.version, new.inserted, new.updated, new.deleted)
         if not (new.files or new.removed or merge.marks):

@@ -82,6 +82,11 @@ def _places(column: pa.Array, values: pa.Array) -> np.ndarray:
     return places.astype(np.int64)
 
 
+def is_small(table: Snapshot) -> bool:
+    """Whether a merge combines all files of a table."""
+    return table.bytes <= SMALL_TABLE
+
+
 def find_rows(table: Snapshot, keys: KeyIndex, columns: Sequence[str]) -> pa.Table:
     """Return the rows of a table that have any of the keys."""
     parts = [table.selected(columns).empty_table()]
@@ -236,7 +241,7 @@ class _Merge:
         small = [path for path in self.table.sizes if self._is_small(path)]
         if not touched and not inserts:
             return []
-        if self.table.bytes <= SMALL_TABLE or len(small) + inserts > _MAX_SMALL_FILES:
+        if is_small(self.table) or len(small) + inserts > _MAX_SMALL_FILES:
             return small
         return [path for path in small if path in touched]
 
@@ -256,7 +261,7 @@ class _Merge:
 
 def _candidates(table: Snapshot, keys: KeyIndex) -> list[str]:
     """Return the files that may have any of the keys, according to their statistics."""
-    if table.bytes <= SMALL_TABLE:
+    if is_small(table):
         return list(table.sizes)
     known = table.statistics().to_pydict()
     unknown = [None] * len(known["path"])

@@ -98,6 +98,8 @@ class SparkCommitter:
 
     def merge(self, merge: MergeCommit) -> MergeCounts:
         changes = merge.changes
+        if merge.based_on is not None and merge.based_on != self._version(merge.table):
+            raise CommitConflict(f"table {merge.table} has a newer version than {merge.based_on}")
         staged = (
             changes if isinstance(changes, str) else stage_merge(self.lake, merge.table, changes)
         )

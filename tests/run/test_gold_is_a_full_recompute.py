@@ -16,6 +16,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,9 +24,11 @@ from pyspark.sql import SparkSession
 
 from headgate.config import Delta, PipelineConfig, Registry
 from headgate.engine.events import Event, GoldFailed
+from headgate.gold import source_table
 from headgate.gold.declared import Landed
 from headgate.gold.derive import GoldDeriver
 from headgate.lake.delta_rs import DeltaRsCommitter
+from tests.lake.large_tables import merged_as_if
 from tests.rounds import rounds
 from tests.run.conftest import WRAPPER
 
@@ -163,13 +166,22 @@ def recomputed(sql: str, silver: pa.Table) -> list[str]:
         return comparable(engine.sql(sql).arrow().read_all().to_pylist())
 
 
+@pytest.mark.parametrize("large", [False, True])
 @rounds(2, 500)
 @settings(max_examples=1, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_derived_tables_equal_a_full_recompute(
-    spark: SparkSession, tmp_path_factory: Any, cases: int, seed: int
+    spark: SparkSession, tmp_path_factory: Any, cases: int, large: bool, seed: int
 ) -> None:
     lake = tmp_path_factory.mktemp("lake")
+    with merged_as_if(large), pytest.MonkeyPatch.context() as patch:
+        if large:
+            # However few groups a table has, only those with new rows are written.
+            patch.setattr(source_table, "_FEW", 0)
+        derive_and_compare(spark, lake, cases, seed)
+
+
+def derive_and_compare(spark: SparkSession, lake: Path, cases: int, seed: int) -> None:
     random = Random(seed)
     games = [Game(lake, f"g{number:03}", Random(random.random())) for number in range(cases)]
     events: list[Event] = []
