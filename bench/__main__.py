@@ -21,7 +21,7 @@ from bench.changes import Merging, merge_large, merge_many
 from bench.data import Data, produce
 from bench.decode import Decoding, decode_all
 from bench.expectations import check_all, checking_table
-from bench.gold import derive_many, deriving_table
+from bench.gold import derive_large, derive_many, deriving_table, large_table
 from bench.history import BATCHES, history_table, measure_history
 from bench.landing import Landing, land, land_in_turn
 from bench.live_waits import live_table, live_waits
@@ -35,6 +35,8 @@ from headgate.lab.services import Services, down, up
 
 FAN_OUT = (1, 10, 50, 250, 1000)
 STREAMS = (10, 30)
+GROUPS = (10_000, 100_000, 1_000_000, 2_000_000, 10_000_000)
+CHANGED_GROUPS = 1_000
 READERS = (0, 1, 100)
 VISIBLE = (50, 10_000)
 PEER_BATCH = 250_000
@@ -98,6 +100,11 @@ def _bench_gold(arguments: argparse.Namespace, folder: Path, out: Console) -> No
     derive_many(spark, folder / "warm", 4, 20_000, lambda _: None)
     derived = derive_many(spark, folder / "many", arguments.games, 2_000_000, out.print)
     out.print(deriving_table([derived]))
+    large = [
+        derive_large(spark, folder / "large", groups, CHANGED_GROUPS, out.print)
+        for groups in arguments.groups
+    ]
+    out.print(large_table(large, CHANGED_GROUPS))
 
 
 def _bench_expectations(_: argparse.Namespace, __: Path, out: Console) -> None:
@@ -177,6 +184,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--merged", type=int, default=200, help="tables to merge side by side")
     parser.add_argument("--large", type=int, default=10_000_000, help="rows of a large table")
     parser.add_argument("--games", type=int, default=250, help="games to derive tables of")
+    parser.add_argument(
+        "--groups", type=int, nargs="+", default=GROUPS, help="groups of a large derived table"
+    )
     parser.add_argument(
         "--history", type=int, default=10_000, help="most batches of a ledger; 100000 takes long"
     )

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import itemgetter
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, Committer, Mark
+from headgate.lake.merge import MEMORY_PER_FILE
 from headgate.lake.parquet import stage_rows
 from headgate.lake.staged import StagedFile
 
@@ -17,7 +21,6 @@ TABLE = "_table"
 WRITTEN_DDL = f"{TABLE} int, file string, error string"
 MAX_COMMITS = 16
 """Commits that run at the same time."""
-_MAX_FILE_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
@@ -43,32 +46,44 @@ class Committed:
     error: str | None = None
 
 
-WriteRows = Callable[[tuple[pa.Scalar, ...], Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""A function for `applyInArrow`, called with the rows of one table."""
+WriteRows = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A function for `mapInArrow`, called with rows that are sorted by table."""
 
 
 def write_each(
     lake: str, tables: Sequence[str], partition: Callable[[int], Mapping[str, str]] | None = None
 ) -> WriteRows:
-    """Return a function that writes rows grouped by `TABLE` to files of their tables.
+    """Return a function that writes rows, sorted by `TABLE`, to files of their tables.
 
     An error is part of the result: it must not fail the other tables.
     """
 
-    def write(
-        key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
-        index = key[0].as_py()
-        try:
-            for rows in split_into_files(_without_table(batches)):
-                file = stage_rows(
-                    lake, tables[index], rows, partition=partition(index) if partition else None
-                )
-                yield _written(index, file.to_json(), None)
-        except Exception as error:
-            yield _written(index, None, f"{type(error).__name__}: {error}")
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for index, pieces in groupby(_pieces(batches), key=itemgetter(0)):
+            try:
+                for rows in split_into_files(rows for _, rows in pieces):
+                    file = stage_rows(
+                        lake, tables[index], rows, partition=partition(index) if partition else None
+                    )
+                    yield _written(index, file.to_json(), None)
+            except Exception as error:
+                yield _written(index, None, f"{type(error).__name__}: {error}")
 
     return write
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
+    """Yield consecutive rows of the same table, with its index."""
+    for batch in batches:
+        if not len(batch):
+            continue
+        indexes = batch[TABLE].to_numpy()
+        starts = [0, *(np.flatnonzero(np.diff(indexes)) + 1).tolist(), len(batch)]
+        # Spark knows that a count is never null, but constraints make a table hard to write.
+        own = [field.with_nullable(True) for field in batch.schema if field.name != TABLE]
+        rows = pa.table([batch[field.name] for field in own], schema=pa.schema(own))
+        for start, end in pairwise(starts):
+            yield int(indexes[start]), rows.slice(start, end - start)
 
 
 def _written(index: int, file: str | None, error: str | None) -> pa.RecordBatch:
@@ -132,7 +147,7 @@ def split_into_files(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
     for piece in map(drop_untyped_columns, pieces):
         held.append(piece)
         size += piece.nbytes
-        if size > _MAX_FILE_BYTES:
+        if size > MEMORY_PER_FILE:
             yield pa.concat_tables(held)
             held, size, written = [], 0, written + 1
     if size or not written:
@@ -149,8 +164,3 @@ def _has_null_type(kind: pa.DataType) -> bool:
     if pa.types.is_null(kind):
         return True
     return any(_has_null_type(kind.field(at).type) for at in range(kind.num_fields))
-
-
-def _without_table(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    for batch in batches:
-        yield pa.Table.from_batches([batch.drop_columns([TABLE])])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,6 +37,17 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
+class _Way(Enum):
+    """How a table is updated."""
+
+    BY_GROUP = auto()
+    """Only the groups with new rows are read and written."""
+    IN_A_TASK = auto()
+    """One task writes all of its rows; that of many tables."""
+    IN_PARALLEL = auto()
+    """Several tasks write its rows."""
+
+
 @dataclass(frozen=True)
 class QueryDeriver:
     """Updates the tables of one declared query."""
@@ -49,11 +61,17 @@ class QueryDeriver:
     """Returns a table with all rows of all its sources."""
 
     def derive(self, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
-        """Update tables: large ones by their changed groups, the others as a whole."""
-        large = [one for one in tables if one.has_few_new_rows and self._has_indexed_keys(one)]
-        for some in (large, [one for one in tables if one not in large]):
-            if some:
-                yield from self._derive_alike(some)
+        """Update tables, each in the way that costs the least."""
+        by_way: dict[_Way, list[OutdatedTable]] = {}
+        for one in tables:
+            by_way.setdefault(self._way(one), []).append(one)
+        for some in by_way.values():
+            yield from self._derive_alike(some)
+
+    def _way(self, table: OutdatedTable) -> _Way:
+        if table.has_few_new_rows and self._has_indexed_keys(table):
+            return _Way.BY_GROUP
+        return _Way.IN_PARALLEL if table.is_large else _Way.IN_A_TASK
 
     def _derive_alike(self, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
         """Update tables, grouped by the column types of their sources."""
@@ -80,7 +98,9 @@ class QueryDeriver:
         return rows_of_sources(self.spark, schema, sources, table_of, routes)
 
     def _colocate(self, rows: DataFrame, tables: Sequence[OutdatedTable]) -> DataFrame:
-        """Put all rows of a table into one task, which writes its files."""
+        """Put all rows of a table into one task, which writes its files, unless they are many."""
+        if self._way(tables[0]) is _Way.IN_PARALLEL:
+            return rows
         tasks = min(len(tables), self.spark.sparkContext.defaultParallelism)
         return rows.repartition(tasks, TABLE)
 
@@ -101,7 +121,8 @@ class QueryDeriver:
                 )
                 return
             is_typed = not any(_is_void(one.dataType) for one in new.schema)
-            if isinstance(states, Incremental) and is_typed and tables[0].has_few_new_rows:
+            way = self._way(tables[0])
+            if isinstance(states, Incremental) and is_typed and way is _Way.BY_GROUP:
                 yield from self._merge_groups(states, new, tables, views)
                 return
             if isinstance(states, Incremental):
@@ -203,7 +224,10 @@ class QueryDeriver:
     ) -> Iterator[Committed]:
         lake = self.committer.lake
         write = write_each(lake, [table.name for table in tables])
-        written = result.groupBy(TABLE).applyInArrow(write, WRITTEN_DDL).collect()
+        states = self.query.states
+        keys = [one.name for one in states.keys] if isinstance(states, Incremental) else []
+        by_key = result.sortWithinPartitions(TABLE, *(f"`{name}`" for name in keys))
+        written = by_key.mapInArrow(write, WRITTEN_DDL).collect()
         derivations = list(map(self._derivation, tables))
         committed = list(commit_all(self.committer, derivations, written))
         yield from committed

@@ -13,6 +13,8 @@ from headgate.lake.tables import TableCache, TableError
 
 _FEW = 4
 """How many times the size of its new rows a table has to have for them to be few."""
+_LARGE = 64 << 20
+"""Bytes of rows that are derived by several tasks."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,13 @@ class OutdatedTable:
         if self.is_whole or table is None or not table.is_plain or table.partition_columns:
             return False
         return not is_small(table) and table.bytes > _FEW * self.bytes
+
+    @property
+    def is_large(self) -> bool:
+        """Whether one task would take long to write it as a whole."""
+        table = self.derived.snapshot
+        kept = 0 if self.is_whole or table is None else table.bytes
+        return max(self.bytes, kept) > _LARGE
 
 
 class SourceTables:

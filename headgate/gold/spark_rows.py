@@ -26,6 +26,9 @@ _ROUTE = "route"
 _BATCH_ROWS = 1 << 16
 """Rows per Arrow batch sent to Spark."""
 
+_LARGE_FILE = 4 << 20
+_FEW_FILES = 8
+
 Constants = dict[str, dict[str, Any]]
 """Constant column values of all rows of a source, by source."""
 _CONSTANT_FIELDS: tuple[pa.Field, ...] = (
@@ -56,17 +59,23 @@ def rows_of_sources(
             one.source: {TABLE: table_of[one.source], _ROUTE: routes[one.source]} for one in sources
         }
         constant_fields = _CONSTANT_FIELDS
-    files = [(path, common[one.source]) for one in sources if one.is_plain for path in one.files]
+    directly = [one for one in sources if one.is_plain and not _has_large_files(one)]
+    files = [(path, common[one.source]) for one in directly for path in one.files]
     frames = [
         _rows_by_delta(
             spark, schema, table_url(one.lake, one.source), one.version, common[one.source]
         )
         for one in sources
-        if not one.is_plain
+        if one not in directly
     ]
     if files or not frames:
         frames.append(_rows_of_files(spark, schema, files, constant_fields))
     return union_of(frames)
+
+
+def _has_large_files(one: SourceRows) -> bool:
+    """Whether Spark reads a whole table faster than tasks in Python do."""
+    return one.is_whole and one.bytes > _LARGE_FILE * max(len(one.files), _FEW_FILES)
 
 
 def derived_rows(

@@ -117,7 +117,8 @@ class UnionDeriver:
         """Write the rows of each source to files of its partition."""
         tables = [self.union.name] * len(sources)
         write = write_each(self.committer.lake, tables, lambda index: {SOURCE: sources[index]})
-        for _, file, error in rows.groupBy(TABLE).applyInArrow(write, WRITTEN_DDL).collect():
+        by_table = rows.repartition(TABLE).sortWithinPartitions(TABLE)
+        for _, file, error in by_table.mapInArrow(write, WRITTEN_DDL).collect():
             if error is not None:
                 raise RuntimeError(error)
             yield StagedFile.from_json(file)

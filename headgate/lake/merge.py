@@ -26,7 +26,7 @@ SMALL_TABLE = 16 << 20
 """Bytes of a table whose files are all combined: a merge would rewrite most of them anyway."""
 FILE_BYTES = 16 << 20
 """Size of the files of a large table: small ones cost little to rewrite, but many cost to list."""
-_MEMORY_PER_FILE = 4 * FILE_BYTES
+MEMORY_PER_FILE = 4 * FILE_BYTES
 """What rows take in memory is about four times the size of their file."""
 _MAX_SMALL_FILES = 8
 """Files of less than half that size that a large table may have before they are combined."""
@@ -108,7 +108,7 @@ def replace_rows(committer: Committer, table: str, rows: pa.Table, mark: Mark) -
 
 def split_into_files(rows: pa.Table) -> Iterator[pa.Table]:
     """Split rows, which are sorted by key, into files that cost little to rewrite."""
-    files = max(1, round(rows.nbytes / _MEMORY_PER_FILE))
+    files = max(1, round(rows.nbytes / MEMORY_PER_FILE))
     size = max(1, -(-len(rows) // files))
     for start in range(0, len(rows), size):
         yield rows.slice(start, size)

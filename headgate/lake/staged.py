@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -182,7 +183,8 @@ class NoteFile:
 
     def write(self, content: bytes) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self._path.with_suffix(".part")
+        # Of its own: other threads write other notes, some of them with the same stem.
+        unfinished = self._path.with_name(f"{self._path.name}.{uuid4().hex}.part")
         unfinished.write_bytes(content)
         os.replace(unfinished, self._path)
 

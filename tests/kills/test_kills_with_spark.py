@@ -128,9 +128,11 @@ gold:
     random.Random(3).shuffle(files)
     (tmp_path / "landing").mkdir()
 
+    size = len(files) // cases + 1
+
     def arrive() -> None:
-        share = files[: len(files) // cases + 1]
-        del files[: len(share)]
+        share = files[:size]
+        del files[:size]
         for one in share:
             shutil.copy(one, tmp_path / "landing" / one.name)
 

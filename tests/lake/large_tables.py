@@ -17,5 +17,5 @@ def merged_as_if(large: bool) -> Iterator[None]:
         if large:
             patch.setattr(merge, "SMALL_TABLE", 0)
             patch.setattr(merge, "FILE_BYTES", 4096)
-            patch.setattr(merge, "_MEMORY_PER_FILE", 256)
+            patch.setattr(merge, "MEMORY_PER_FILE", 256)
         yield

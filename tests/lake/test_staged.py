@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from headgate.lake.staged import StagedFile
+from headgate.lake.staged import NoteFile, StagedFile
 from tests.lake.staged import staged
 
 SCHEMA = pa.schema(
@@ -37,3 +40,23 @@ def test_file_round_trips_as_json() -> None:
 def test_file_with_only_required_fields_round_trips_as_json(tmp_path: Path) -> None:
     file = staged(tmp_path, "chess", {"n": [1]}, schema_ids=())
     assert StagedFile.from_json(file.to_json()) == file
+
+
+def test_notes_that_are_written_at_the_same_time_do_not_mix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock of a pipeline is renewed by a thread of its own, also while a batch is noted."""
+    batch, lock = NoteFile(str(tmp_path), "games.json"), NoteFile(str(tmp_path), "games.lock")
+    move = os.replace
+    renewed: list[bool] = []
+
+    def renew_first(*paths: Any) -> None:
+        if not renewed:
+            renewed.append(True)
+            lock.write(b"held")
+        move(*paths)
+
+    monkeypatch.setattr(os, "replace", renew_first)
+    batch.write(b"a batch")
+    assert (batch.read(), lock.read()) == (b"a batch", b"held")
+    assert {path.name for path in (tmp_path / "_staged").iterdir()} == {"games.json", "games.lock"}
