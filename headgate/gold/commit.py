@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, Committer, Mark
-from headgate.lake.merge import MEMORY_PER_FILE
+from headgate.lake.merge import FILE_ROWS, MEMORY_PER_FILE
 from headgate.lake.parquet import stage_rows
 from headgate.lake.staged import StagedFile
 
@@ -143,14 +143,13 @@ def commit_files(
 def split_into_files(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Yield the rows of one file at a time; at least one table, even if it is empty."""
     held: list[pa.Table] = []
-    size = written = 0
+    written = 0
     for piece in map(drop_untyped_columns, pieces):
         held.append(piece)
-        size += piece.nbytes
-        if size > MEMORY_PER_FILE:
+        if sum(map(len, held)) >= FILE_ROWS or sum(one.nbytes for one in held) > MEMORY_PER_FILE:
             yield pa.concat_tables(held)
-            held, size, written = [], 0, written + 1
-    if size or not written:
+            held, written = [], written + 1
+    if held or not written:
         yield pa.concat_tables(held)
 
 

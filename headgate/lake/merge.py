@@ -22,14 +22,14 @@ from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 
-SMALL_TABLE = 16 << 20
-"""Bytes of a table whose files are all combined: a merge would rewrite most of them anyway."""
+FILE_ROWS = 250_000
+"""Rows of the files of a large table: small ones cost little to rewrite, but many cost to list."""
 FILE_BYTES = 16 << 20
-"""Size of the files of a large table: small ones cost little to rewrite, but many cost to list."""
+"""The same in bytes."""
 MEMORY_PER_FILE = 4 * FILE_BYTES
-"""What rows take in memory is about four times the size of their file."""
+"""What the rows of such a file take in memory, at most."""
 _MAX_SMALL_FILES = 8
-"""Files of less than half that size that a large table may have before they are combined."""
+"""Files of less than half that size that a table may have before they are combined."""
 _MAX_THREADS = 4
 
 
@@ -83,8 +83,9 @@ def _places(column: pa.Array, values: pa.Array) -> np.ndarray:
 
 
 def is_small(table: Snapshot) -> bool:
-    """Whether a merge combines all files of a table."""
-    return table.bytes <= SMALL_TABLE
+    """Whether a table would fit into one file: a merge combines what it has."""
+    rows = table.row_counts.values()
+    return table.bytes <= FILE_BYTES and None not in rows and sum(filter(None, rows)) <= FILE_ROWS
 
 
 def find_rows(table: Snapshot, keys: KeyIndex, columns: Sequence[str]) -> pa.Table:
@@ -108,7 +109,7 @@ def replace_rows(committer: Committer, table: str, rows: pa.Table, mark: Mark) -
 
 def split_into_files(rows: pa.Table) -> Iterator[pa.Table]:
     """Split rows, which are sorted by key, into files that cost little to rewrite."""
-    files = max(1, round(rows.nbytes / MEMORY_PER_FILE))
+    files = max(1, round(rows.nbytes / MEMORY_PER_FILE), round(len(rows) / FILE_ROWS))
     size = max(1, -(-len(rows) // files))
     for start in range(0, len(rows), size):
         yield rows.slice(start, size)
@@ -256,7 +257,8 @@ class _Merge:
         return stage_rows(self.table.lake, self.table.table, rows)
 
     def _is_small(self, path: str) -> bool:
-        return self.table.sizes[path] < FILE_BYTES / 2
+        rows = self.table.row_counts[path]
+        return rows is not None and rows < FILE_ROWS / 2 and self.table.sizes[path] < FILE_BYTES / 2
 
 
 def _candidates(table: Snapshot, keys: KeyIndex) -> list[str]:

@@ -70,6 +70,13 @@ class Snapshot:
         names = map(unquote, added["path"].to_pylist())
         return dict(zip(names, map(int, added["size_bytes"].to_pylist()), strict=True))
 
+    @cached_property
+    def row_counts(self) -> Mapping[str, int | None]:
+        """Numbers of rows of all files by path, where the log has them."""
+        added = self._added
+        names = map(unquote, added["path"].to_pylist())
+        return dict(zip(names, added["num_records"].to_pylist(), strict=True))
+
     @property
     def files(self) -> tuple[str, ...]:
         """URLs of all files."""

@@ -15,7 +15,5 @@ def merged_as_if(large: bool) -> Iterator[None]:
     """Merge as into tables that are too large for their files to be combined, or not."""
     with pytest.MonkeyPatch.context() as patch:
         if large:
-            patch.setattr(merge, "SMALL_TABLE", 0)
-            patch.setattr(merge, "FILE_BYTES", 4096)
-            patch.setattr(merge, "MEMORY_PER_FILE", 256)
+            patch.setattr(merge, "FILE_ROWS", 4)
         yield

@@ -109,8 +109,7 @@ def files(lake: Path) -> set[str]:
 def test_only_files_with_touched_keys_are_rewritten(
     large: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge, "SMALL_TABLE", 0)
-    monkeypatch.setattr(merge, "FILE_BYTES", 10)
+    monkeypatch.setattr(merge, "FILE_ROWS", 100)
     read: list[str] = []
     whole = Snapshot.file_rows
 
@@ -132,15 +131,15 @@ def test_only_files_with_touched_keys_are_rewritten(
 
 
 def test_small_files_are_combined_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "SMALL_TABLE", 0)
+    monkeypatch.setattr(merge, "FILE_ROWS", 100)
     committer = DeltaRsCommitter(str(tmp_path))
-    commit_rows(committer, "t", numbers(0))
+    commit_rows(committer, "t", numbers(*range(1000, 2000)))
     most = 0
     for number in range(1, 40):
         committer.merge(MergeCommit("t", numbers(number), MergeRule(("n",))))
         most = max(most, len(files(tmp_path)))
-    assert most == merge._MAX_SMALL_FILES
-    assert DeltaTable(tmp_path / "t").count() == 40
+    assert most == merge._MAX_SMALL_FILES + 1
+    assert DeltaTable(tmp_path / "t").count() == 1039
 
 
 def test_rows_of_others_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
