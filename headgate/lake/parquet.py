@@ -88,6 +88,16 @@ def _json_value(value: Any) -> str:
 _LOCAL = LocalFileSystem()
 _LARGE_FILE_ROWS = 20_000
 """Number of rows from which on dictionaries and strong compression pay off."""
+_SAMPLE_ROWS = 4_096
+
+
+def _with_dictionary(rows: pa.Table) -> bool | list[str]:
+    """Return the columns whose values repeat: for others, a dictionary costs time for nothing."""
+    if any(pa.types.is_nested(field.type) for field in rows.schema):
+        return True  # columns inside of others have no names here
+    sample = rows.slice(0, _SAMPLE_ROWS)
+    counts = {name: pc.count_distinct(sample[name]).as_py() for name in sample.column_names}
+    return [name for name, count in counts.items() if count < 0.9 * len(sample)]
 
 
 def write_parquet(
@@ -113,7 +123,7 @@ def write_parquet(
         str(path),
         filesystem=_LOCAL,
         compression="zstd" if large else "snappy",
-        use_dictionary=large or ["_topic"],
+        use_dictionary=_with_dictionary(rows) if large else ["_topic"],
         # For a file of one page, the statistics of the Delta log are enough.
         write_statistics=large,
         store_schema=False,
