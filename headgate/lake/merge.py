@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ MEMORY_PER_FILE = 4 * FILE_BYTES
 _MAX_SMALL_FILES = 8
 """Files of less than half that size that a table may have before they are combined."""
 _MAX_THREADS = 4
+_TRUNCATED = timedelta(milliseconds=1)
+"""What statistics of timestamps may lack: Spark writes them in milliseconds."""
 
 
 class KeyIndex:
@@ -73,6 +76,8 @@ class KeyIndex:
             return True
         if least is None or greatest is None:
             return nulls is None or bool(self._least)
+        if isinstance(greatest, datetime):
+            greatest += _TRUNCATED
         at = bisect_left(self._least, least)
         return at < len(self._least) and bool(self._least[at] <= greatest)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -128,6 +129,14 @@ def test_only_files_with_touched_keys_are_rewritten(
     assert len(set(read)) == 1
     assert (len(before - files(large)), len(files(large) - before)) == (1, 2)
     assert DeltaTable(large / "t").count() == 1001
+
+
+def test_statistics_of_timestamps_may_be_truncated() -> None:
+    """Spark writes those of 12:00:00.000999 as 12:00:00.000."""
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    keys = pa.table({"at": [noon + timedelta(microseconds=999)]})
+    assert KeyIndex(keys, ["at"]).may_be_in(noon - timedelta(hours=1), noon, 0)
+    assert not KeyIndex(keys, ["at"]).may_be_in(noon - timedelta(hours=2), noon.replace(hour=11), 0)
 
 
 def test_small_files_are_combined_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
