@@ -22,7 +22,7 @@ from headgate.engine.events import (
     SchemaChanged,
     TableWaits,
 )
-from headgate.engine.follow_up import CaughtUpTo, Follower, TableChanged
+from headgate.engine.follow_up import FollowedUpTo, Follower, TableChanged
 from headgate.engine.land_table import (
     BatchMark,
     TableLanded,
@@ -250,7 +250,7 @@ class BatchLander:
                     self.listener(event)
         return changed
 
-    def record(self, followed: CaughtUpTo) -> None:
+    def record(self, followed: FollowedUpTo) -> None:
         """Record follow-ups without a batch."""
         if self.landed is not None:
             self.ledger.add(self.landed, followed.entries, followed.version)

@@ -51,7 +51,7 @@ class FollowUp(Protocol):
 
 
 @dataclass(frozen=True)
-class CaughtUpTo:
+class FollowedUpTo:
     """What follow-ups have done since it was last recorded."""
 
     entries: Sequence[Entry] = ()
@@ -68,7 +68,7 @@ class Follower:
     def __init__(self, follow_ups: Sequence[FollowUp]) -> None:
         self.follow_ups = follow_ups
         self._pool = ThreadPoolExecutor(1, "follow-up")
-        self._under_way: deque[Future[CaughtUpTo]] = deque()
+        self._under_way: deque[Future[FollowedUpTo]] = deque()
         self._lock = Lock()
         self._waiting: _Waiting | None = None
 
@@ -101,28 +101,28 @@ class Follower:
         if idle and not self.is_busy:
             self._under_way.append(self._pool.submit(_follow_all, idle, _Waiting()))
 
-    def finished(self) -> CaughtUpTo:
+    def finished(self) -> FollowedUpTo:
         """Return what is done since the last call; raise its error, if any."""
         return self._result(lambda one: one.done())
 
-    def wait(self) -> CaughtUpTo:
+    def wait(self) -> FollowedUpTo:
         """Wait until every batch is followed."""
         return self._result(lambda _: True)
 
-    def _result(self, is_wanted: Callable[[Future[CaughtUpTo]], bool]) -> CaughtUpTo:
+    def _result(self, is_wanted: Callable[[Future[FollowedUpTo]], bool]) -> FollowedUpTo:
         entries: list[Entry] = []
         version = None
         while self._under_way and is_wanted(self._under_way[0]):
             done = self._under_way.popleft().result()
             entries += done.entries
             version = version if done.version is None else done.version
-        return CaughtUpTo(entries, version)
+        return FollowedUpTo(entries, version)
 
-    def _follow_waiting(self) -> CaughtUpTo:
+    def _follow_waiting(self) -> FollowedUpTo:
         with self._lock:
             waiting, self._waiting = self._waiting, None
         if waiting is None:
-            return CaughtUpTo()  # followed together with an earlier batch
+            return FollowedUpTo()  # followed together with an earlier batch
         return _follow_all(self.follow_ups, waiting)
 
 
@@ -144,7 +144,7 @@ class _Waiting:
         return [*tables.values()]
 
 
-def _follow_all(follow_ups: Sequence[FollowUp], waiting: _Waiting) -> CaughtUpTo:
+def _follow_all(follow_ups: Sequence[FollowUp], waiting: _Waiting) -> FollowedUpTo:
     """Run follow-ups in order; each gets the tables that the one before has changed."""
     entries: list[Entry] = []
     changed: Sequence[TableChanged] = waiting.by_table
@@ -152,4 +152,4 @@ def _follow_all(follow_ups: Sequence[FollowUp], waiting: _Waiting) -> CaughtUpTo
         followed = follow_up.follow(changed, waiting.batch)
         entries += followed.entries
         changed = followed.tables
-    return CaughtUpTo(entries, waiting.version)
+    return FollowedUpTo(entries, waiting.version)

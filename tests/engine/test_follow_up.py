@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from headgate.engine.follow_up import CaughtUpTo, Followed, Follower, TableChanged
+from headgate.engine.follow_up import Followed, FollowedUpTo, Follower, TableChanged
 from headgate.lake.ledger_entries import GoldEntry
 
 CHESS, GO = TableChanged("silver_chess"), TableChanged("silver_go")
@@ -46,7 +46,7 @@ def test_batches_that_land_meanwhile_are_followed_together() -> None:
         for version, table in ((8, GO), (9, CHESS), (10, GO)):
             follower.follow([table], version, batch=version)
         assert follower.is_busy
-        assert follower.finished() == CaughtUpTo([], None)
+        assert follower.finished() == FollowedUpTo([], None)
         slow.may_go_on.set()
         done = follower.wait()
     assert slow.calls == [(["silver_chess"], 7), (["silver_go", "silver_chess"], 10)]
@@ -87,4 +87,4 @@ def test_only_some_follow_ups_are_called_while_idle() -> None:
 def test_nothing_is_recorded_without_follow_ups() -> None:
     with Follower(()) as follower:
         follower.follow([CHESS], 3, batch=3)
-        assert follower.wait() == CaughtUpTo([], None)
+        assert follower.wait() == FollowedUpTo([], None)
