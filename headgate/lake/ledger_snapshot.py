@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -43,6 +44,11 @@ _SUMS = (
     *("rows", "bytes", "files", "unknown_fields"),
     *("inserted", "updated", "deleted", "checked", "failed", "fallback"),
 )
+
+
+_MAX_READS = 3
+"""How often a query is tried on ever newer versions."""
+_READ_ERRORS = (TableError, OSError, pa.ArrowException)
 
 
 def replay_name(pipeline: str) -> str:
@@ -321,9 +327,15 @@ class LedgerSnapshot:
         assert self._table is not None
         versions = "coalesce(last_version, version) AS version"
         mine = f"SELECT * REPLACE ({versions}) FROM stored WHERE {self._since_totals}"
+        text = f"WITH mine AS ({mine}) {sql}"
         try:
-            return query_table(self._table, f"WITH mine AS ({mine}) {sql}")
-        except (TableError, OSError, pa.ArrowException) as error:
+            for _ in range(_MAX_READS - 1):
+                with suppress(*_READ_ERRORS):
+                    return query_table(self._table, text)
+                # Its files may have been compacted and deleted; a newer version has their rows.
+                self._table = open_table(self._path) or self._table
+            return query_table(self._table, text)
+        except _READ_ERRORS as error:
             raise _unreadable(self._path, error) from error
 
     @cached_property

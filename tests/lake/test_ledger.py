@@ -255,6 +255,17 @@ def test_schema_history_has_schemas_and_dropped_columns(ledger: Ledger) -> None:
     assert (history.schema_ids, history.dropped) == ({7, 9}, {"name"})
 
 
+def test_snapshot_outlives_its_files(tmp_path: Path, ledger: Ledger) -> None:
+    """Someone compacts the ledger and vacuums it, without any time to keep old files."""
+    for version in range(3):
+        ledger.complete(version, version, [BatchEntry(1)], version - 1 if version else None)
+    snapshot = ledger.snapshot()
+    table = DeltaTable(tmp_path / "ledger")
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert [row.version for row in snapshot.entries(BatchEntry)] == [0, 1, 2]
+
+
 def test_unreadable_ledger_is_an_error_of_the_lake(tmp_path: Path, ledger: Ledger) -> None:
     complete(ledger, 0, 0, [DONE])
     for file in Path(tmp_path, "ledger", "_delta_log").iterdir():

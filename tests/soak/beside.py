@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -101,13 +101,15 @@ class Run:
     _reader: threading.Thread | None = None
     _landed: int = 0
     """Batches of the current process."""
+    _last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=20))
+    """Of its output."""
 
     def start(self) -> None:
         self._landed = 0
         self._process = subprocess.Popen(
             [sys.executable, "-m", "headgate", "run", str(self.file), "--json"],
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
@@ -128,7 +130,7 @@ class Run:
     def restart(self) -> None:
         """Kill the process, unless it has not landed anything yet, and start another."""
         assert self._process is not None
-        assert self._process.poll() is None, "the run has ended"
+        assert self._process.poll() is None, f"the run has ended: {[*self._last_lines]}"
         if self._landed:
             self.kill()
             self.start()
@@ -157,6 +159,7 @@ class Run:
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
+            self._last_lines.append(line)
             # The last line of a killed process may be cut.
             with suppress(ValueError):
                 event = json.loads(line)
