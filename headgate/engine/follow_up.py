@@ -65,9 +65,11 @@ class Follower:
     Batches that land in the meantime are followed afterwards, all at once.
     """
 
-    def __init__(self, follow_ups: Sequence[FollowUp]) -> None:
+    def __init__(
+        self, follow_ups: Sequence[FollowUp], prepare_thread: Callable[[], None] = lambda: None
+    ) -> None:
         self.follow_ups = follow_ups
-        self._pool = ThreadPoolExecutor(1, "follow-up")
+        self._pool = ThreadPoolExecutor(1, "follow-up", prepare_thread)
         self._under_way: deque[Future[FollowedUpTo]] = deque()
         self._lock = Lock()
         self._waiting: _Waiting | None = None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from headgate.engine.events import (
 )
 from headgate.engine.follow_up import Follower, FollowUp, TableChanged
 from headgate.engine.plan import BatchPlan
-from headgate.engine.session import pipeline_session
+from headgate.engine.session import pipeline_session, yield_to_batches
 from headgate.engine.task_results import decode_results
 from headgate.errors import HeadgateError, LandingError, SourceError
 from headgate.lake.choose_committer import choose_committer
@@ -144,7 +145,7 @@ class Runner:
         self.ledger.take_over(str(lock.holder))
         # A committer of its own: that of the batches is in use by another thread.
         follow_ups = self.follow_ups(spark, self._new_committer(), self._emit)
-        with Follower(follow_ups) as follower:
+        with Follower(follow_ups, partial(yield_to_batches, spark)) as follower:
             lander = self._lander(follower, progress, lock)
             # Spark installs a signal handler of its own when it starts.
             with self.stop.on_signals():

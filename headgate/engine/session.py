@@ -16,6 +16,7 @@ from headgate.jars.java import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_HERE = os.path.dirname(__file__)
 _REDACTED = "spark.redaction.regex"
 
 _SETTINGS = {
@@ -38,7 +39,15 @@ _SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
     "spark.sql.streaming.stopTimeout": "60s",
+    "spark.scheduler.mode": "FAIR",
+    "spark.scheduler.allocation.file": os.path.join(_HERE, "pools.xml"),
 }
+_FOLLOW_UPS = "follow-ups"
+"""Pool of jobs that get a core only if no batch is waiting for it."""
+
+_LOCAL_MASTER = "local[*,4]"
+"""All cores, and four attempts for a task, as on a cluster: one that is cancelled may take the
+Python worker of another with it."""
 
 
 def spark_session(name: str, settings: Mapping[str, str | Secret] | None = None) -> SparkSession:
@@ -57,7 +66,7 @@ def spark_session(name: str, settings: Mapping[str, str | Secret] | None = None)
     os.environ["SPARK_SUBMIT_OPTS"] = _java_options(os.environ.get("SPARK_SUBMIT_OPTS", ""))
     given = dict(_SETTINGS)
     if "MASTER" not in os.environ and "SPARK_REMOTE" not in os.environ:
-        given["spark.master"] = "local[*]"
+        given["spark.master"] = _LOCAL_MASTER
     given["spark.app.name"] = f"headgate {name}"
     given["spark.jars"] = ",".join(str(path) for path in jar_paths("spark"))
     given |= {key: one for key, one in (settings or {}).items() if isinstance(one, str)}
@@ -85,7 +94,7 @@ def _start(settings: Mapping[str, str], secrets: Mapping[str, str]) -> None:
     SparkContext.getOrCreate(whole)
 
 
-LOGGING = os.path.join(os.path.dirname(__file__), "log4j2.properties")
+LOGGING = os.path.join(_HERE, "log4j2.properties")
 
 
 def _java_options(given: str) -> str:
@@ -101,3 +110,8 @@ def _java_options(given: str) -> str:
 
 def pipeline_session(pipeline: PipelineConfig) -> SparkSession:
     return spark_session(pipeline.name, pipeline.spark)
+
+
+def yield_to_batches(spark: SparkSession) -> None:
+    """Let jobs of this thread wait for those that land batches."""
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", _FOLLOW_UPS)

@@ -27,7 +27,7 @@ from headgate.gold.commit import (
 from headgate.gold.declared import DeclaredQuery
 from headgate.gold.source_table import OutdatedTable, SourceRows, group_by_types
 from headgate.gold.spark_rows import Views, derived_rows, rows_of_sources, union_of
-from headgate.lake.commit import Committer, Mark, MergeCommit, MergeRule
+from headgate.lake.commit import Committer, FoundRows, Mark, MergeCommit, MergeRule
 from headgate.lake.merge import KeyIndex, find_rows
 from headgate.lake.parquet import stage_rows
 from headgate.sql.incremental import Incremental
@@ -147,26 +147,31 @@ class QueryDeriver:
         All of them are on the driver: they are few.
         """
         keys = tuple(one.name for one in states.keys)
-        found = new.toArrow()
-        both = [found]
+        groups = new.toArrow()
+        names = [name for name in groups.column_names if name != TABLE]
+        found: list[FoundRows] = []
         for index, table in enumerate(tables):
             assert table.derived.snapshot is not None
-            mine = found.filter(pc.equal(found[TABLE], index))
-            names = [name for name in found.column_names if name != TABLE]
-            existing = find_rows(table.derived.snapshot, KeyIndex(mine, keys), names)
-            number = pa.repeat(pa.scalar(index, found.schema.field(TABLE).type), len(existing))
-            both.append(
-                existing.append_column(TABLE, number).select(found.column_names).cast(found.schema)
-            )
+            mine = groups.filter(pc.equal(groups[TABLE], index))
+            found.append(find_rows(table.derived.snapshot, KeyIndex(mine, keys), names))
+        existing = [
+            one.rows.append_column(TABLE, pa.repeat(index, len(one.rows)))
+            .select(groups.column_names)
+            .cast(groups.schema)
+            for index, one in enumerate(found)
+        ]
         # Spark drops what comes after an empty chunk.
-        together = pa.concat_tables(both).combine_chunks()
-        view = views.add(self.spark.createDataFrame(together, new.schema))
+        both = pa.concat_tables([groups, *existing]).combine_chunks()
+        view = views.add(self.spark.createDataFrame(both, new.schema).coalesce(1))
         merged = views.add(_in_types(self.spark.sql(states.merge_sql(view)), new.schema))
         result = self.spark.sql(states.outputs_sql(merged)).toArrow()
-        for index, table in enumerate(tables):
-            yield self._merge_rows(table, result.filter(pc.equal(result[TABLE], index)), keys)
+        for index, (table, existed) in enumerate(zip(tables, found, strict=True)):
+            rows = result.filter(pc.equal(result[TABLE], index))
+            yield self._merge_rows(table, rows, keys, existed)
 
-    def _merge_rows(self, table: OutdatedTable, rows: pa.Table, keys: tuple[str, ...]) -> Committed:
+    def _merge_rows(
+        self, table: OutdatedTable, rows: pa.Table, keys: tuple[str, ...], found: FoundRows
+    ) -> Committed:
         derivation = self._derivation(table)
         assert table.derived.snapshot is not None
         schema = table.derived.snapshot.schema
@@ -177,7 +182,7 @@ class QueryDeriver:
                 changes,
                 MergeRule(keys),
                 derivation.marks,
-                based_on=derivation.version_before,
+                based_on=found,
             )
             version = self.committer.merge(merge).version
         except Exception as error:  # must not fail the other tables

@@ -28,6 +28,7 @@ _BATCH_ROWS = 1 << 16
 
 _LARGE_FILE = 4 << 20
 _FEW_FILES = 8
+_FEW_BYTES = 4 << 20
 
 Constants = dict[str, dict[str, Any]]
 """Constant column values of all rows of a source, by source."""
@@ -69,7 +70,8 @@ def rows_of_sources(
         if one not in directly
     ]
     if files or not frames:
-        frames.append(_rows_of_files(spark, schema, files, constant_fields))
+        few = len(files) <= _FEW_FILES and sum(one.bytes for one in directly) <= _FEW_BYTES
+        frames.append(_rows_of_files(spark, schema, files, constant_fields, here=few))
     return union_of(frames)
 
 
@@ -101,41 +103,53 @@ def _rows_of_files(
     schema: pa.Schema,
     files: Sequence[tuple[str, Mapping[str, Any]]],
     constant_fields: Sequence[pa.Field],
+    here: bool = False,
 ) -> DataFrame:
+    """Read files in tasks, or `here`, if they are few: a task in Python takes longer to start."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
     typed = [field for field in schema if not pa.types.is_null(field.type)]
     columns = pa.schema([*typed, *constant_fields])
-    named = spark.createDataFrame(
-        [(path, *common.values()) for path, common in files],
-        from_arrow_schema(pa.schema([("path", pa.string()), *constant_fields])),
-    )
-    rows = named.mapInArrow(partial(_read_files, columns), from_arrow_schema(columns))
+    kinds = from_arrow_schema(columns)
+    if here:
+        batches = _read_files(columns, [{"path": path, **common} for path, common in files])
+        together = pa.Table.from_batches(batches, columns).combine_chunks()
+        rows = spark.createDataFrame(together, kinds).coalesce(1)
+    else:
+        named = spark.createDataFrame(
+            [(path, *common.values()) for path, common in files],
+            from_arrow_schema(pa.schema([("path", pa.string()), *constant_fields])),
+        )
+        rows = named.mapInArrow(partial(_read_in_task, columns), kinds)
     untyped = {field.name: F.lit(None) for field in schema if pa.types.is_null(field.type)}
     return rows.withColumns(untyped) if untyped else rows
 
 
-def _read_files(columns: pa.Schema, files: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read files inside a task, adding the constant columns of each file."""
+def _read_in_task(columns: pa.Schema, named: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in named:
+        yield from _read_files(columns, batch.to_pylist())
+
+
+def _read_files(columns: pa.Schema, files: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    """Read files, given by path and with the values of constant columns, which are added."""
     held: list[pa.RecordBatch] = []
-    for batch in files:
-        for constants in batch.to_pylist():
-            file = ParquetRows(constants.pop("path"))
-            own = pa.schema([field for field in columns if field.name not in constants])
-            present = [name for name in file.names if name in own.names]
-            # Without any of the columns, read another one for the number of rows.
-            read = present or file.names[:1]
-            for rows in file.batches(read, _BATCH_ROWS):
-                common = [
-                    pa.repeat(pa.scalar(constants[name], columns.field(name).type), len(rows))
-                    for name in constants
-                ]
-                arrays = [*conform_rows(rows, own).columns, *common]
-                held.append(pa.RecordBatch.from_arrays(arrays, schema=columns))
-                if sum(map(len, held)) >= _BATCH_ROWS:
-                    yield pa.concat_batches(held)
-                    held = []
+    for constants in files:
+        file = ParquetRows(constants.pop("path"))
+        own = pa.schema([field for field in columns if field.name not in constants])
+        present = [name for name in file.names if name in own.names]
+        # Without any of the columns, read another one for the number of rows.
+        read = present or file.names[:1]
+        for rows in file.batches(read, _BATCH_ROWS):
+            common = [
+                pa.repeat(pa.scalar(constants[name], columns.field(name).type), len(rows))
+                for name in constants
+            ]
+            arrays = [*conform_rows(rows, own).columns, *common]
+            held.append(pa.RecordBatch.from_arrays(arrays, schema=columns))
+            if sum(map(len, held)) >= _BATCH_ROWS:
+                yield pa.concat_batches(held)
+                held = []
     if held:
         yield pa.concat_batches(held)
 

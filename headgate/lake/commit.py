@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.lake.parquet import stage_rows
@@ -83,6 +85,25 @@ class MergeRule:
 
 
 @dataclass(frozen=True)
+class FoundRows:
+    """Rows of a table that have any of some keys, and where they are."""
+
+    version: int
+    """Of the table."""
+    rows: pa.Table
+    places: Mapping[str, np.ndarray]
+    """By path of the file, in the order of the rows."""
+
+    def by_file(self) -> dict[str, tuple[np.ndarray, pa.Table]]:
+        """Return the places and the rows of each file."""
+        starts = accumulate(map(len, self.places.values()), initial=0)
+        return {
+            path: (places, self.rows.slice(start, len(places)))
+            for (path, places), start in zip(self.places.items(), starts, strict=False)
+        }
+
+
+@dataclass(frozen=True)
 class MergeCommit:
     """Changes to merge into a table in one transaction."""
 
@@ -92,8 +113,9 @@ class MergeCommit:
     rule: MergeRule
     marks: tuple[Mark, ...] = ()
     """Written even if no row changes."""
-    based_on: int | None = None
-    """Version of the table that the changes were computed from; a newer one is a conflict."""
+    based_on: FoundRows | None = None
+    """All rows with keys of the changes, which were computed from them. If the table has a newer
+    version, that is a conflict."""
 
 
 @dataclass(frozen=True)

@@ -178,8 +178,8 @@ class DeltaRsCommitter:
         self._require_writable(merge.table, opened)
         self._require_rewritable(table)
         if merge.based_on is not None:
-            _require_version(opened, merge.table, merge.based_on)
-        new = merge_into_files(table, changes, merge.rule)
+            _require_version(opened, merge.table, merge.based_on.version)
+        new = merge_into_files(table, changes, merge.rule, merge.based_on)
         counts = MergeCounts(table.version, new.inserted, new.updated, new.deleted)
         if not (new.files or new.removed or merge.marks):
             return counts

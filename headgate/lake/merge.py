@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.lake.commit import Commit, Committer, Mark, MergeRule
+from headgate.lake.commit import Commit, Committer, FoundRows, Mark, MergeRule
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
@@ -93,17 +93,20 @@ def is_small(table: Snapshot) -> bool:
     return table.bytes <= FILE_BYTES and None not in rows and sum(filter(None, rows)) <= FILE_ROWS
 
 
-def find_rows(table: Snapshot, keys: KeyIndex, columns: Sequence[str]) -> pa.Table:
+def find_rows(table: Snapshot, keys: KeyIndex, columns: Sequence[str]) -> FoundRows:
     """Return the rows of a table that have any of the keys."""
-    parts = [table.selected(columns).empty_table()]
 
-    def found_in(path: str) -> pa.Table | None:
-        matched = keys.find(table.file_rows(path, keys.key)) >= 0
-        return table.file_rows(path, columns).filter(pa.array(matched)) if matched.any() else None
+    def found_in(path: str) -> tuple[np.ndarray, pa.Table]:
+        places = np.flatnonzero(keys.find(table.file_rows(path, keys.key)) >= 0)
+        rows = table.file_rows(path, columns) if len(places) else empty
+        return places, rows.take(pa.array(places))
 
+    empty = table.selected(columns).empty_table()
+    candidates = _candidates(table, keys)
     with _threads() as pool:
-        parts += [part for part in pool.map(found_in, _candidates(table, keys)) if part is not None]
-    return pa.concat_tables(parts)
+        found = list(pool.map(found_in, candidates))
+    places = {path: places for path, (places, _) in zip(candidates, found, strict=True)}
+    return FoundRows(table.version, pa.concat_tables([empty, *(rows for _, rows in found)]), places)
 
 
 def replace_rows(committer: Committer, table: str, rows: pa.Table, mark: Mark) -> int:
@@ -132,11 +135,14 @@ class Rewritten:
     deleted: int
 
 
-def merge_into_files(table: Snapshot, changes: pa.Table, rule: MergeRule) -> Rewritten:
+def merge_into_files(
+    table: Snapshot, changes: pa.Table, rule: MergeRule, found: FoundRows | None = None
+) -> Rewritten:
     """Merge changes into new files; the table has them once they are committed."""
-    merge = _Merge(table, changes, rule)
+    merge = _Merge(table, changes, rule, found)
+    candidates = list(merge.found) or _candidates(table, merge.keys)
     with _threads() as pool:
-        results = list(pool.map(merge.apply, _candidates(table, merge.keys)))
+        results = list(pool.map(merge.apply, candidates))
         inserted = merge.inserted(results)
         touched = {one.path: one for one in results if one.is_changed}
         combined = merge.to_combine(touched, bool(len(inserted)))
@@ -173,20 +179,21 @@ class _Applied:
 class _Merge:
     """Changes, each of a key of its own, and what becomes of the rows that they meet."""
 
-    def __init__(self, table: Snapshot, changes: pa.Table, rule: MergeRule) -> None:
+    def __init__(
+        self, table: Snapshot, changes: pa.Table, rule: MergeRule, found: FoundRows | None
+    ) -> None:
         self.table, self.changes, self.rule = table, changes, rule
         self.keys = KeyIndex(changes, rule.key)
+        self.found = found.by_file() if found is not None else {}
         self._gone = _flags(changes, rule.deleted, default=False)
 
     def apply(self, path: str) -> _Applied:
         """Apply the changes to one file."""
-        rule = self.rule
-        compared = [*rule.key, *filter(None, (rule.newer, rule.only[0] if rule.only else None))]
-        rows = self.table.file_rows(path, list(dict.fromkeys(compared)))
+        place, rows = self.found.get(path) or self._compared(path)
         change = self.keys.find(rows)
-        place = np.flatnonzero(change >= 0)
-        change = change[place]
-        counts = self._counts(rows.take(pa.array(place)), change)
+        met = np.flatnonzero(change >= 0)
+        place, change = place[met], change[met]
+        counts = self._counts(rows.take(pa.array(met)), change)
         gone = counts & self._gone[change]
         updated = counts & ~self._gone[change]
         if not counts.any():
@@ -196,6 +203,13 @@ class _Merge:
         if self._is_small(path):
             return replace(applied, rows=left)
         return replace(applied, files=[self.write(part) for part in split_into_files(left)])
+
+    def _compared(self, path: str) -> tuple[np.ndarray, pa.Table]:
+        """Return all rows of a file, in the columns that changes are compared with."""
+        rule = self.rule
+        compared = [*rule.key, *filter(None, (rule.newer, rule.only[0] if rule.only else None))]
+        rows = self.table.file_rows(path, list(dict.fromkeys(compared)))
+        return np.arange(len(rows)), rows
 
     def _counts(self, rows: pa.Table, change: np.ndarray) -> np.ndarray:
         """Return which of the changes count, given the rows that they meet."""

@@ -98,8 +98,9 @@ class SparkCommitter:
 
     def merge(self, merge: MergeCommit) -> MergeCounts:
         changes = merge.changes
-        if merge.based_on is not None and merge.based_on != self._version(merge.table):
-            raise CommitConflict(f"table {merge.table} has a newer version than {merge.based_on}")
+        found = merge.based_on
+        if found is not None and found.version != self._version(merge.table):
+            raise CommitConflict(f"table {merge.table} has a newer version than {found.version}")
         staged = (
             changes if isinstance(changes, str) else stage_merge(self.lake, merge.table, changes)
         )

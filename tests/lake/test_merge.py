@@ -85,7 +85,7 @@ def test_merges_come_to_the_rows_of_a_model(
         assert len(rows) == len(model)
         assert all(row["tags"] == [str(row["order"])] for row in rows)
         wanted = as_changes(batches[0])
-        found = find_rows(table, KeyIndex(wanted, RULE.key), ["player", "game"])
+        found = find_rows(table, KeyIndex(wanted, RULE.key), ["player", "game"]).rows
         assert {
             (row["game"], row["player"]) for row in found.to_pylist()
         } == model.keys() & batches[0].keys()

@@ -28,9 +28,10 @@ GAMES = 4
 
 
 @contextmanager
-def repeatedly(step: Callable[[], None], seconds: Callable[[], float]) -> Iterator[None]:
-    """Call a function in a thread, with pauses, until the block ends."""
-    stop = threading.Event()
+def repeatedly(
+    step: Callable[[], None], seconds: Callable[[], float], stop: threading.Event
+) -> Iterator[None]:
+    """Call a function in a thread, with pauses, until it fails or the block ends."""
     failures: list[BaseException] = []
 
     def run() -> None:
@@ -39,6 +40,7 @@ def repeatedly(step: Callable[[], None], seconds: Callable[[], float]) -> Iterat
                 step()
         except BaseException as error:
             failures.append(error)
+            stop.set()
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -101,13 +103,13 @@ class Run:
     _reader: threading.Thread | None = None
     _landed: int = 0
     """Batches of the current process."""
-    _last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=20))
+    _last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=200))
     """Of its output."""
 
     def start(self) -> None:
         self._landed = 0
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "headgate", "run", str(self.file), "--json"],
+            [sys.executable, "-m", "headgate", "run", str(self.file), "--json", "--debug"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -130,7 +132,7 @@ class Run:
     def restart(self) -> None:
         """Kill the process, unless it has not landed anything yet, and start another."""
         assert self._process is not None
-        assert self._process.poll() is None, f"the run has ended: {[*self._last_lines]}"
+        assert self._process.poll() is None, "".join(["the run has ended:\n", *self._last_lines])
         if self._landed:
             self.kill()
             self.start()

@@ -6,10 +6,11 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
+from threading import Event
 from uuid import uuid4
 
 from headgate.config import Registry
@@ -56,17 +57,18 @@ gold:
         producer = Producer(registry, destination, seconds / VERSIONS)
         producer.send()
         run.start()
+        steps: dict[Callable[[], None], Callable[[], float]] = {
+            producer.send: lambda: 0.5,
+            maintenance.maintain: lambda: chance.uniform(0.2, 2),
+            run.restart: lambda: chance.uniform(min(15, seconds / 3), min(90, seconds / 2)),
+            run.sample: lambda: 2 + seconds / 600,
+        }
+        stop = Event()
         with ExitStack() as beside:
             beside.callback(run.kill)
-            beside.enter_context(repeatedly(producer.send, lambda: 0.5))
-            beside.enter_context(repeatedly(maintenance.maintain, lambda: chance.uniform(0.2, 2)))
-            beside.enter_context(
-                repeatedly(
-                    run.restart, lambda: chance.uniform(min(15, seconds / 3), min(90, seconds / 2))
-                )
-            )
-            beside.enter_context(repeatedly(run.sample, lambda: 2 + seconds / 600))
-            time.sleep(seconds)
+            for step, pause in steps.items():
+                beside.enter_context(repeatedly(step, pause, stop))
+            stop.wait(seconds)
     last = subprocess.run(
         [sys.executable, "-m", "headgate", "run", str(file), "--once", "--json"],
         capture_output=True,
