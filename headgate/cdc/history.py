@@ -102,7 +102,7 @@ def _create(
     assert plan.history is not None
     changes = log.rows()
     rows = all_versions(changes, key, history_columns(log.schema, key), log.rows_by_id(key))
-    version = replace_rows(committer, plan.history, rows, plan.mark(log.version))
+    version = replace_rows(committer, plan.history, rows, key.columns, plan.mark(log.version))
     counts = MergeCounts(version, inserted=len(rows))
     merged = TableMerged.of(plan, plan.history, log.version, committer, len(changes), counts)
     return replace(merged, created=created)

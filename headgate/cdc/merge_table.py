@@ -254,7 +254,7 @@ def _create(
     else:
         rows = changes
     rows = rows.select(schema.names).cast(schema)
-    version = replace_rows(committer, plan.merged, rows, plan.mark(log.version))
+    version = replace_rows(committer, plan.merged, rows, key.columns, plan.mark(log.version))
     counts = MergeCounts(version, inserted=len(rows))
     merged = _merged(plan, committer, log, len(changes), counts)
     return replace(merged, created=not rebuild, append_only=not key)

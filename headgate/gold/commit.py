@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, Committer, Mark
-from headgate.lake.merge import FILE_ROWS, MEMORY_PER_FILE
+from headgate.lake.merge import MEMORY_PER_FILE, split_into_files
 from headgate.lake.parquet import stage_rows
 from headgate.lake.staged import StagedFile
 
@@ -21,6 +21,8 @@ TABLE = "_table"
 WRITTEN_DDL = f"{TABLE} int, file string, error string"
 MAX_COMMITS = 16
 """Commits that run at the same time."""
+_MAX_HELD = 4 * MEMORY_PER_FILE
+"""Bytes of rows that a task holds at a time."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +53,25 @@ WriteRows = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def write_each(
-    lake: str, tables: Sequence[str], partition: Callable[[int], Mapping[str, str]] | None = None
+    lake: str,
+    tables: Sequence[str],
+    key: Sequence[str] = (),
+    partition: Callable[[int], Mapping[str, str]] | None = None,
 ) -> WriteRows:
     """Return a function that writes rows, sorted by `TABLE`, to files of their tables.
 
-    An error is part of the result: it must not fail the other tables.
+    Each file of a large table has a range of keys. An error is part of the result: it must not fail
+    the other tables.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for index, pieces in groupby(_pieces(batches), key=itemgetter(0)):
             try:
-                for rows in split_into_files(rows for _, rows in pieces):
-                    file = stage_rows(
-                        lake, tables[index], rows, partition=partition(index) if partition else None
-                    )
-                    yield _written(index, file.to_json(), None)
+                for held in _held(rows for _, rows in pieces):
+                    for rows in split_into_files(held, key):
+                        values = partition(index) if partition else None
+                        file = stage_rows(lake, tables[index], rows, partition=values)
+                        yield _written(index, file.to_json(), None)
             except Exception as error:
                 yield _written(index, None, f"{type(error).__name__}: {error}")
 
@@ -140,16 +146,17 @@ def commit_files(
         return Committed(derivation.table, rows, None, f"{type(error).__name__}: {error}")
 
 
-def split_into_files(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows of one file at a time; at least one table, even if it is empty."""
+def _held(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield as many rows at a time as a task may hold in memory."""
     held: list[pa.Table] = []
-    written = 0
+    size = 0
     for piece in map(drop_untyped_columns, pieces):
         held.append(piece)
-        if sum(map(len, held)) >= FILE_ROWS or sum(one.nbytes for one in held) > MEMORY_PER_FILE:
+        size += piece.nbytes
+        if size > _MAX_HELD:
             yield pa.concat_tables(held)
-            held, written = [], written + 1
-    if held or not written:
+            held, size = [], 0
+    if held:
         yield pa.concat_tables(held)
 
 

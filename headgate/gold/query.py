@@ -228,11 +228,11 @@ class QueryDeriver:
         self, result: DataFrame, tables: Sequence[OutdatedTable], views: Views
     ) -> Iterator[Committed]:
         lake = self.committer.lake
-        write = write_each(lake, [table.name for table in tables])
         states = self.query.states
         keys = [one.name for one in states.keys] if isinstance(states, Incremental) else []
-        by_key = result.sortWithinPartitions(TABLE, *(f"`{name}`" for name in keys))
-        written = by_key.mapInArrow(write, WRITTEN_DDL).collect()
+        write = write_each(lake, [table.name for table in tables], keys)
+        by_table = result.sortWithinPartitions(TABLE) if len(tables) > 1 else result
+        written = by_table.mapInArrow(write, WRITTEN_DDL).collect()
         derivations = list(map(self._derivation, tables))
         committed = list(commit_all(self.committer, derivations, written))
         yield from committed

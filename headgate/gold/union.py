@@ -116,7 +116,9 @@ class UnionDeriver:
     def _write(self, rows: DataFrame, sources: Sequence[str]) -> Iterator[StagedFile]:
         """Write the rows of each source to files of its partition."""
         tables = [self.union.name] * len(sources)
-        write = write_each(self.committer.lake, tables, lambda index: {SOURCE: sources[index]})
+        write = write_each(
+            self.committer.lake, tables, partition=lambda index: {SOURCE: sources[index]}
+        )
         by_table = rows.repartition(TABLE).sortWithinPartitions(TABLE)
         for _, file, error in by_table.mapInArrow(write, WRITTEN_DDL).collect():
             if error is not None:

@@ -1,7 +1,7 @@
 """The merge engine: merges changes into a table by rewriting the files that have their keys.
 
 Files without any of the keys stay as they are. Most are not even read: the log has the least and
-the greatest key of each file, and large tables are written sorted by key.
+the greatest key of each file, and each file of a large table has a range of keys.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ MEMORY_PER_FILE = 4 * FILE_BYTES
 _MAX_SMALL_FILES = 8
 """Files of less than half that size that a table may have before they are combined."""
 _MAX_THREADS = 4
+_SAMPLED = 200
+"""Keys, for each file, from which their ranges are estimated."""
 _TRUNCATED = timedelta(milliseconds=1)
 """What statistics of timestamps may lack: Spark writes them in milliseconds."""
 
@@ -109,18 +112,46 @@ def find_rows(table: Snapshot, keys: KeyIndex, columns: Sequence[str]) -> FoundR
     return FoundRows(table.version, pa.concat_tables([empty, *(rows for _, rows in found)]), places)
 
 
-def replace_rows(committer: Committer, table: str, rows: pa.Table, mark: Mark) -> int:
-    """Replace all rows of a table with others, which are sorted by key."""
-    files = tuple(stage_rows(committer.lake, table, part) for part in split_into_files(rows))
+def replace_rows(
+    committer: Committer, table: str, rows: pa.Table, key: Sequence[str], mark: Mark
+) -> int:
+    """Replace all rows of a table."""
+    parts = split_into_files(rows, key)
+    files = tuple(stage_rows(committer.lake, table, part) for part in parts)
     return committer.commit(Commit(table, rows.schema, files, (mark,), "replace"))
 
 
-def split_into_files(rows: pa.Table) -> Iterator[pa.Table]:
-    """Split rows, which are sorted by key, into files that cost little to rewrite."""
+def split_into_files(rows: pa.Table, key: Sequence[str]) -> Iterator[pa.Table]:
+    """Split rows into files that cost little to rewrite, each with a range of keys."""
     files = max(1, round(rows.nbytes / MEMORY_PER_FILE), round(len(rows) / FILE_ROWS))
     size = max(1, -(-len(rows) // files))
-    for start in range(0, len(rows), size):
-        yield rows.slice(start, size)
+    for part in _ranges(rows, key, files):
+        pieces = max(1, round(len(part) / size))
+        each = max(1, -(-len(part) // pieces))
+        for start in range(0, len(part), each):
+            yield part.slice(start, each)
+
+
+def _ranges(rows: pa.Table, key: Sequence[str], number: int) -> Iterator[pa.Table]:
+    """Split rows by the first column of their key, in a sample of which the ranges are equal.
+
+    That is several times faster than sorting them. Rows with null are in the last part.
+    """
+    if number == 1 or not key or pa.types.is_nested(rows.schema.field(key[0]).type):
+        yield rows
+        return
+    column = rows[key[0]]
+    chosen = np.random.default_rng(len(rows)).integers(0, len(rows), number * _SAMPLED)
+    sample = column.take(pa.array(chosen)).combine_chunks().drop_null()
+    ordered = sample.take(pc.sort_indices(sample))
+    cuts = [ordered[len(ordered) * at // number] for at in range(1, number)] if len(ordered) else []
+    part = np.zeros(len(rows), np.int16)
+    for cut in cuts:
+        part += ~_true(pc.less(column, cut))
+    order = np.argsort(part, kind="stable")
+    ends = np.searchsorted(part[order], np.arange(number), side="right")
+    for start, end in pairwise([0, *ends.tolist()]):
+        yield rows.take(pa.array(order[start:end]))
 
 
 @dataclass(frozen=True)
@@ -146,9 +177,10 @@ def merge_into_files(
         inserted = merge.inserted(results)
         touched = {one.path: one for one in results if one.is_changed}
         combined = merge.to_combine(touched, bool(len(inserted)))
-        together = [inserted, *pool.map(lambda path: merge.rows_of(path, touched), combined)]
+        kept = pool.map(lambda path: merge.rows_of(path, touched), combined)
+        together = pa.concat_tables([*kept, inserted])
         files = [file for one in touched.values() for file in one.files]
-        files += pool.map(merge.write, split_into_files(_sorted(together, rule.key)))
+        files += pool.map(merge.write, split_into_files(together, rule.key))
     return Rewritten(
         files,
         {path: table.sizes[path] for path in (*touched, *combined)},
@@ -202,7 +234,8 @@ class _Merge:
         left = self._left(path, place, change, updated, gone)
         if self._is_small(path):
             return replace(applied, rows=left)
-        return replace(applied, files=[self.write(part) for part in split_into_files(left)])
+        parts = split_into_files(left, self.rule.key)
+        return replace(applied, files=[self.write(part) for part in parts])
 
     def _compared(self, path: str) -> tuple[np.ndarray, pa.Table]:
         """Return all rows of a file, in the columns that changes are compared with."""
@@ -290,13 +323,6 @@ def _candidates(table: Snapshot, keys: KeyIndex) -> list[str]:
     bounds = zip(known["path"], *(known.get(name, unknown) for name in columns), strict=True)
     folder = f"{table.url}/"
     return [path.removeprefix(folder) for path, *facts in bounds if keys.may_be_in(*facts)]
-
-
-def _sorted(parts: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
-    rows = pa.concat_tables(parts)
-    if len(rows) < 2:
-        return rows
-    return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in key]))
 
 
 def _both(old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.Array:

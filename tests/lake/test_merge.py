@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
@@ -89,6 +92,35 @@ def test_merges_come_to_the_rows_of_a_model(
         assert {
             (row["game"], row["player"]) for row in found.to_pylist()
         } == model.keys() & batches[0].keys()
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    values=st.one_of(
+        st.lists(st.one_of(st.none(), st.integers(-5, 5))),
+        st.lists(st.one_of(st.none(), st.floats())),
+        st.lists(st.one_of(st.none(), st.text(max_size=3))),
+        st.lists(st.one_of(st.none(), st.binary(max_size=3))),
+        st.lists(st.one_of(st.none(), st.lists(st.integers(0, 3), max_size=2))),
+    )
+)
+def test_every_row_is_in_one_of_the_files(values: list[Any]) -> None:
+    with merged_as_if(large=True):
+        rows = pa.table({"key": values, "row": pa.array(range(len(values)), pa.int64())})
+        parts = list(merge.split_into_files(rows, ["key"]))
+    assert sorted(row for part in parts for row in part["row"].to_pylist()) == [*range(len(values))]
+
+
+def test_files_of_large_tables_have_ranges_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge, "FILE_ROWS", 1_000)
+    keys = np.random.default_rng(1).permutation(10_000)
+    texts = np.char.add("player_", np.char.zfill(keys.astype(str), 6))
+    for column in (pa.array(keys), pa.array(texts)):
+        parts = list(merge.split_into_files(pa.table({"key": column}), ["key"]))
+        bounds = [(pc.min(part["key"]).as_py(), pc.max(part["key"]).as_py()) for part in parts]
+        assert all(greatest < least for (_, greatest), (least, _) in pairwise(bounds))
+        assert 8 <= len(parts) <= 12
+        assert max(map(len, parts)) < 1_500
 
 
 def numbers(*values: int) -> pa.Table:
