@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 class ChangeStaging(ChangePlan):
     """A plan that stages its batch: in a Spark job, or in this process."""
 
-    def job(self, rows: DataFrame) -> DataFrame:
+    def job(self, rows: DataFrame, tasks: int) -> DataFrame:
         """Open files where they are, then bring all rows of a table into one task."""
+        if tasks == 1:
+            return super().job(rows, tasks)
         opened = rows.mapInArrow(partial(open_changes, self), CHUNK_DDL)
         cores = rows.sparkSession.sparkContext.defaultParallelism
         together = opened.repartition(cores, "table").sortWithinPartitions("table")

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headgate.config import Contract
 from headgate.engine.expectations import Rule
+from headgate.engine.task_results import RESULT_DDL
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import staged_prefix
 from headgate.schema.fit import fit
@@ -120,9 +121,9 @@ class BatchPlan(ABC):
         """Return the plan of a batch while these files are pending."""
         return self
 
-    @abstractmethod
-    def job(self, rows: DataFrame) -> DataFrame:
+    def job(self, rows: DataFrame, tasks: int) -> DataFrame:
         """Return the one Spark job of a batch, from rows of the source to a row per staged file."""
+        return rows.mapInArrow(self.stage, RESULT_DDL)
 
     @abstractmethod
     def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

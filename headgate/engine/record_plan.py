@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +31,7 @@ from headgate.engine.stage_table import (
     reject_new_table,
     stage_table,
 )
-from headgate.engine.task_results import RESULT_DDL, encode_error, encode_files
+from headgate.engine.task_results import encode_error, encode_files
 from headgate.envelopes.open import open_envelope
 from headgate.envelopes.opened import (
     Envelope,
@@ -50,9 +49,6 @@ from headgate.lake.staged import BlockedSchemaChange, ExpectationResult, StagedF
 from headgate.reasons import Reason
 from headgate.registry.open import open_registry
 from headgate.schema.origin import ORIGIN, as_records
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _BRONZE = pa.schema([pa.field("route", pa.string()), pa.field("payload", pa.binary()), *ORIGIN])
 
@@ -121,9 +117,6 @@ class RecordPlan(BatchPlan):
 
     def forget(self) -> None:
         _decoders.pop(repr(self.registry), None)
-
-    def job(self, rows: DataFrame) -> DataFrame:
-        return rows.mapInArrow(self.stage, RESULT_DDL)
 
     def stage(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         key = repr(self.registry)

@@ -196,8 +196,9 @@ class Runner:
             self.ledger.start(batch.new_checkpoint, recovery.first_version)
 
         def stage(plan: BatchPlan) -> list[StagedFile]:
-            def job(rows: DataFrame) -> list[StagedFile]:
-                return decode_results((row.file, row.error) for row in plan.job(rows).collect())
+            def job(rows: DataFrame, tasks: int) -> list[StagedFile]:
+                staged = plan.job(rows, tasks).collect()
+                return decode_results((row.file, row.error) for row in staged)
 
             return batch.run(job)
 

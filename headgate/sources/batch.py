@@ -39,9 +39,12 @@ def continues(end: Any, start: Any) -> bool:
 
 
 class RunsJobs(Protocol):
-    """Runs Spark jobs over the rows of a batch, in the thread that Spark requires."""
+    """Runs Spark jobs over the rows of a batch, in the thread that Spark requires.
 
-    def __call__(self, job: Callable[[DataFrame], _Result], /) -> _Result: ...
+    A job gets the rows, and the number of tasks to read them with.
+    """
+
+    def __call__(self, job: Callable[[DataFrame, int], _Result], /) -> _Result: ...
 
 
 @dataclass(frozen=True)

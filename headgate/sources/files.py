@@ -252,8 +252,8 @@ class FileSource:
             if each.path in self._read
         }
 
-        def run(job: Callable[[DataFrame], _Result]) -> _Result:
-            return job(records_of_files(spark, self._source, files, first, tasks))
+        def run(job: Callable[[DataFrame, int], _Result]) -> _Result:
+            return job(records_of_files(spark, self._source, files, first, tasks), tasks)
 
         return run
 

@@ -197,13 +197,13 @@ class _Handed:
         if not job:
             raise _NotLanded
 
-    def run(self, job: Callable[[DataFrame], _Result]) -> _Result:
+    def run(self, job: Callable[[DataFrame, int], _Result]) -> _Result:
         """Run a job over the rows, with few tasks for few rows."""
         done: Future[_Result] = Future()
 
         def attempt() -> None:
             try:
-                done.set_result(job(self.frame.coalesce(self.tasks)))
+                done.set_result(job(self.frame.coalesce(self.tasks), self.tasks))
             except BaseException as error:
                 done.set_exception(error)
 

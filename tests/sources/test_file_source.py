@@ -60,7 +60,7 @@ class Source:
                     file.path for file in files
                 ),
             )
-            batch.run(lambda _: None)
+            batch.run(lambda rows, tasks: None)
         return iter(given)
 
 
