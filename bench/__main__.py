@@ -27,6 +27,7 @@ from bench.landing import Landing, land, land_in_turn
 from bench.live_waits import live_table, live_waits
 from bench.peers import a_stream_per_game, a_write_per_game
 from bench.readers import measure_readers, readers_table
+from bench.start import measure_starts, starts_table
 from bench.visible import measure_visible, visible_table
 from bench.wait_times import SEEDS, WEEKS, day_plot, measure_waits, waits_table
 from headgate.engine.session import spark_session
@@ -133,6 +134,10 @@ def _bench_visible(arguments: argparse.Namespace, folder: Path, out: Console) ->
         out.print(visible_table(found, tables, rate))
 
 
+def _bench_start(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
+    out.print(starts_table(measure_starts(folder, arguments.rounds, out.print)))
+
+
 def _bench_readers(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
     with _services(folder, out) as services:
         spent = arguments.rounds, arguments.seconds
@@ -160,6 +165,7 @@ PARTS = {
     "gold": _bench_gold,
     "expectations": _bench_expectations,
     "history": _bench_history,
+    "start": _bench_start,
     "visible": _bench_visible,
     "readers": _bench_readers,
     "live-waits": _bench_live_waits,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headgate.config import PipelineConfig, Secret
@@ -42,6 +44,7 @@ _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
     "spark.scheduler.allocation.file": os.path.join(_HERE, "pools.xml"),
 }
+_starting = threading.Lock()
 _FOLLOW_UPS = "follow-ups"
 """Pool of jobs that get a core only if no batch is waiting for it."""
 
@@ -55,6 +58,11 @@ def spark_session(name: str, settings: Mapping[str, str | Secret] | None = None)
 
     A session that is active already keeps its own settings.
     """
+    with _starting:
+        return _session(name, settings)
+
+
+def _session(name: str, settings: Mapping[str, str | Secret] | None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -110,6 +118,16 @@ def _java_options(given: str) -> str:
 
 def pipeline_session(pipeline: PipelineConfig) -> SparkSession:
     return spark_session(pipeline.name, pipeline.spark)
+
+
+def start_session(pipeline: PipelineConfig) -> None:
+    """Start the session in the background. If that fails, `pipeline_session` will say why."""
+
+    def start() -> None:
+        with suppress(Exception):
+            pipeline_session(pipeline)
+
+    threading.Thread(target=start, name="start of spark", daemon=True).start()
 
 
 def yield_to_batches(spark: SparkSession) -> None:

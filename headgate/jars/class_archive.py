@@ -19,6 +19,7 @@ from headgate.jars.java import find_java
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 _BUILD_TIMEOUT = 300
+_MAX_OTHERS = 2
 _SMALL_DEMO = (sys.executable, "-m", "headgate", "demo", "--records", "100", "--progress", "none")
 
 
@@ -38,8 +39,10 @@ def build_archive(report: Callable[[str], None]) -> None:
         if archive.exists():
             return
         report("Preparing a fast start of Spark (once, about half a minute)")
-        for outdated in archive.parent.glob("classes-*.jsa*"):
-            outdated.unlink(missing_ok=True)
+        # Others may be those of other environments.
+        others = archive.parent.glob("classes-*.jsa*")
+        for oldest in sorted(others, key=lambda one: one.stat().st_mtime)[:-_MAX_OTHERS]:
+            oldest.unlink(missing_ok=True)
         unfinished = archive.with_suffix(".jsa.part")
         dump = f"-XX:ArchiveClassesAtExit={unfinished} -XX:TieredStopAtLevel=1 {_QUIET}"
         try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
@@ -37,15 +39,17 @@ def runs(monkeypatch: pytest.MonkeyPatch, result: Exception | bytes) -> list[str
 
 
 def test_built_once_and_then_used(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outdated = archive.with_name("classes-0.jsa")
-    outdated.touch()
+    outdated, *others = (archive.with_name(f"classes-{name}.jsa") for name in "0ab")
+    for age, path in enumerate((outdated, *others), start=-3):
+        path.touch()
+        os.utime(path, (time() + age, time() + age))
     options = runs(monkeypatch, b"classes")
     said: list[str] = []
     assert archive_options() is None
     build_archive(said.append)
     build_archive(said.append)
     assert archive.read_bytes() == b"classes"
-    assert not outdated.exists()
+    assert [path.exists() for path in (outdated, *others)] == [False, True, True]
     assert len(options) == len(said) == 1
     assert f"-XX:SharedArchiveFile={archive} -Xshare:auto" in str(archive_options())
 

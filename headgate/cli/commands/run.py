@@ -66,21 +66,24 @@ def run(
     from headgate.cli.progress.live import choose_view
     from headgate.cli.progress.tally import Tally
     from headgate.config import load_pipeline
-    from headgate.inspect.tables import landed_tables
+    from headgate.engine.session import start_session
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
     milliseconds = _milliseconds(trigger) if trigger else None
-    tally = Tally.of(declared, landed_tables(declared))
-    view = choose_view(progress, tally, as_json)
-    with quiet_spark(), view:
+    with quiet_spark():
+        start_session(declared)
+        # Modules are loaded while Java starts.
         from headgate.engine.runner import RunOptions
+        from headgate.inspect.tables import landed_tables
         from headgate.run import run_pipeline
         from headgate.sources.stop_signal import StopSignal
 
-        stop = StopSignal()
-        tally.stop_asked = lambda: stop.requested
-        ended = run_pipeline(declared, RunOptions(once, from_ledger, milliseconds), view, stop)
+        tally = Tally.of(declared, landed_tables(declared))
+        with choose_view(progress, tally, as_json) as view:
+            stop = StopSignal()
+            tally.stop_asked = lambda: stop.requested
+            ended = run_pipeline(declared, RunOptions(once, from_ledger, milliseconds), view, stop)
     pending, behind = _pending(declared), _not_derived(declared)
     if as_json:
         summary = _summary(tally, ended.stopped, pending, behind)
