@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Self
 
 import pyarrow as pa
@@ -198,7 +198,8 @@ def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSpa
         # These changes name the key of a row that was deleted by row ID earlier.
         return _rebuild(plan, committer, log)
     folded = fold_changes(changes, key, log, tombstones, keep_live=not plan.metadata)
-    tombstones.add(*folded.deleted, since=_horizon(plan, changes))
+    newest = newest_plausible(changes["_source_timestamp"])
+    tombstones.add(*folded.deleted, newest=newest, horizon=timedelta(seconds=plan.horizon_seconds))
     if table.bytes > plan.spark_above:
         path = stage_merge(plan.lake, plan.merged, merge_source(folded.changes, schema))
         return NeedsSparkMerge(plan, plan.merged, log.version, path)
@@ -319,13 +320,6 @@ def evolve_columns(
     evolved = Snapshot.newest(plan.lake, name)
     assert evolved is not None
     return evolved
-
-
-def _horizon(plan: MergePlan, changes: pa.Table) -> datetime | None:
-    newest = newest_plausible(changes["_source_timestamp"])
-    if newest is None or not plan.horizon_seconds:
-        return None
-    return newest - timedelta(seconds=plan.horizon_seconds)
 
 
 def _is_outdated(plan: MergePlan, table: Snapshot, changes: pa.Table, key: TableKey) -> bool:

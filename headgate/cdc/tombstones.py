@@ -8,14 +8,15 @@ If merged rows have no `_order` column, the orders of live rows are kept here to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.cdc.fold import latest
 from headgate.cdc.key import ROW_ID, TableKey
-from headgate.lake.commit import Committer, commit_rows
+from headgate.lake.commit import Committer, MergeCommit, MergeRule, commit_rows
+from headgate.lake.merge import KeyIndex, find_rows, replace_rows
 from headgate.lake.snapshot import Snapshot
 
 _MAX_FILES = 32
@@ -38,7 +39,7 @@ class Tombstones:
     def drop_superseded(self, changes: pa.Table) -> pa.Table:
         """Return the changes whose key has no tombstone of a greater order."""
         tombstones = self._matching(changes, self._key.columns)
-        if tombstones is None or not len(changes):
+        if tombstones is None or not len(tombstones):
             return changes
         held = tombstones.group_by(list(self._key.columns)).aggregate([("_order", "max")])
         indexed = pa.table(
@@ -58,22 +59,33 @@ class Tombstones:
         tombstones = self._matching(changes, (ROW_ID,))
         return tombstones is not None and tombstones[self._key.columns[0]].null_count > 0
 
-    def add(self, *deleted: pa.Table, since: datetime | None = None) -> None:
+    def add(
+        self, *deleted: pa.Table, newest: datetime | None = None, horizon: timedelta = timedelta()
+    ) -> None:
         """Add the greatest order of each key, and of each row known by its row ID alone.
 
-        A rewrite drops tombstones from before `since`: changes that old go to the quarantine.
+        Those that are older than the horizon are dropped now and then: changes that old go to the
+        quarantine.
         """
         parts = [self._as_tombstones(changes) for changes in deleted if len(changes)]
         if not parts:
             return
         rows = pa.concat_tables(parts)
-        if self._table is not None and self._needs_rewrite(rows.schema):
-            together = pa.concat_tables([self._read(), rows], promote_options="permissive")
+        since = newest - horizon if newest is not None and horizon else None
+        table = self._table
+        if table is None:
+            commit_rows(self._committer, self._name, rows)
+        elif not self._has_types_of(rows) or (since and self._begins_before(since - horizon)):
+            known = table.rows(self.columns)
+            together = pa.concat_tables([known, rows], promote_options="permissive")
             if since is not None:
                 together = together.filter(pc.greater_equal(together["_source_timestamp"], since))
-            self._write(latest(together, TableKey((*self._key.columns, ROW_ID))))
+            self._write(latest(together, self._identity))
+        elif len(table.sizes) >= _MAX_FILES:
+            rule = MergeRule(self._identity.columns, newer="_order")
+            self._committer.merge(MergeCommit(self._name, latest(rows, self._identity), rule))
         else:
-            self._append(rows)
+            commit_rows(self._committer, self._name, rows)
 
     def _as_tombstones(self, changes: pa.Table) -> pa.Table:
         columns = {
@@ -90,38 +102,33 @@ class Tombstones:
             self._write(self._as_tombstones(changes.slice(0, 0)))
 
     def _matching(self, changes: pa.Table, by: Sequence[str]) -> pa.Table | None:
+        """Return the tombstones that have values of the changes in some columns."""
         if self._table is None:
             return None
-        found = []
-        values = changes[by[0]].unique()
-        type_ = values.type
-        for portion in self._table.portions(self.columns):
-            rows = portion.filter(pc.is_in(portion[by[0]].cast(type_), value_set=values))
-            if len(rows):
-                found.append(rows)
-        if not found:
-            return None
-        known = pa.Table.from_batches(found)
+        if all(self._table.schema.field(name).type == changes[name].type for name in by):
+            return find_rows(self._table, KeyIndex(changes, by), self.columns).rows
+        known = self._table.rows(self.columns)
         for name in by:
             at = known.schema.get_field_index(name)
             known = known.set_column(at, name, known[name].cast(changes.schema.field(name).type))
-        return known
+        return known.filter(pa.array(KeyIndex(changes, by).find(known) >= 0))
 
-    def _needs_rewrite(self, columns: pa.Schema) -> bool:
-        """Return whether the table has too many files, or the type of the key has changed."""
+    @property
+    def _identity(self) -> TableKey:
+        return TableKey((*self._key.columns, ROW_ID))
+
+    def _has_types_of(self, rows: pa.Table) -> bool:
+        """Return whether the types of the key are still the same."""
         assert self._table is not None
-        schema = self._table.schema
-        same_types = all(field.type.equals(columns.field(field.name).type) for field in schema)
-        return not same_types or len(self._table.sizes) >= _MAX_FILES
+        return all(field.type == rows[field.name].type for field in self._table.schema)
 
-    def _read(self) -> pa.Table:
+    def _begins_before(self, time: datetime) -> bool:
+        """Return whether there are tombstones from before a time."""
         assert self._table is not None
-        return self._table.rows(self.columns)
-
-    def _append(self, rows: pa.Table) -> None:
-        commit_rows(self._committer, self._name, rows)
+        oldest = self._table.statistics().to_pydict().get("min._source_timestamp", [])
+        return any(one is not None and one < time for one in oldest)
 
     def _write(self, rows: pa.Table) -> None:
         """Replace all tombstones."""
-        commit_rows(self._committer, self._name, rows, mode="replace")
+        replace_rows(self._committer, self._name, rows, self._identity.columns)
         self._table = Snapshot.newest(self._committer.lake, self._name)

@@ -113,12 +113,12 @@ def find_rows(table: Snapshot, keys: KeyIndex, columns: Sequence[str]) -> FoundR
 
 
 def replace_rows(
-    committer: Committer, table: str, rows: pa.Table, key: Sequence[str], mark: Mark
+    committer: Committer, table: str, rows: pa.Table, key: Sequence[str], *marks: Mark
 ) -> int:
     """Replace all rows of a table."""
     parts = split_into_files(rows, key)
     files = tuple(stage_rows(committer.lake, table, part) for part in parts)
-    return committer.commit(Commit(table, rows.schema, files, (mark,), "replace"))
+    return committer.commit(Commit(table, rows.schema, files, marks, "replace"))
 
 
 def split_into_files(rows: pa.Table, key: Sequence[str]) -> Iterator[pa.Table]:
