@@ -147,11 +147,7 @@ def recorded_merges(pipeline: PipelineConfig) -> dict[str, int]:
     """Return the version of its log that each table has, according to the ledger."""
     names = pipeline.name, replay_name(pipeline.name)
     ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, *names)
-    return {
-        row.entry.table: row.entry.log_version
-        for row in ledger.last_outcomes(MergeEntry)
-        if row.entry.log_version is not None
-    }
+    return {table: last.log_version for table, last in ledger.merged_tables().items()}
 
 
 def merge_summary(

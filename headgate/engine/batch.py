@@ -253,7 +253,12 @@ class BatchLander:
     def record(self, followed: FollowedUpTo) -> None:
         """Record follow-ups without a batch."""
         if self.landed is not None:
-            self.ledger.add(self.landed, followed.entries, followed.version)
+            self._mark(followed)
+            self.ledger.add(self.landed, followed.entries)
+
+    def _mark(self, followed: FollowedUpTo) -> None:
+        if followed.version is not None:
+            self.ledger.followed = followed.version
 
     def _has_landed(self, version: int, extent: Extent) -> bool:
         """Whether an earlier run has landed the batch.
@@ -394,11 +399,12 @@ class BatchLander:
         extent: Extent | None = None,
     ) -> None:
         followed = self.follower.finished()
+        self._mark(followed)
         entries = [*outcome.entries(self.history), *followed.entries]
         if extent is not None:
             rows = sum(entry.rows for entry in entries if isinstance(entry, TableEntry))
             entries.append(BatchEntry(rows, extent.start, extent.end))
-        self.ledger.complete(version, batch, entries, self.landed, followed.version)
+        self.ledger.complete(version, batch, entries, self.landed)
         for table, shape in self.plan.own_tables.items():
             if shape.is_compacted:
                 compact_in_time(self.committer, table, version)

@@ -11,7 +11,7 @@ from headgate.config import PipelineConfig
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import LandingError, nearest
 from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger, recorded_changes
-from headgate.inspect.tables import TableKind, kind_of, merged_tables, source_naming
+from headgate.inspect.tables import TableKind, kind_of, source_naming
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.names import TableNames, pattern_name
 from headgate.lake.snapshot import Snapshot, table_url
@@ -89,7 +89,7 @@ def _of_gold(pipeline: PipelineConfig, table: str) -> TableSchema:
 def _of_changes(
     pipeline: PipelineConfig, ledger: PipelineLedger, name: str, gold: Collection[str]
 ) -> TableSchema:
-    merged = merged_tables(ledger)
+    merged = ledger.everything.merged_tables()
     naming = source_naming(pipeline, ledger)
     known = [*ledger.landed, *merged]
     by_source = {source_text(one.source): log for log, one in naming.known.items()}

@@ -15,6 +15,7 @@ from headgate.config.gold import is_declared_gold
 from headgate.config.pipeline import FILES_TABLE
 from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger, recorded_changes
 from headgate.lake.ledger_entries import Kind, MergeEntry
+from headgate.lake.ledger_snapshot import MergedFrom
 from headgate.lake.names import ChangeTables, TableNames
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.tables import TableError
@@ -110,23 +111,6 @@ def shown_route(pipeline: PipelineConfig, route: str | None) -> str | None:
     return source_text(source_of(route))
 
 
-@dataclass(frozen=True)
-class MergedFrom:
-    """The change log that a table is merged from, and the version that it is merged up to."""
-
-    log: str
-    log_version: int
-
-
-def merged_tables(ledger: PipelineLedger) -> dict[str, MergedFrom]:
-    """Return the merged and history tables, by name."""
-    return {
-        row.entry.table: MergedFrom(row.entry.log, row.entry.log_version)
-        for row in ledger.everything.last_outcomes(MergeEntry)
-        if row.entry.log_version is not None
-    }
-
-
 def merge_errors(ledger: PipelineLedger) -> dict[str, str]:
     """Return why merged and history tables are behind, for those whose last merge failed."""
     errors: dict[str, str] = {}
@@ -139,7 +123,7 @@ def merge_errors(ledger: PipelineLedger) -> dict[str, str]:
 
 def tables_behind(pipeline: PipelineConfig, ledger: PipelineLedger) -> tuple[str, ...]:
     """Return the merged and history tables that are behind their change logs, by name."""
-    merged = merged_tables(ledger)
+    merged = ledger.everything.merged_tables()
     naming = source_naming(pipeline, ledger)
     behind: set[str] = set()
     for log, known in naming.known.items():
@@ -199,7 +183,7 @@ def read_tables(pipeline: PipelineConfig) -> list[TableSummary]:
     merged: dict[str, MergedFrom] = {}
     behind: tuple[str, ...] = ()
     if pipeline.lands_changes:
-        merged, behind = merged_tables(ledger), tables_behind(pipeline, ledger)
+        merged, behind = ledger.everything.merged_tables(), tables_behind(pipeline, ledger)
     # Rows come and go in these tables, so the rows recorded do not add up to the rows there are.
     made = {table for table, one in totals.items() if _recorded_kind(one.kinds) is not None}
     counted = made | merged.keys()

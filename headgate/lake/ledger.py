@@ -95,7 +95,9 @@ class Ledger:
         self.app = app_id(pipeline)
         self.run: int | None = None
         """The number of this run, once it has taken over the pipeline."""
-        self._followed_up_to: int | None = None
+        self.followed: int | None = None
+        """The newest batch that merged and derived tables include; the next commit marks it."""
+        self._followed_before: int | None = None
 
     def snapshot(self) -> LedgerSnapshot:
         return LedgerSnapshot.open(self._lake, self._name, self._pipeline)
@@ -153,20 +155,14 @@ class Ledger:
         self._append(self._rows([StartEntry(query_id)], first_version, 0))
 
     def complete(
-        self,
-        version: int,
-        batch: int,
-        entries: Sequence[Entry],
-        landed: int | None,
-        followed: int | None = None,
+        self, version: int, batch: int, entries: Sequence[Entry], landed: int | None
     ) -> None:
         """Write the last commit of a batch, which makes it complete.
 
         It fails if another run has taken over, or if `landed` is not the newest version any more.
-        `followed` is the newest batch that merged and derived tables include.
         """
         rows = self._rows(entries, version, batch)
-        marks = [Mark(self.app, version), *self._followed(followed)]
+        marks = [Mark(self.app, version), *self._newly_followed()]
         required = {self.app: landed}
         if self.run is not None:
             marks.append(Mark(run_app(self.app), self.run))
@@ -182,18 +178,17 @@ class Ledger:
         """Record which files of the newest version are pending from now on, and which are lost."""
         self.complete(version, batch, entries, version)
 
-    def add(self, version: int, entries: Sequence[Entry], followed: int | None = None) -> None:
+    def add(self, version: int, entries: Sequence[Entry]) -> None:
         """Record what happened after a batch was complete, if anything did."""
-        marks = self._followed(followed)
+        marks = self._newly_followed()
         if entries or marks:
             self._append(self._rows(entries, version, version), marks)
 
-    def _followed(self, version: int | None) -> tuple[Mark, ...]:
-        """Return the mark of a batch that was followed, unless the ledger has it already."""
-        if version is None or version == self._followed_up_to:
+    def _newly_followed(self) -> tuple[Mark, ...]:
+        if self.followed is None or self.followed == self._followed_before:
             return ()
-        self._followed_up_to = version
-        return (Mark(followed_app(self.app), version),)
+        self._followed_before = self.followed
+        return (Mark(followed_app(self.app), self.followed),)
 
     def _rows(self, entries: Sequence[Entry], version: int, batch: int) -> pa.Table:
         now = datetime.now(UTC)

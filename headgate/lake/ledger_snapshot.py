@@ -18,6 +18,7 @@ from headgate.lake.ledger_entries import (
     EntryType,
     Kind,
     LedgerRow,
+    MergeEntry,
     OfTable,
     PendingEntry,
     SchemaEntry,
@@ -105,6 +106,14 @@ class Totals:
     at: datetime | None = None
 
 
+@dataclass(frozen=True)
+class MergedFrom:
+    """The change log that a table is merged from, and the version that it is merged up to."""
+
+    log: str
+    log_version: int
+
+
 class LedgerSnapshot:
     """One version of the ledger, read for one or more pipelines.
 
@@ -167,6 +176,14 @@ class LedgerSnapshot:
         """Return the last success and the last failure of each table, in order of time."""
         last = _last_of_each('"table", error IS NULL', _where((kind.kind,)))
         return self._rows(kind, f'{last} ORDER BY "table", at')
+
+    def merged_tables(self) -> dict[str, MergedFrom]:
+        """Return the merged and history tables, by name."""
+        return {
+            row.entry.table: MergedFrom(row.entry.log, row.entry.log_version)
+            for row in self.last_outcomes(MergeEntry)
+            if row.entry.log_version is not None
+        }
 
     def tables(
         self, *kinds: Kind, table: str | None = None, since: int | None = None

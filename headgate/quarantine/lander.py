@@ -68,18 +68,13 @@ class ReplayLedger(Ledger):
         return self.snapshot().of(*names).schema_history()
 
     def complete(
-        self,
-        version: int,
-        batch: int,
-        entries: Sequence[Entry],
-        landed: int | None,
-        followed: int | None = None,
+        self, version: int, batch: int, entries: Sequence[Entry], landed: int | None
     ) -> None:
         outcome = self._note.read(version)
         if outcome is not None:
             marked = record_outcome(self._committer, self._quarantine, outcome)
             entries = [*entries, self._entry(outcome, marked)]
-        super().complete(version, batch, entries, landed, followed)
+        super().complete(version, batch, entries, landed)
         self._note.clear()
         self.outcome, self.entries = outcome, entries
 

@@ -15,13 +15,8 @@ class CrashingLedger(Ledger):
     crashing = False
 
     def complete(
-        self,
-        version: int,
-        batch: int,
-        entries: Sequence[Entry],
-        landed: int | None,
-        followed: int | None = None,
+        self, version: int, batch: int, entries: Sequence[Entry], landed: int | None
     ) -> None:
         if self.crashing:
             raise Crash("ledger")
-        super().complete(version, batch, entries, landed, followed)
+        super().complete(version, batch, entries, landed)
