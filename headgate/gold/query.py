@@ -26,7 +26,7 @@ from headgate.gold.commit import (
 )
 from headgate.gold.declared import DeclaredQuery
 from headgate.gold.source_table import OutdatedTable, SourceRows, group_by_types
-from headgate.gold.spark_rows import Views, derived_rows, rows_of_sources, union_of
+from headgate.gold.spark_rows import Views, derived_rows, is_little, rows_of_sources, union_of
 from headgate.lake.commit import Committer, FoundRows, Mark, MergeCommit, MergeRule
 from headgate.lake.merge import KeyIndex, find_rows
 from headgate.lake.parquet import stage_rows
@@ -101,6 +101,8 @@ class QueryDeriver:
         """Put all rows of a table into one task, which writes its files, unless they are many."""
         if self._way(tables[0]) is _Way.IN_PARALLEL:
             return rows
+        if is_little(sum(one.files for one in tables), sum(one.size for one in tables)):
+            return rows.coalesce(1)
         tasks = min(len(tables), self.spark.sparkContext.defaultParallelism)
         return rows.repartition(tasks, TABLE)
 

@@ -84,9 +84,20 @@ class OutdatedTable:
     @property
     def is_large(self) -> bool:
         """Whether one task would take long to write it as a whole."""
+        return max(self.bytes, self.size - self.bytes) > _LARGE
+
+    @property
+    def size(self) -> int:
+        """Bytes that are read to update it as a whole."""
         table = self.derived.snapshot
-        kept = 0 if self.is_whole or table is None else table.bytes
-        return max(self.bytes, kept) > _LARGE
+        return self.bytes + (0 if self.is_whole or table is None else table.bytes)
+
+    @property
+    def files(self) -> int:
+        """Files that are read to update it as a whole."""
+        table = self.derived.snapshot
+        kept = 0 if self.is_whole or table is None else len(table.sizes)
+        return kept + sum(len(one.files) for one in self.sources)
 
 
 class SourceTables:

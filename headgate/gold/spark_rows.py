@@ -28,7 +28,8 @@ _BATCH_ROWS = 1 << 16
 
 _LARGE_FILE = 4 << 20
 _FEW_FILES = 8
-_FEW_BYTES = 4 << 20
+_MAX_FILES_HERE = 128
+_MAX_BYTES_HERE = 4 << 20
 
 Constants = dict[str, dict[str, Any]]
 """Constant column values of all rows of a source, by source."""
@@ -70,9 +71,14 @@ def rows_of_sources(
         if one not in directly
     ]
     if files or not frames:
-        few = len(files) <= _FEW_FILES and sum(one.bytes for one in directly) <= _FEW_BYTES
-        frames.append(_rows_of_files(spark, schema, files, constant_fields, here=few))
+        here = is_little(len(files), sum(one.bytes for one in directly))
+        frames.append(_rows_of_files(spark, schema, files, constant_fields, here))
     return union_of(frames)
+
+
+def is_little(files: int, size: int) -> bool:
+    """Whether one task, or the driver, does the work sooner than several would begin with it."""
+    return files <= _MAX_FILES_HERE and size <= _MAX_BYTES_HERE
 
 
 def _has_large_files(one: SourceRows) -> bool:
@@ -90,7 +96,8 @@ def derived_rows(
         for one, at in tables
         if not one.is_plain
     ]
-    return union_of([_rows_of_files(spark, schema, plain, _CONSTANT_FIELDS[:1]), *frames])
+    here = is_little(len(plain), sum(one.bytes for one, _ in tables))
+    return union_of([_rows_of_files(spark, schema, plain, _CONSTANT_FIELDS[:1], here), *frames])
 
 
 def union_of(frames: Iterable[DataFrame]) -> DataFrame:
@@ -103,9 +110,9 @@ def _rows_of_files(
     schema: pa.Schema,
     files: Sequence[tuple[str, Mapping[str, Any]]],
     constant_fields: Sequence[pa.Field],
-    here: bool = False,
+    here: bool,
 ) -> DataFrame:
-    """Read files in tasks, or `here`, if they are few: a task in Python takes longer to start."""
+    """Read files in tasks, or `here`: what a task in Python needs to begin is not needed then."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
