@@ -21,7 +21,7 @@ TABLE = "_table"
 WRITTEN_DDL = f"{TABLE} int, file string, error string"
 MAX_COMMITS = 16
 """Commits that run at the same time."""
-_MAX_HELD = 4 * MEMORY_PER_FILE
+_MAX_HELD = 2 * MEMORY_PER_FILE
 """Bytes of rows that a task holds at a time."""
 
 
