@@ -41,9 +41,8 @@ _SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
     "spark.sql.streaming.stopTimeout": "60s",
-    "spark.scheduler.mode": "FAIR",
-    "spark.scheduler.allocation.file": os.path.join(_HERE, "pools.xml"),
 }
+_POOLS = os.path.join(_HERE, "pools.xml")
 _starting = threading.Lock()
 _FOLLOW_UPS = "follow-ups"
 """Pool of jobs that get a core only if no batch is waiting for it."""
@@ -75,6 +74,12 @@ def _session(name: str, settings: Mapping[str, str | Secret] | None) -> SparkSes
     given = dict(_SETTINGS)
     if "MASTER" not in os.environ and "SPARK_REMOTE" not in os.environ:
         given["spark.master"] = _LOCAL_MASTER
+    if os.path.exists(_POOLS):
+        # With a scheme, because the default file system may be another one.
+        given |= {
+            "spark.scheduler.mode": "FAIR",
+            "spark.scheduler.allocation.file": f"file://{_POOLS}",
+        }
     given["spark.app.name"] = f"headgate {name}"
     given["spark.jars"] = ",".join(str(path) for path in jar_paths("spark"))
     given |= {key: one for key, one in (settings or {}).items() if isinstance(one, str)}
