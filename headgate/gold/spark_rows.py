@@ -77,7 +77,7 @@ def rows_of_sources(
 
 
 def is_little(files: int, size: int) -> bool:
-    """Whether one task, or the driver, does the work sooner than several would begin with it."""
+    """Whether there is so little to read that several tasks would only cost time."""
     return files <= _MAX_FILES_HERE and size <= _MAX_BYTES_HERE
 
 
@@ -112,7 +112,7 @@ def _rows_of_files(
     constant_fields: Sequence[pa.Field],
     here: bool,
 ) -> DataFrame:
-    """Read files in tasks, or `here`: what a task in Python needs to begin is not needed then."""
+    """Read files in tasks or, if there is little to read, `here`: a task takes long to begin."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
