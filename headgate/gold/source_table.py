@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headgate.lake.merge import is_small
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.tables import TableCache, TableError
 
 _FEW = 4
 """How many times the size of its new rows a table has to have for them to be few."""
+_SMALL = 512 << 10
+"""Bytes of a table up to which all of it is read and written sooner than some groups are found."""
 _LARGE = 64 << 20
 """Bytes of rows that are derived by several tasks."""
 
@@ -75,11 +76,11 @@ class OutdatedTable:
 
     @property
     def has_few_new_rows(self) -> bool:
-        """Whether it is large, and much larger than what is new: most of its groups stay."""
+        """Whether it is not small, and much larger than what is new: most of its groups stay."""
         table = self.derived.snapshot
         if self.is_whole or table is None or not table.is_plain or table.partition_columns:
             return False
-        return not is_small(table) and table.bytes > _FEW * self.bytes
+        return table.bytes > max(_SMALL, _FEW * self.bytes)
 
     @property
     def is_large(self) -> bool:

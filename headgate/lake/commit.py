@@ -93,6 +93,8 @@ class FoundRows:
     rows: pa.Table
     places: Mapping[str, np.ndarray]
     """By path of the file, in the order of the rows."""
+    files: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
+    """All rows of some of these files, so that they are not read again."""
 
     def by_file(self) -> dict[str, tuple[np.ndarray, pa.Table]]:
         """Return the places and the rows of each file."""

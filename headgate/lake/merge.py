@@ -33,6 +33,8 @@ MEMORY_PER_FILE = 4 * FILE_BYTES
 _MAX_SMALL_FILES = 8
 """Files of less than half that size that a table may have before they are combined."""
 _MAX_THREADS = 4
+_MAX_KEPT = 256 << 20
+"""Bytes of rows that are kept in memory between a search and a merge."""
 _SAMPLED = 200
 """Keys, for each file, from which their ranges are estimated."""
 _TRUNCATED = timedelta(milliseconds=1)
@@ -58,6 +60,9 @@ class KeyIndex:
         first = self._columns[0][0]
         self._least = sorted(first.drop_null().to_pylist())
         self._has_null = first.null_count > 0
+
+    def __len__(self) -> int:
+        return len(self._places)
 
     def find(self, rows: pa.Table) -> np.ndarray:
         """Return the place of each row's key among the keys; -1 if it is not there."""
@@ -98,18 +103,26 @@ def is_small(table: Snapshot) -> bool:
 
 def find_rows(table: Snapshot, keys: KeyIndex, columns: Sequence[str]) -> FoundRows:
     """Return the rows of a table that have any of the keys."""
+    candidates = _candidates(table, keys)
+    # With as many keys as files, each file probably has one.
+    of_all = None if len(keys) >= len(candidates) else keys.key
+    kept: dict[str, pa.Table] = {}
 
     def found_in(path: str) -> tuple[np.ndarray, pa.Table]:
-        places = np.flatnonzero(keys.find(table.file_rows(path, keys.key)) >= 0)
-        rows = table.file_rows(path, columns) if len(places) else empty
-        return places, rows.take(pa.array(places))
+        rows = table.file_rows(path, of_all)
+        places = np.flatnonzero(keys.find(rows) >= 0)
+        if len(places) and of_all is not None:
+            rows = table.file_rows(path)
+        if len(places) and sum(one.nbytes for one in [*kept.values(), rows]) <= _MAX_KEPT:
+            kept[path] = rows
+        return places, rows.select(columns).take(pa.array(places)) if len(places) else empty
 
     empty = table.selected(columns).empty_table()
-    candidates = _candidates(table, keys)
     with _threads() as pool:
         found = list(pool.map(found_in, candidates))
     places = {path: places for path, (places, _) in zip(candidates, found, strict=True)}
-    return FoundRows(table.version, pa.concat_tables([empty, *(rows for _, rows in found)]), places)
+    rows = pa.concat_tables([empty, *(rows for _, rows in found)])
+    return FoundRows(table.version, rows, places, kept)
 
 
 def replace_rows(
@@ -217,6 +230,7 @@ class _Merge:
         self.table, self.changes, self.rule = table, changes, rule
         self.keys = KeyIndex(changes, rule.key)
         self.found = found.by_file() if found is not None else {}
+        self._read = dict(found.files) if found is not None else {}
         self._gone = _flags(changes, rule.deleted, default=False)
 
     def apply(self, path: str) -> _Applied:
@@ -264,7 +278,9 @@ class _Merge:
         gone: np.ndarray,
     ) -> pa.Table:
         """Return the rows of a file after the changes."""
-        rows = self.table.file_rows(path)
+        rows = self._read.pop(path, None)
+        if rows is None:
+            rows = self.table.file_rows(path)
         kept = np.ones(len(rows), bool)
         kept[place[gone]] = False
         origin = np.arange(len(rows))
