@@ -45,7 +45,7 @@ _SETTINGS = {
 _POOLS = os.path.join(_HERE, "pools.xml")
 _starting = threading.Lock()
 _FOLLOW_UPS = "follow-ups"
-"""Pool of jobs that get a core only if no batch is waiting for it."""
+"""Pool of jobs that leave most cores to batches."""
 
 _LOCAL_MASTER = "local[*,4]"
 """All cores, and four attempts for a task, as on a cluster: one that is cancelled may take the
@@ -136,5 +136,5 @@ def start_session(pipeline: PipelineConfig) -> None:
 
 
 def yield_to_batches(spark: SparkSession) -> None:
-    """Let jobs of this thread wait for those that land batches."""
+    """Let jobs of this thread leave most cores to those that land batches."""
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", _FOLLOW_UPS)
