@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -137,15 +137,16 @@ def quiet_spark() -> Iterator[None]:
     os.dup2(writing, 2)
     os.close(writing)
     before = sys.stderr
-    sys.stderr = os.fdopen(terminal, "w", buffering=1, errors="replace")
+    sys.stderr = own = os.fdopen(terminal, "w", buffering=1, errors="replace")
     # A daemon thread: the JVM keeps its end open until this process exits.
     threading.Thread(target=_forward, args=(reading,), name="spark's stderr", daemon=True).start()
     try:
         yield
     finally:
-        sys.stderr.flush()
+        own.flush()
         os.dup2(terminal, 2)
         sys.stderr = before
+        own.close()
 
 
 def _forward(reading: int) -> None:
@@ -153,4 +154,5 @@ def _forward(reading: int) -> None:
         for line in lines:
             if not line.startswith(_STARTUP_NOISE):
                 # Looked up each time: a live view replaces sys.stderr.
-                sys.stderr.write(line.decode("utf-8", "replace"))
+                with suppress(ValueError):  # closed in this moment
+                    sys.stderr.write(line.decode("utf-8", "replace"))

@@ -63,7 +63,7 @@ def run(
 
     Next: headgate status PIPELINE
     """
-    from headgate.cli.progress.live import choose_view
+    from headgate.cli.progress.live import choose_progress, choose_view
     from headgate.cli.progress.tally import Tally
     from headgate.config import load_pipeline
     from headgate.engine.session import start_session
@@ -71,6 +71,7 @@ def run(
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
     milliseconds = _milliseconds(trigger) if trigger else None
+    progress = choose_progress(progress)
     with quiet_spark():
         start_session(declared)
         # Modules are loaded while Java starts.
