@@ -59,6 +59,9 @@ def _options(source: Kafka) -> dict[str, str]:
         # Each partition's consumer buffers what it fetches, so larger values cost memory.
         "kafka.max.poll.records": "10000",
         "kafka.max.partition.fetch.bytes": str(2 << 20),
+        # A batch reads what the broker has. While a consumer waits for more, which is what it asks
+        # for ahead, it does not get what it needs; by default it waits for half a second.
+        "kafka.fetch.max.wait.ms": "10",
         **{key: text(value) for key, value in source.options.items()},
         **_security(source),
     }
