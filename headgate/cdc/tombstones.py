@@ -125,8 +125,9 @@ class Tombstones:
     def _begins_before(self, time: datetime) -> bool:
         """Return whether there are tombstones from before a time."""
         assert self._table is not None
-        oldest = self._table.statistics().to_pydict().get("min._source_timestamp", [])
-        return any(one is not None and one < time for one in oldest)
+        known, name = self._table.statistics(), "min._source_timestamp"
+        oldest = pc.min(known[name]).as_py() if name in known.column_names else None
+        return oldest is not None and bool(oldest < time)
 
     def _write(self, rows: pa.Table) -> None:
         """Replace all tombstones."""

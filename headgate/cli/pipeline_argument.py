@@ -154,5 +154,5 @@ def _forward(reading: int) -> None:
         for line in lines:
             if not line.startswith(_STARTUP_NOISE):
                 # Looked up each time: a live view replaces sys.stderr.
-                with suppress(ValueError):  # closed in this moment
+                with suppress(ValueError):  # closed meanwhile
                     sys.stderr.write(line.decode("utf-8", "replace"))

@@ -77,28 +77,31 @@ class OutdatedTable:
     @property
     def has_few_new_rows(self) -> bool:
         """Whether it is not small, and much larger than what is new: most of its groups stay."""
-        table = self.derived.snapshot
-        if self.is_whole or table is None or not table.is_plain or table.partition_columns:
+        table = self._kept
+        if table is None or not table.is_plain or table.partition_columns:
             return False
         return table.bytes > max(_SMALL, _FEW * self.bytes)
 
     @property
     def is_large(self) -> bool:
         """Whether one task would take long to write it as a whole."""
-        return max(self.bytes, self.size - self.bytes) > _LARGE
+        return max(self.bytes, self._kept.bytes if self._kept else 0) > _LARGE
 
     @property
     def size(self) -> int:
         """Bytes that are read to update it as a whole."""
-        table = self.derived.snapshot
-        return self.bytes + (0 if self.is_whole or table is None else table.bytes)
+        return self.bytes + (self._kept.bytes if self._kept else 0)
 
     @property
     def files(self) -> int:
         """Files that are read to update it as a whole."""
-        table = self.derived.snapshot
-        kept = 0 if self.is_whole or table is None else len(table.sizes)
+        kept = len(self._kept.sizes) if self._kept else 0
         return kept + sum(len(one.files) for one in self.sources)
+
+    @property
+    def _kept(self) -> Snapshot | None:
+        """The table whose rows are kept; None if it is rebuilt, or does not exist yet."""
+        return None if self.is_whole else self.derived.snapshot
 
 
 class SourceTables:
