@@ -6,12 +6,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from threading import Lock
+from threading import Event, Lock
+from time import monotonic
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
 from headgate.lake.ledger_entries import Entry
 from headgate.lake.staged import StagedFile
+
+_MAX_REST = 1.0
+"""Seconds for which follow-ups rest, at most."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,9 @@ class FollowedUpTo:
 class Follower:
     """Runs follow-ups in a thread of its own, so that the next batch does not wait for them.
 
-    Batches that land in the meantime are followed afterwards, all at once.
+    Batches that land in the meantime are followed afterwards, all at once. In between,
+    follow-ups rest as long as they took: they cost less if they are fewer, and batches that land
+    meanwhile have all cores.
     """
 
     def __init__(
@@ -73,6 +79,8 @@ class Follower:
         self._under_way: deque[Future[FollowedUpTo]] = deque()
         self._lock = Lock()
         self._waiting: _Waiting | None = None
+        self._rested_at = 0.0
+        self._in_a_hurry = Event()
 
     def __enter__(self) -> Self:
         return self
@@ -80,6 +88,7 @@ class Follower:
     def __exit__(
         self, kind: type[BaseException] | None, error: object, traceback: TracebackType | None
     ) -> None:
+        self._in_a_hurry.set()
         self._pool.shutdown(cancel_futures=kind is not None)
 
     @property
@@ -109,7 +118,11 @@ class Follower:
 
     def wait(self) -> FollowedUpTo:
         """Wait until every batch is followed."""
-        return self._result(lambda _: True)
+        self._in_a_hurry.set()
+        try:
+            return self._result(lambda _: True)
+        finally:
+            self._in_a_hurry.clear()
 
     def _result(self, is_wanted: Callable[[Future[FollowedUpTo]], bool]) -> FollowedUpTo:
         entries: list[Entry] = []
@@ -121,11 +134,16 @@ class Follower:
         return FollowedUpTo(entries, version)
 
     def _follow_waiting(self) -> FollowedUpTo:
+        self._in_a_hurry.wait(self._rested_at - monotonic())
         with self._lock:
             waiting, self._waiting = self._waiting, None
         if waiting is None:
             return FollowedUpTo()  # followed together with an earlier batch
-        return _follow_all(self.follow_ups, waiting)
+        began = monotonic()
+        followed = _follow_all(self.follow_ups, waiting)
+        ended = monotonic()
+        self._rested_at = ended + min(ended - began, _MAX_REST)
+        return followed
 
 
 @dataclass(frozen=True)

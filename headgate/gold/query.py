@@ -12,7 +12,6 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headgate.gold.commit import (
     TABLE,
@@ -25,10 +24,17 @@ from headgate.gold.commit import (
     write_each,
 )
 from headgate.gold.declared import DeclaredQuery
+from headgate.gold.merge_groups import GroupMerger, Target
 from headgate.gold.source_table import OutdatedTable, SourceRows, group_by_types
-from headgate.gold.spark_rows import Views, derived_rows, is_little, rows_of_sources, union_of
-from headgate.lake.commit import Committer, FoundRows, Mark, MergeCommit, MergeRule
-from headgate.lake.merge import KeyIndex, find_rows
+from headgate.gold.spark_rows import (
+    Views,
+    derived_rows,
+    in_types,
+    is_little,
+    rows_of_sources,
+    union_of,
+)
+from headgate.lake.commit import Committer, Mark
 from headgate.lake.parquet import stage_rows
 from headgate.sql.incremental import Incremental
 
@@ -41,7 +47,7 @@ class _Way(Enum):
     """How a table is updated."""
 
     BY_GROUP = auto()
-    """Only the groups with new rows are read and written."""
+    """The driver merges the groups with new rows, which are few, into its files."""
     IN_A_TASK = auto()
     """One task writes all of its rows; that of many tables."""
     IN_PARALLEL = auto()
@@ -63,17 +69,20 @@ class QueryDeriver:
     def derive(self, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
         """Update tables, each in the way that costs the least."""
         by_way: dict[_Way, list[OutdatedTable]] = {}
+        are_few = is_little(len(tables), sum(one.bytes for one in tables))
         for one in tables:
-            by_way.setdefault(self._way(one), []).append(one)
-        for some in by_way.values():
-            yield from self._derive_alike(some)
+            by_way.setdefault(self._way(one, are_few), []).append(one)
+        for way, some in by_way.items():
+            yield from self._derive_alike(some, way)
 
-    def _way(self, table: OutdatedTable) -> _Way:
-        if table.has_few_new_rows and self._has_indexed_keys(table):
-            return _Way.BY_GROUP
+    def _way(self, table: OutdatedTable, are_few: bool) -> _Way:
+        if table.can_merge and self._has_indexed_keys(table):
+            is_cheap = are_few and self.committer.engine(table.name) == "delta-rs"
+            if is_cheap or table.has_few_new_rows:
+                return _Way.BY_GROUP
         return _Way.IN_PARALLEL if table.is_large else _Way.IN_A_TASK
 
-    def _derive_alike(self, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
+    def _derive_alike(self, tables: Sequence[OutdatedTable], way: _Way) -> Iterator[Committed]:
         """Update tables, grouped by the column types of their sources."""
         by_source = {one.source: table for table in tables for one in table.sources}
         select = self.query.select
@@ -85,10 +94,10 @@ class QueryDeriver:
         if self.query.by_route:
             for schema, sources in groups:
                 mine = [by_source[one.source] for one in sources]
-                yield from self._derive(self._rows(schema, sources, mine), mine)
+                yield from self._derive(self._rows(schema, sources, mine), mine, way)
         elif groups:
             frames = [self._rows(schema, sources, tables) for schema, sources in groups]
-            yield from self._derive(union_of(frames), tables)
+            yield from self._derive(union_of(frames), tables, way)
 
     def _rows(
         self, schema: pa.Schema, sources: Sequence[SourceRows], tables: Sequence[OutdatedTable]
@@ -97,16 +106,18 @@ class QueryDeriver:
         routes = self.routes if self.query.select.has_route else None
         return rows_of_sources(self.spark, schema, sources, table_of, routes)
 
-    def _colocate(self, rows: DataFrame, tables: Sequence[OutdatedTable]) -> DataFrame:
+    def _colocate(self, rows: DataFrame, tables: Sequence[OutdatedTable], way: _Way) -> DataFrame:
         """Put all rows of a table into one task, which writes its files, unless they are many."""
-        if self._way(tables[0]) is _Way.IN_PARALLEL:
+        if way is _Way.IN_PARALLEL:
             return rows
         if is_little(sum(one.files for one in tables), sum(one.size for one in tables)):
             return rows.coalesce(1)
         tasks = min(len(tables), self.spark.sparkContext.defaultParallelism)
         return rows.repartition(tasks, TABLE)
 
-    def _derive(self, rows: DataFrame, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
+    def _derive(
+        self, rows: DataFrame, tables: Sequence[OutdatedTable], way: _Way
+    ) -> Iterator[Committed]:
         with Views(self.spark) as views:
             view = views.add(rows)
             states = self.query.states
@@ -122,15 +133,20 @@ class QueryDeriver:
                     [self.read_all_rows(one) if one in mismatched else one for one in tables]
                 )
                 return
-            is_typed = not any(_is_void(one.dataType) for one in new.schema)
-            way = self._way(tables[0])
-            if isinstance(states, Incremental) and is_typed and way is _Way.BY_GROUP:
-                yield from self._merge_groups(states, new, tables, views)
+            are_exact = not any(_is_inexact(one.dataType) for one in new.schema)
+            if isinstance(states, Incremental) and are_exact and way is _Way.BY_GROUP:
+                targets = [
+                    Target(snapshot, self._derivation(table))
+                    for table in tables
+                    if (snapshot := table.derived.snapshot) is not None
+                ]
+                merger = GroupMerger(self.spark, self.committer, states)
+                yield from merger.merge(new, targets, views)
                 return
             if isinstance(states, Incremental):
-                new = self._merge_with_existing(states, new, tables, views)
+                new = self._merge_with_existing(states, new, tables, views, way)
             else:
-                new = self._colocate(new, tables)
+                new = self._colocate(new, tables, way)
             yield from self._commit(new, tables, views)
 
     def _has_indexed_keys(self, table: OutdatedTable) -> bool:
@@ -140,56 +156,6 @@ class QueryDeriver:
             return False
         types = [snapshot.schema.field(one.name).type for one in states.keys]
         return not any(map(pa.types.is_nested, types))
-
-    def _merge_groups(
-        self, states: Incremental, new: DataFrame, tables: Sequence[OutdatedTable], views: Views
-    ) -> Iterator[Committed]:
-        """Merge the groups of new rows with the same groups of large tables, and write only these.
-
-        All of them are on the driver: they are few.
-        """
-        keys = tuple(one.name for one in states.keys)
-        groups = new.toArrow()
-        names = [name for name in groups.column_names if name != TABLE]
-        found: list[FoundRows] = []
-        for index, table in enumerate(tables):
-            assert table.derived.snapshot is not None
-            mine = groups.filter(pc.equal(groups[TABLE], index))
-            found.append(find_rows(table.derived.snapshot, KeyIndex(mine, keys), names))
-        existing = [
-            one.rows.append_column(TABLE, pa.repeat(index, len(one.rows)))
-            .select(groups.column_names)
-            .cast(groups.schema)
-            for index, one in enumerate(found)
-        ]
-        # Spark drops what comes after an empty chunk.
-        both = pa.concat_tables([groups, *existing]).combine_chunks()
-        view = views.add(self.spark.createDataFrame(both, new.schema).coalesce(1))
-        merged = views.add(_in_types(self.spark.sql(states.merge_sql(view)), new.schema))
-        result = self.spark.sql(states.outputs_sql(merged)).toArrow()
-        for index, (table, existed) in enumerate(zip(tables, found, strict=True)):
-            rows = result.filter(pc.equal(result[TABLE], index))
-            yield self._merge_rows(table, rows, keys, existed)
-
-    def _merge_rows(
-        self, table: OutdatedTable, rows: pa.Table, keys: tuple[str, ...], found: FoundRows
-    ) -> Committed:
-        derivation = self._derivation(table)
-        assert table.derived.snapshot is not None
-        schema = table.derived.snapshot.schema
-        try:
-            changes = rows.select(schema.names).cast(schema)
-            merge = MergeCommit(
-                table.name,
-                changes,
-                MergeRule(keys),
-                derivation.marks,
-                based_on=found,
-            )
-            version = self.committer.merge(merge).version
-        except Exception as error:  # must not fail the other tables
-            return Committed(table.name, 0, None, f"{type(error).__name__}: {error}")
-        return Committed(table.name, len(rows), version)
 
     def _selected(self, view: str, tables: Sequence[OutdatedTable], views: Views) -> DataFrame:
         text = self.query.select.by_table(view)
@@ -208,7 +174,12 @@ class QueryDeriver:
         )
 
     def _merge_with_existing(
-        self, states: Incremental, new: DataFrame, tables: Sequence[OutdatedTable], views: Views
+        self,
+        states: Incremental,
+        new: DataFrame,
+        tables: Sequence[OutdatedTable],
+        views: Views,
+        way: _Way,
     ) -> DataFrame:
         """Merge the groups of new rows with those of the tables, except for rebuilt tables."""
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -218,12 +189,12 @@ class QueryDeriver:
             for index, table in enumerate(tables)
             if not table.is_whole and (snapshot := table.derived.snapshot) is not None
         ]
-        merged = self._colocate(new, tables)
+        merged = self._colocate(new, tables, way)
         if existing:
             columns = to_arrow_schema(new.drop(TABLE).schema, timezone="UTC")
             both = new.unionByName(derived_rows(self.spark, columns, existing))
-            text = states.merge_sql(views.add(self._colocate(both, tables)))
-            merged = _in_types(self.spark.sql(text), new.schema)
+            text = states.merge_sql(views.add(self._colocate(both, tables, way)))
+            merged = in_types(self.spark.sql(text), new.schema)
         return self.spark.sql(states.outputs_sql(views.add(merged)))
 
     def _commit(
@@ -273,15 +244,6 @@ class QueryDeriver:
         return pa.Table.from_batches(self.spark.sql(text).toArrow().to_batches()).cast(columns)
 
 
-def _in_types(merged: DataFrame, states: StructType) -> DataFrame:
-    """A sum of decimal sums has a higher precision than a sum of values."""
-    from pyspark.sql import functions as F
-
-    return merged.select(
-        *(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in states)
-    )
-
-
 def _states_match(table: OutdatedTable, states: StructType) -> bool:
     """Whether the table has states of the same types, so that new groups can be merged."""
     if table.is_whole:
@@ -308,6 +270,11 @@ def _types_of(table: OutdatedTable) -> dict[str, DataType]:
     snapshot = table.derived.snapshot
     assert snapshot is not None
     return {one.name: one.dataType for one in from_arrow_schema(snapshot.schema)}
+
+
+def _is_inexact(kind: DataType) -> bool:
+    """Whether equal values may differ as Python sees them, or the type is unknown."""
+    return _is_void(kind) or " collate " in kind.simpleString()
 
 
 def _is_void(kind: DataType) -> bool:

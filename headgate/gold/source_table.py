@@ -75,12 +75,15 @@ class OutdatedTable:
         return sum(one.bytes for one in self.sources)
 
     @property
+    def can_merge(self) -> bool:
+        """Whether new rows can be merged into its files."""
+        table = self._kept
+        return table is not None and table.is_plain and not table.partition_columns
+
+    @property
     def has_few_new_rows(self) -> bool:
         """Whether it is not small, and much larger than what is new: most of its groups stay."""
-        table = self._kept
-        if table is None or not table.is_plain or table.partition_columns:
-            return False
-        return table.bytes > max(_SMALL, _FEW * self.bytes)
+        return self._kept is not None and self._kept.bytes > max(_SMALL, _FEW * self.bytes)
 
     @property
     def is_large(self) -> bool:

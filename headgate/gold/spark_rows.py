@@ -21,6 +21,7 @@ from headgate.schema.conform import conform_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _ROUTE = "route"
 _BATCH_ROWS = 1 << 16
@@ -103,6 +104,15 @@ def derived_rows(
 def union_of(frames: Iterable[DataFrame]) -> DataFrame:
     """Return a union by name; Spark widens the types."""
     return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def in_types(rows: DataFrame, types: StructType) -> DataFrame:
+    """Cast merged states: a sum of decimal sums has a higher precision than a sum of values."""
+    from pyspark.sql import functions as F
+
+    return rows.select(
+        *(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in types)
+    )
 
 
 def _rows_of_files(

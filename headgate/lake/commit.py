@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.lake.parquet import stage_rows
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 
 Engine = Literal["delta-rs", "spark"]
@@ -88,8 +89,7 @@ class MergeRule:
 class FoundRows:
     """Rows of a table that have any of some keys, and where they are."""
 
-    version: int
-    """Of the table."""
+    table: Snapshot = field(repr=False)
     rows: pa.Table
     places: Mapping[str, np.ndarray]
     """By path of the file, in the order of the rows."""

@@ -171,14 +171,13 @@ class DeltaRsCommitter:
         return self._merge(merge, changes)
 
     def _merge(self, merge: MergeCommit, changes: pa.Table) -> MergeCounts:
-        opened = self._open(merge.table)
-        table = Snapshot.of(self.lake, merge.table, opened)
-        assert opened is not None
-        assert table is not None
-        self._require_writable(merge.table, opened)
+        if merge.based_on is None:
+            table = Snapshot.of(self.lake, merge.table, self._open(merge.table))
+            assert table is not None
+        else:
+            table = merge.based_on.table
+        self._require_writable(merge.table, table.delta)
         self._require_rewritable(table)
-        if merge.based_on is not None:
-            _require_version(opened, merge.table, merge.based_on.version)
         new = merge_into_files(table, changes, merge.rule, merge.based_on)
         counts = MergeCounts(table.version, new.inserted, new.updated, new.deleted)
         if not (new.files or new.removed or merge.marks):
@@ -191,6 +190,7 @@ class DeltaRsCommitter:
             based_on=table.version,
             removed=new.removed,
         )
+        self._just_read[merge.table] = table.delta, table.schema
         try:
             return replace(counts, version=self.commit(commit))
         except BaseException:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,10 @@ _SAMPLED = 200
 """Keys, for each file, from which their ranges are estimated."""
 _TRUNCATED = timedelta(milliseconds=1)
 """What statistics of timestamps may lack: Spark writes them in milliseconds."""
+
+
+_One = TypeVar("_One")
+_Result = TypeVar("_Result")
 
 
 class KeyIndex:
@@ -118,11 +122,10 @@ def find_rows(table: Snapshot, keys: KeyIndex, columns: Sequence[str]) -> FoundR
         return places, rows.select(columns).take(pa.array(places)) if len(places) else empty
 
     empty = table.selected(columns).empty_table()
-    with _threads() as pool:
-        found = list(pool.map(found_in, candidates))
+    found = _map(found_in, candidates)
     places = {path: places for path, (places, _) in zip(candidates, found, strict=True)}
     rows = pa.concat_tables([empty, *(rows for _, rows in found)])
-    return FoundRows(table.version, rows, places, kept)
+    return FoundRows(table, rows, places, kept)
 
 
 def replace_rows(
@@ -185,15 +188,14 @@ def merge_into_files(
     """Merge changes into new files; the table has them once they are committed."""
     merge = _Merge(table, changes, rule, found)
     candidates = list(merge.found) or _candidates(table, merge.keys)
-    with _threads() as pool:
-        results = list(pool.map(merge.apply, candidates))
-        inserted = merge.inserted(results)
-        touched = {one.path: one for one in results if one.is_changed}
-        combined = merge.to_combine(touched, bool(len(inserted)))
-        kept = pool.map(lambda path: merge.rows_of(path, touched), combined)
-        together = pa.concat_tables([*kept, inserted])
-        files = [file for one in touched.values() for file in one.files]
-        files += pool.map(merge.write, split_into_files(together, rule.key))
+    results = _map(merge.apply, candidates)
+    inserted = merge.inserted(results)
+    touched = {one.path: one for one in results if one.is_changed}
+    combined = merge.to_combine(touched, bool(len(inserted)))
+    kept = _map(lambda path: merge.rows_of(path, touched), combined)
+    together = pa.concat_tables([*kept, inserted])
+    files = [file for one in touched.values() for file in one.files]
+    files += _map(merge.write, list(split_into_files(together, rule.key)))
     return Rewritten(
         files,
         {path: table.sizes[path] for path in (*touched, *combined)},
@@ -356,5 +358,9 @@ def _true(values: pa.ChunkedArray) -> np.ndarray:
     return np.asarray(pc.fill_null(values, False), bool)
 
 
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1), "merge")
+def _map(function: Callable[[_One], _Result], each: Sequence[_One]) -> list[_Result]:
+    """Call a function in threads, unless there is little to do."""
+    if len(each) <= 1:
+        return list(map(function, each))
+    with ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1), "merge") as pool:
+        return list(pool.map(function, each))

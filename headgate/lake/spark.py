@@ -98,9 +98,9 @@ class SparkCommitter:
 
     def merge(self, merge: MergeCommit) -> MergeCounts:
         changes = merge.changes
-        found = merge.based_on
-        if found is not None and found.version != self._version(merge.table):
-            raise CommitConflict(f"table {merge.table} has a newer version than {found.version}")
+        read = merge.based_on.table.version if merge.based_on is not None else None
+        if read is not None and read != self._version(merge.table):
+            raise CommitConflict(f"table {merge.table} has a newer version than {read}")
         staged = (
             changes if isinstance(changes, str) else stage_merge(self.lake, merge.table, changes)
         )

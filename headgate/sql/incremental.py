@@ -75,6 +75,11 @@ class State:
     visible: str | None
     """The output that is equal to it, if any."""
 
+    @property
+    def function(self) -> str:
+        """The aggregate that merges it."""
+        return self.merge.partition("(")[0]
+
 
 @dataclass(frozen=True)
 class Computed:

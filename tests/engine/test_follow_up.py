@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 
+from headgate.engine import follow_up
 from headgate.engine.follow_up import Followed, FollowedUpTo, Follower, TableChanged
 from headgate.lake.ledger_entries import GoldEntry
 
@@ -53,6 +54,25 @@ def test_batches_that_land_meanwhile_are_followed_together() -> None:
     assert done.version == 10
     assert [entry.kind for entry in done.entries] == ["gold"] * 3
     assert not follower.is_busy
+
+
+def test_follow_ups_rest_while_batches_land_but_not_when_they_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follow_up, "_MAX_REST", 600.0)
+    monkeypatch.setattr(
+        follow_up, "monotonic", iter((0.0, 0.0, 600.0, 600.0, 601.0, 601.0)).__next__
+    )
+    quick = FollowUp()
+    quick.may_go_on.set()
+    with Follower([quick]) as follower:
+        follower.follow([CHESS], 0, batch=0)
+        assert quick.begun.wait(10)
+        quick.begun.clear()
+        follower.follow([GO], 1, batch=1)
+        assert not quick.begun.wait(0.1)
+        assert follower.wait().version == 1
+    assert [tables for tables, _ in quick.calls] == [["silver_chess"], ["silver_go"]]
 
 
 def test_each_follow_up_gets_the_tables_of_the_one_before() -> None:

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from headgate.config import Delta, PipelineConfig, Registry
 from headgate.engine.events import Event, GoldFailed
-from headgate.gold import source_table
+from headgate.gold import spark_rows
 from headgate.gold.declared import Landed
 from headgate.gold.derive import GoldDeriver
 from headgate.lake.delta_rs import DeltaRsCommitter
@@ -41,6 +41,10 @@ SELECT player, count(*) AS sessions, sum(score) AS total, min(seen) AS first_see
 FROM silver GROUP BY player
 """
 BY_PLAYER_IN_DUCKDB = BY_PLAYER.replace("max_by", "arg_max_null")
+RECORDS = """
+SELECT player, count(*) AS sessions, sum(score) AS total, max(level) AS level, max(seen) AS seen
+FROM silver GROUP BY player
+"""
 IN_ALL = "SELECT count(*) AS sessions, count(level) AS levels, max(score) AS best FROM silver"
 GOOD = "SELECT player, score FROM silver WHERE score > 50"
 MEDIAN = "SELECT player, median(score) AS middle FROM silver GROUP BY player"
@@ -60,6 +64,7 @@ def pipeline_in(lake: Path) -> PipelineConfig:
         silver="silver_{route}",
         gold={
             "players_{route}": BY_PLAYER,
+            "records_{route}": RECORDS,
             "all_{route}": IN_ALL,
             "good_{route}": GOOD,
             "median_{route}": MEDIAN,
@@ -166,18 +171,17 @@ def recomputed(sql: str, silver: pa.Table) -> list[str]:
         return comparable(engine.sql(sql).arrow().read_all().to_pylist())
 
 
-@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("way", ["merged", "merged into many files", "by tasks"])
 @rounds(2, 500)
 @settings(max_examples=1, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_derived_tables_equal_a_full_recompute(
-    spark: SparkSession, tmp_path_factory: Any, cases: int, large: bool, seed: int
+    spark: SparkSession, tmp_path_factory: Any, cases: int, way: str, seed: int
 ) -> None:
     lake = tmp_path_factory.mktemp("lake")
-    with merged_as_if(large), pytest.MonkeyPatch.context() as patch:
-        if large:
-            # However few groups a table has, only those with new rows are written.
-            patch.setattr(source_table, "_FEW", 0)
+    with merged_as_if(way == "merged into many files"), pytest.MonkeyPatch.context() as patch:
+        if way == "by tasks":
+            patch.setattr(spark_rows, "_MAX_FILES_HERE", 0)
         derive_and_compare(spark, lake, cases, seed)
 
 
@@ -208,6 +212,7 @@ def derive_and_compare(spark: SparkSession, lake: Path, cases: int, seed: int) -
     united = []
     for name, rows in silver.items():
         assert derived(lake, f"players_{name}") == recomputed(BY_PLAYER_IN_DUCKDB, rows), name
+        assert derived(lake, f"records_{name}") == recomputed(RECORDS, rows), name
         assert derived(lake, f"all_{name}") == recomputed(IN_ALL, rows)
         assert derived(lake, f"good_{name}") == recomputed(GOOD, rows)
         assert derived(lake, f"median_{name}") == recomputed(MEDIAN, rows)

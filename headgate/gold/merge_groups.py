@@ -1,0 +1,127 @@
+"""Merges the groups of new rows into derived tables, of which only these groups are written.
+
+It all happens on the driver, because there is little of it. Spark merges what Arrow cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.gold.commit import TABLE, Committed, Derivation
+from headgate.gold.spark_rows import Views, in_types
+from headgate.gold.states import can_merge, merge_states
+from headgate.lake.commit import Committer, FoundRows, MergeCommit, MergeRule
+from headgate.lake.merge import KeyIndex, find_rows
+from headgate.lake.snapshot import Snapshot
+from headgate.sql.incremental import Incremental
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+_MAX_THREADS = 4
+"""Tables that are merged at the same time: Python runs most of it in one thread at a time."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table that groups are merged into, and how to commit it."""
+
+    table: Snapshot
+    derivation: Derivation
+
+
+@dataclass(frozen=True)
+class GroupMerger:
+    """Merges groups into the tables of one declared query."""
+
+    spark: SparkSession
+    committer: Committer
+    states: Incremental
+
+    def merge(self, new: DataFrame, targets: Sequence[Target], views: Views) -> Iterator[Committed]:
+        """Merge the states of new rows, which have the indexes of their tables."""
+        states = new.toArrow()
+        groups = [
+            states.filter(pc.equal(states[TABLE], index)).drop_columns(TABLE)
+            for index in range(len(targets))
+        ]
+        results: list[Committed | None] = [None] * len(targets)
+        if can_merge(self.states, states.schema):
+            with ThreadPoolExecutor(_MAX_THREADS) as pool:
+                results = list(pool.map(self._merge_in_memory, targets, groups))
+            yield from filter(None, results)
+        left = [index for index, one in enumerate(results) if one is None]
+        if left:
+            yield from self._merge_by_spark(
+                [targets[index] for index in left],
+                [groups[index] for index in left],
+                new.schema,
+                views,
+            )
+
+    def _merge_in_memory(self, target: Target, groups: pa.Table) -> Committed | None:
+        """Return None if only Spark can merge these groups."""
+        keys = KeyIndex(groups, self._keys)
+        try:
+            found = find_rows(target.table, keys, groups.column_names)
+            merged = merge_states(self.states, groups, keys, found.rows)
+        except pa.ArrowInvalid:
+            return None  # a sum is too large
+        except Exception as error:  # must not fail the other tables
+            return _failed(target, error)
+        return self._commit(target, merged, found)
+
+    def _merge_by_spark(
+        self,
+        targets: Sequence[Target],
+        groups: Sequence[pa.Table],
+        schema: StructType,
+        views: Views,
+    ) -> Iterator[Committed]:
+        found = [
+            find_rows(target.table, KeyIndex(rows, self._keys), rows.column_names)
+            for target, rows in zip(targets, groups, strict=True)
+        ]
+        both = [
+            rows.cast(groups[0].schema).append_column(TABLE, pa.repeat(index, len(rows)))
+            for one in (groups, [existing.rows for existing in found])
+            for index, rows in enumerate(one)
+        ]
+        # Spark drops what comes after an empty chunk.
+        states = pa.concat_tables(both).select(schema.names).combine_chunks()
+        view = views.add(self.spark.createDataFrame(states, schema).coalesce(1))
+        merged = views.add(in_types(self.spark.sql(self.states.merge_sql(view)), schema))
+        result = self.spark.sql(self.states.outputs_sql(merged)).toArrow()
+        for index, (target, existing) in enumerate(zip(targets, found, strict=True)):
+            yield self._commit(target, result.filter(pc.equal(result[TABLE], index)), existing)
+
+    def _commit(self, target: Target, rows: pa.Table, found: FoundRows) -> Committed:
+        schema, derivation = target.table.schema, target.derivation
+        try:
+            merge = MergeCommit(
+                derivation.table,
+                rows.select(schema.names).cast(schema),
+                MergeRule(self._keys),
+                derivation.marks,
+                based_on=found,
+            )
+            version = self.committer.merge(merge).version
+        except Exception as error:  # must not fail the other tables
+            return _failed(target, error)
+        return Committed(derivation.table, len(rows), version)
+
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.states.keys)
+
+
+def _failed(target: Target, error: Exception) -> Committed:
+    return Committed(target.derivation.table, 0, None, f"{type(error).__name__}: {error}")
