@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol, Self
 from headgate.lake.ledger_entries import Entry
 from headgate.lake.staged import StagedFile
 
-_MAX_REST = 1.0
+_MAX_REST = 0.8
 """Seconds for which follow-ups rest, at most."""
 
 

@@ -36,6 +36,7 @@ from headgate.gold.spark_rows import (
 )
 from headgate.lake.commit import Committer, Mark
 from headgate.lake.parquet import stage_rows
+from headgate.lake.snapshot import Snapshot
 from headgate.sql.incremental import Incremental
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ class QueryDeriver:
             yield from self._derive_alike(some, way)
 
     def _way(self, table: OutdatedTable, are_few: bool) -> _Way:
-        if table.can_merge and self._has_indexed_keys(table):
-            is_cheap = are_few and self.committer.engine(table.name) == "delta-rs"
+        snapshot = table.derived.snapshot
+        if snapshot is not None and table.can_merge and self._has_indexed_keys(snapshot):
+            is_cheap = are_few and self.committer.engine(snapshot) == "delta-rs"
             if is_cheap or table.has_few_new_rows:
                 return _Way.BY_GROUP
         return _Way.IN_PARALLEL if table.is_large else _Way.IN_A_TASK
@@ -149,13 +151,14 @@ class QueryDeriver:
                 new = self._colocate(new, tables, way)
             yield from self._commit(new, tables, views)
 
-    def _has_indexed_keys(self, table: OutdatedTable) -> bool:
+    def _has_indexed_keys(self, table: Snapshot) -> bool:
         """Whether groups of a table can be found by their keys."""
-        states, snapshot = self.query.states, table.derived.snapshot
-        if not isinstance(states, Incremental) or snapshot is None or not states.keys:
+        states = self.query.states
+        if not isinstance(states, Incremental) or not states.keys:
             return False
-        types = [snapshot.schema.field(one.name).type for one in states.keys]
-        return not any(map(pa.types.is_nested, types))
+        types = {field.name: field.type for field in table.schema}
+        keys = [types.get(one.name) for one in states.keys]
+        return all(one is not None and not pa.types.is_nested(one) for one in keys)
 
     def _selected(self, view: str, tables: Sequence[OutdatedTable], views: Views) -> DataFrame:
         text = self.query.select.by_table(view)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headgate.lake.commit import Commit, Committer, Engine, MergeCommit, MergeCounts, TableState
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.spark import SparkCommitter
 from headgate.lake.tables import NotWritable
 
@@ -39,7 +40,7 @@ class AutoCommitter:
         self._delta_rs = delta_rs
         self._spark = spark
 
-    def engine(self, table: str) -> Engine:
+    def engine(self, table: str | Snapshot) -> Engine:
         return self._for(table).engine(table)
 
     def state(self, table: str, app: str) -> TableState | None:
@@ -70,5 +71,5 @@ class AutoCommitter:
     def compact(self, table: str, up_to: int) -> None:
         self._for(table).compact(table, up_to)
 
-    def _for(self, table: str) -> Committer:
+    def _for(self, table: str | Snapshot) -> Committer:
         return self._delta_rs if self._delta_rs.can_write(table) else self._spark

@@ -136,8 +136,8 @@ class Committer(Protocol):
     @property
     def lake(self) -> str: ...
 
-    def engine(self, table: str) -> Engine:
-        """Return which engine writes a table."""
+    def engine(self, table: str | Snapshot) -> Engine:
+        """Return which engine writes a table, given by name or as it was read."""
         ...
 
     def state(self, table: str, app: str) -> TableState | None:

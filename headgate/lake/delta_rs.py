@@ -103,7 +103,7 @@ class DeltaRsCommitter:
         self._obstacles: dict[str, tuple[DeltaTable, int, str | None]] = {}
         """What prevents a write to each table, and the version at which that was found."""
 
-    def engine(self, table: str) -> Engine:
+    def engine(self, table: str | Snapshot) -> Engine:
         return "delta-rs"
 
     def state(self, table: str, app: str) -> TableState | None:
@@ -255,8 +255,10 @@ class DeltaRsCommitter:
             return marks[app]
         return opened.transaction_version(app)
 
-    def can_write(self, table: str) -> bool:
+    def can_write(self, table: str | Snapshot) -> bool:
         """Whether delta-rs can write all features of a table and keep its constraints."""
+        if isinstance(table, Snapshot):
+            return self._obstacle(table.table, table.delta) is None
         try:
             opened = self._open(table)
         except NotWritable:

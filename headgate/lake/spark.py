@@ -18,7 +18,7 @@ import pyarrow as pa
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.constraints import Constraints
 from headgate.lake.parquet import delete_file, stage_merge
-from headgate.lake.snapshot import table_url
+from headgate.lake.snapshot import Snapshot, table_url
 from headgate.lake.staged_files import delete_staged
 from headgate.lake.tables import CommitConflict, TableError
 
@@ -46,7 +46,7 @@ class SparkCommitter:
     def _spark(self) -> SparkSession:
         return self._start()
 
-    def engine(self, table: str) -> Engine:
+    def engine(self, table: str | Snapshot) -> Engine:
         return "spark"
 
     def state(self, table: str, app: str) -> TableState | None:

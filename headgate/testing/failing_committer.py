@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, Committer, Engine, MergeCommit, MergeCounts, TableState
+from headgate.lake.snapshot import Snapshot
 
 
 class Crash(BaseException):
@@ -50,7 +51,7 @@ class FailingCommitter:
     def lake(self) -> str:
         return self.inner.lake
 
-    def engine(self, table: str) -> Engine:
+    def engine(self, table: str | Snapshot) -> Engine:
         return self.inner.engine(table)
 
     def state(self, table: str, app: str) -> TableState | None:

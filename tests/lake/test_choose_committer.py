@@ -16,6 +16,7 @@ from headgate.lake.commit import (
     TableState,
 )
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.snapshot import Snapshot
 
 from .committer_contract import APP, CommitterContract, numbers
 from .test_delta_rs import table_with_feature
@@ -29,7 +30,7 @@ class RecordingCommitter:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def engine(self, table: str) -> Engine:
+    def engine(self, table: str | Snapshot) -> Engine:
         return "spark"
 
     def state(self, table: str, app: str) -> TableState | None:
