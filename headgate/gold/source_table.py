@@ -14,7 +14,7 @@ _FEW = 4
 """How many times the size of its new rows a table has to have for them to be few."""
 _SMALL = 512 << 10
 """Bytes of a table up to which all of it is read and written sooner than some groups are found."""
-_LARGE = 64 << 20
+_LARGE = 8 << 20
 """Bytes of rows that are derived by several tasks."""
 
 

@@ -28,7 +28,7 @@ _BATCH_ROWS = 1 << 16
 """Rows per Arrow batch sent to Spark."""
 
 _LARGE_FILE = 4 << 20
-_FEW_FILES = 8
+_FEW_FILES = 4
 _MAX_FILES_HERE = 128
 _MAX_BYTES_HERE = 4 << 20
 
