@@ -245,6 +245,7 @@ class _Merge:
         gone = counts & self._gone[change]
         updated = counts & ~self._gone[change]
         if not counts.any():
+            self._read.pop(path, None)
             return _Applied(path, change)
         applied = _Applied(path, change, int(updated.sum()), int(gone.sum()))
         left = self._left(path, place, change, updated, gone)
@@ -254,10 +255,14 @@ class _Merge:
         return replace(applied, files=[self.write(part) for part in parts])
 
     def _compared(self, path: str) -> tuple[np.ndarray, pa.Table]:
-        """Return all rows of a file, in the columns that changes are compared with."""
+        """Return all rows of a file, at least in the columns that changes are compared with."""
         rule = self.rule
-        compared = [*rule.key, *filter(None, (rule.newer, rule.only[0] if rule.only else None))]
-        rows = self.table.file_rows(path, list(dict.fromkeys(compared)))
+        if len(self.keys) >= len(self.table.sizes):
+            # Each file probably has one of the keys, and is read as a whole anyway.
+            rows = self._read[path] = self.table.file_rows(path)
+        else:
+            compared = [*rule.key, *filter(None, (rule.newer, rule.only[0] if rule.only else None))]
+            rows = self.table.file_rows(path, list(dict.fromkeys(compared)))
         return np.arange(len(rows)), rows
 
     def _counts(self, rows: pa.Table, change: np.ndarray) -> np.ndarray:

@@ -28,7 +28,11 @@ _EXACT = re.compile(f'"{_MARK}([0-9.-]+){_MARK}"')
 _LAST_CHARACTER = "\U0010ffff"
 
 
-def file_statistics(table: pa.Table, columns: Sequence[str] | None = None) -> str:
+def file_statistics(
+    table: pa.Table,
+    columns: Sequence[str] | None = None,
+    known_bounds: Mapping[str, tuple[str, str]] | None = None,
+) -> str:
     """Return the statistics of rows, or only of some columns, in the form of the Delta log."""
     if columns is not None:
         table = table.select(columns)
@@ -42,17 +46,18 @@ def file_statistics(table: pa.Table, columns: Sequence[str] | None = None) -> st
         nulls[field.name] = column.null_count
         if column.null_count == len(column) or pa.types.is_binary(field.type):
             continue
-        bounds = _bounds(column)
+        known = (known_bounds or {}).get(field.name)
+        bounds = _bounds(column) if known is None else (_lower(known[0]), _upper(known[1]))
         if bounds is None:
             all_bounded = False
         else:
             minima[field.name], maxima[field.name] = bounds
-    known: dict[str, Any] = {"numRecords": table.num_rows, "nullCount": nulls}
+    found: dict[str, Any] = {"numRecords": table.num_rows, "nullCount": nulls}
     if all_bounded:
         # delta-rs assumes that a column without bounds is empty if other columns have bounds.
-        known |= {"minValues": minima, "maxValues": maxima}
+        found |= {"minValues": minima, "maxValues": maxima}
     # delta-rs misreads escapes of characters beyond U+1FFFF as smaller characters.
-    text = json.dumps(known, ensure_ascii=False, default=_json_value)
+    text = json.dumps(found, ensure_ascii=False, default=_json_value)
     return _EXACT.sub(r"\1", text) if _MARK in text else text
 
 
@@ -66,6 +71,22 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
     except (OverflowError, ValueError):  # a timestamp that Python cannot represent
         return None
     return _lower(low), _upper(high)
+
+
+def _text_bounds(rows: pa.Table, written: pq.FileMetaData) -> dict[str, tuple[str, str]]:
+    """Return the bounds of texts that a writer has found: Arrow would take as long to find them
+    as to write them."""
+    if any(pa.types.is_nested(field.type) for field in rows.schema):
+        return {}  # columns inside of others have no names here
+    groups = [written.row_group(number) for number in range(written.num_row_groups)]
+    bounds: dict[str, tuple[str, str]] = {}
+    for at, field in enumerate(rows.schema):
+        if not pa.types.is_string(field.type):
+            continue
+        found = [group.column(at).statistics for group in groups]
+        if found and all(one is not None and one.has_min_max for one in found):
+            bounds[field.name] = min(one.min for one in found), max(one.max for one in found)
+    return bounds
 
 
 def _lower(value: Any) -> Any:
@@ -118,6 +139,7 @@ def write_parquet(
     path = Path(lake, table, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     large = rows.num_rows >= _LARGE_FILE_ROWS
+    written: list[pq.FileMetaData] = []
     pq.write_table(
         rows,
         str(path),
@@ -128,13 +150,16 @@ def write_parquet(
         write_statistics=large,
         store_schema=False,
         coerce_timestamps="us",
+        metadata_collector=written,
     )
     return StagedFile(
         table=table,
         path=name,
         size=os.path.getsize(path),
         rows=rows.num_rows,
-        statistics=file_statistics(rows, statistics_of),
+        statistics=file_statistics(
+            rows, statistics_of, _text_bounds(rows, written[0]) if large else None
+        ),
         schema_bytes=rows.schema.remove_metadata().serialize().to_pybytes(),
         route=route,
         schema_ids=schema_ids,

@@ -148,12 +148,14 @@ class Snapshot:
     def file_rows(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Read the rows of one file in the columns and types of the table."""
         wanted = self.selected(columns)
-        return pa.Table.from_batches(self._portions_of(path, wanted), wanted)
+        return pa.Table.from_batches(self._portions_of(path, wanted, 1 << 20), wanted)
 
-    def _portions_of(self, path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _portions_of(
+        self, path: str, wanted: pa.Schema, rows_at_once: int = 1 << 16
+    ) -> Iterator[pa.RecordBatch]:
         file = ParquetRows(f"{self.url}/{path}")
         in_file = set(file.names)
-        for rows in file.batches([one for one in wanted.names if one in in_file]):
+        for rows in file.batches([one for one in wanted.names if one in in_file], rows_at_once):
             yield _with_constants(conform_rows(rows, wanted), self._partitions.get(path, {}))
 
     def portions_in_order(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
