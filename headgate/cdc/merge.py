@@ -115,13 +115,18 @@ class MergeFollowUp:
             yield result
 
     def _results(self, plans: Sequence[MergePlan]) -> Iterator[MergeResult]:
-        """Merge in tasks; on the driver what only Spark can commit."""
+        """Merge in tasks; on the driver one table alone, and what only Spark can commit."""
         if self.spark is None or isinstance(self.committer, SparkCommitter):
             yield from merge_tables(plans, self.committer)
             return
         context = self.spark.sparkContext
         tasks = min(len(plans), context.defaultParallelism * _TASKS_PER_CORE)
-        for result in context.parallelize(plans, tasks).mapPartitions(merge_in_task).collect():
+        results = (
+            merge_with_delta_rs(plans)
+            if len(plans) == 1
+            else context.parallelize(plans, tasks).mapPartitions(merge_with_delta_rs).collect()
+        )
+        for result in results:
             if isinstance(result, MergePlan):
                 yield from merge_tables([result], self.committer)
             else:
@@ -186,10 +191,10 @@ def merge_plan(
     )
 
 
-def merge_in_task(plans: Iterable[MergePlan]) -> Iterator[MergeResult | MergePlan]:
-    """Merge source tables inside a task; return a plan that delta-rs cannot carry out.
+def merge_with_delta_rs(plans: Iterable[MergePlan]) -> Iterator[MergeResult | MergePlan]:
+    """Merge source tables, in a task or here; return a plan that delta-rs cannot carry out.
 
-    Open tables stay open for the next task.
+    Open tables stay open for the next time.
     """
     for plan in plans:
         committer = DeltaRsCommitter(plan.lake, table_cache(plan.lake))

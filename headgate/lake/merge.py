@@ -37,6 +37,8 @@ _MAX_KEPT = 256 << 20
 """Bytes of rows that are kept in memory between a search and a merge."""
 _SAMPLED = 200
 """Keys, for each file, from which their ranges are estimated."""
+_MANY = 4_096
+"""Values that do not fit into the nearest cache any more."""
 _TRUNCATED = timedelta(milliseconds=1)
 """What statistics of timestamps may lack: Spark writes them in milliseconds."""
 
@@ -95,7 +97,16 @@ class KeyIndex:
 
 
 def _places(column: pa.Array, values: pa.Array) -> np.ndarray:
+    """Return the place of each value of a column among distinct values; -1 if it is not there."""
+    near = None
+    if len(values) > _MANY and pa.types.is_integer(column.type) and column.null_count == 0:
+        # A file has a range of keys. Among fewer values, each is found sooner.
+        bounds = pc.min_max(column)
+        inside = pc.and_(pc.less_equal(bounds["min"], values), pc.less_equal(values, bounds["max"]))
+        near = np.flatnonzero(_true(inside))
+        values = values.take(pa.array(near))
     places: np.ndarray = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy()
+    places = places if near is None else np.append(near, -1)[places]
     return places.astype(np.int64)
 
 

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.lake.delta_rs import DeltaRsCommitter
-from headgate.lake.parquet import file_statistics
+from headgate.lake.parquet import file_statistics, stage_rows
 from tests.lake.staged import staged
 
 from .committer_contract import commit
@@ -186,3 +186,19 @@ def test_reader_that_skips_files_by_statistics_finds_every_row(
     dataset = DeltaTable(tmp_path / "t").to_pyarrow_dataset()
     for value in values:
         assert dataset.to_table(filter=ds.field("c") == value).num_rows == 1
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_statistics_of_large_files_are_those_of_their_rows(tmp_path: Path, nested: bool) -> None:
+    texts = ["", "é" * 40, "\U0010ffff" * 40, "z" * 5_000, None]
+    columns: dict[str, Any] = {
+        "a.b": [texts[number % 2] for number in range(30_000)],
+        "long": [texts[number % 5] for number in range(30_000)],
+        "nothing": pa.nulls(30_000, pa.string()),
+        "number": range(30_000),
+    }
+    if nested:
+        columns = {"list": [["b"]] * 30_000, **columns}
+    rows = pa.table(columns)
+    staged_file = stage_rows(str(tmp_path), "t", rows)
+    assert json.loads(staged_file.statistics) == json.loads(file_statistics(rows))

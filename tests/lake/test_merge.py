@@ -94,6 +94,21 @@ def test_merges_come_to_the_rows_of_a_model(
         } == model.keys() & batches[0].keys()
 
 
+@pytest.mark.parametrize("many", [0, 10**6])
+@given(
+    keys=st.lists(st.one_of(st.none(), st.integers(-9, 9)), unique=True, min_size=1),
+    sought=st.lists(st.one_of(st.none(), st.integers(-12, 12))),
+)
+def test_keys_are_found_among_few_and_among_many(
+    many: int, keys: list[int | None], sought: list[int | None]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merge, "_MANY", many)
+        index = KeyIndex(pa.table({"id": pa.array(keys, pa.int64())}), ["id"])
+        found = index.find(pa.table({"id": pa.array(sought, pa.int64())}))
+    assert found.tolist() == [keys.index(key) if key in keys else -1 for key in sought]
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     values=st.one_of(

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from headgate.cdc.history import merge_history
-from headgate.cdc.merge import merge_in_task, merge_tables
+from headgate.cdc.merge import merge_tables, merge_with_delta_rs
 from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged, merge_table
 from headgate.cdc.merge_with_spark import merge_with_spark
 from headgate.lake.choose_committer import choose_committer
@@ -71,12 +71,12 @@ def test_tables_with_constraints_are_merged_by_spark(spark: SparkSession, tmp_pa
     table.run(60)
     lake, plan = str(tmp_path), plan_of(tmp_path, metadata=True)
     write_deltalake(tmp_path / "log", pa.Table.from_pylist(table.log[:40], LOG))
-    assert all(isinstance(one, TableMerged) for one in merge_in_task([plan]))
+    assert all(isinstance(one, TableMerged) for one in merge_with_delta_rs([plan]))
     for name in ("merged", "history"):
         path = f"delta.`{tmp_path}/{name}`"
         spark.sql(f"ALTER TABLE {path} ADD CONSTRAINT ordered CHECK (_order IS NOT NULL)")
     write_deltalake(tmp_path / "log", pa.Table.from_pylist(table.log[40:], LOG), mode="append")
-    assert list(merge_in_task([plan])) == [plan]
+    assert list(merge_with_delta_rs([plan])) == [plan]
     committer = choose_committer("auto", lambda: spark, lake)
     results = list(merge_tables([plan], committer))
     assert [one.engine for one in results if isinstance(one, TableMerged)] == ["spark", "spark"]
