@@ -139,7 +139,6 @@ def write_parquet(
     path = Path(lake, table, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     large = rows.num_rows >= _LARGE_FILE_ROWS
-    written: list[pq.FileMetaData] = []
     pq.write_table(
         rows,
         str(path),
@@ -150,7 +149,6 @@ def write_parquet(
         write_statistics=large,
         store_schema=False,
         coerce_timestamps="us",
-        metadata_collector=written,
     )
     return StagedFile(
         table=table,
@@ -158,7 +156,7 @@ def write_parquet(
         size=os.path.getsize(path),
         rows=rows.num_rows,
         statistics=file_statistics(
-            rows, statistics_of, _text_bounds(rows, written[0]) if large else None
+            rows, statistics_of, _text_bounds(rows, pq.read_metadata(path)) if large else None
         ),
         schema_bytes=rows.schema.remove_metadata().serialize().to_pybytes(),
         route=route,
