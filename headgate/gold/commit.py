@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow as pa
 from headgate.lake.commit import Commit, Committer, Mark
 from headgate.lake.merge import MEMORY_PER_FILE, split_into_files
 from headgate.lake.parquet import stage_rows
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 
 TABLE = "_table"
@@ -30,8 +32,8 @@ class Derivation:
     """How to commit the rows of one derived table."""
 
     table: str
-    version_before: int | None
-    """Version of the table that the rows were merged with, if it exists."""
+    before: Snapshot | None
+    """The table that the rows are merged with, if it exists."""
     marks: tuple[Mark, ...]
     """Versions of the sources that the table includes after the commit."""
     appends: bool
@@ -46,6 +48,10 @@ class Committed:
     rows: int
     version: int | None
     error: str | None = None
+
+    @classmethod
+    def failed(cls, table: str, error: Exception, rows: int = 0) -> Self:
+        return cls(table, rows, None, f"{type(error).__name__}: {error}")
 
 
 WriteRows = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -131,19 +137,19 @@ def commit_files(
     committer: Committer, derivation: Derivation, files: Sequence[StagedFile]
 ) -> Committed:
     """Replace the rows of the table with those of the files, or append them."""
-    rows = sum(file.rows for file in files)
+    rows, before = sum(file.rows for file in files), derivation.before
     commit = Commit(
         derivation.table,
         files[0].schema,
         tuple(files),
         derivation.marks,
         "append" if derivation.appends else "replace",
-        based_on=None if derivation.appends else derivation.version_before,
+        based_on=None if derivation.appends or not before else before.version,
     )
     try:
         return Committed(derivation.table, rows, committer.commit(commit))
     except Exception as error:  # must not fail the other tables
-        return Committed(derivation.table, rows, None, f"{type(error).__name__}: {error}")
+        return Committed.failed(derivation.table, error, rows)
 
 
 def _held(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -18,7 +18,6 @@ from headgate.gold.spark_rows import Views, in_types
 from headgate.gold.states import can_merge, merge_states
 from headgate.lake.commit import Committer, FoundRows, MergeCommit, MergeRule
 from headgate.lake.merge import KeyIndex, find_rows
-from headgate.lake.snapshot import Snapshot
 from headgate.sql.incremental import Incremental
 
 if TYPE_CHECKING:
@@ -31,14 +30,6 @@ _MAX_THREADS = 4
 
 
 @dataclass(frozen=True)
-class Target:
-    """A table that groups are merged into, and how to commit it."""
-
-    table: Snapshot
-    derivation: Derivation
-
-
-@dataclass(frozen=True)
 class GroupMerger:
     """Merges groups into the tables of one declared query."""
 
@@ -46,49 +37,51 @@ class GroupMerger:
     committer: Committer
     states: Incremental
 
-    def merge(self, new: DataFrame, targets: Sequence[Target], views: Views) -> Iterator[Committed]:
+    def merge(
+        self, new: DataFrame, derivations: Sequence[Derivation], views: Views
+    ) -> Iterator[Committed]:
         """Merge the states of new rows, which have the indexes of their tables."""
         states = new.toArrow()
         groups = [
             states.filter(pc.equal(states[TABLE], index)).drop_columns(TABLE)
-            for index in range(len(targets))
+            for index in range(len(derivations))
         ]
-        results: list[Committed | None] = [None] * len(targets)
+        results: list[Committed | None] = [None] * len(derivations)
         if can_merge(self.states, states.schema):
             with ThreadPoolExecutor(_MAX_THREADS) as pool:
-                results = list(pool.map(self._merge_in_memory, targets, groups))
+                results = list(pool.map(self._merge_in_memory, derivations, groups))
             yield from filter(None, results)
         left = [index for index, one in enumerate(results) if one is None]
         if left:
             yield from self._merge_by_spark(
-                [targets[index] for index in left],
+                [derivations[index] for index in left],
                 [groups[index] for index in left],
                 new.schema,
                 views,
             )
 
-    def _merge_in_memory(self, target: Target, groups: pa.Table) -> Committed | None:
+    def _merge_in_memory(self, derivation: Derivation, groups: pa.Table) -> Committed | None:
         """Return None if only Spark can merge these groups."""
         keys = KeyIndex(groups, self._keys)
         try:
-            found = find_rows(target.table, keys, groups.column_names)
+            found = _find(derivation, keys, groups)
             merged = merge_states(self.states, groups, keys, found.rows)
         except pa.ArrowInvalid:
             return None  # a sum is too large
         except Exception as error:  # must not fail the other tables
-            return _failed(target, error)
-        return self._commit(target, merged, found)
+            return Committed.failed(derivation.table, error)
+        return self._commit(derivation, merged, found)
 
     def _merge_by_spark(
         self,
-        targets: Sequence[Target],
+        derivations: Sequence[Derivation],
         groups: Sequence[pa.Table],
         schema: StructType,
         views: Views,
     ) -> Iterator[Committed]:
         found = [
-            find_rows(target.table, KeyIndex(rows, self._keys), rows.column_names)
-            for target, rows in zip(targets, groups, strict=True)
+            _find(derivation, KeyIndex(rows, self._keys), rows)
+            for derivation, rows in zip(derivations, groups, strict=True)
         ]
         both = [
             rows.cast(groups[0].schema).append_column(TABLE, pa.repeat(index, len(rows)))
@@ -100,11 +93,11 @@ class GroupMerger:
         view = views.add(self.spark.createDataFrame(states, schema).coalesce(1))
         merged = views.add(in_types(self.spark.sql(self.states.merge_sql(view)), schema))
         result = self.spark.sql(self.states.outputs_sql(merged)).toArrow()
-        for index, (target, existing) in enumerate(zip(targets, found, strict=True)):
-            yield self._commit(target, result.filter(pc.equal(result[TABLE], index)), existing)
+        for index, (derivation, existing) in enumerate(zip(derivations, found, strict=True)):
+            yield self._commit(derivation, result.filter(pc.equal(result[TABLE], index)), existing)
 
-    def _commit(self, target: Target, rows: pa.Table, found: FoundRows) -> Committed:
-        schema, derivation = target.table.schema, target.derivation
+    def _commit(self, derivation: Derivation, rows: pa.Table, found: FoundRows) -> Committed:
+        schema = found.table.schema
         try:
             merge = MergeCommit(
                 derivation.table,
@@ -115,7 +108,7 @@ class GroupMerger:
             )
             version = self.committer.merge(merge).version
         except Exception as error:  # must not fail the other tables
-            return _failed(target, error)
+            return Committed.failed(derivation.table, error)
         return Committed(derivation.table, len(rows), version)
 
     @property
@@ -123,5 +116,7 @@ class GroupMerger:
         return tuple(one.name for one in self.states.keys)
 
 
-def _failed(target: Target, error: Exception) -> Committed:
-    return Committed(target.derivation.table, 0, None, f"{type(error).__name__}: {error}")
+def _find(derivation: Derivation, keys: KeyIndex, groups: pa.Table) -> FoundRows:
+    """Return the rows of the table that have the same keys as groups."""
+    assert derivation.before is not None
+    return find_rows(derivation.before, keys, groups.column_names)

@@ -1,7 +1,7 @@
 """Updates the tables of one declared query, with one Spark job for all of them.
 
 New rows of the sources are aggregated for all tables at once, and merged with the groups that the
-tables already have. A commit therefore replaces all rows of a table, or appends to it.
+tables already have. A commit replaces all rows of a table, appends to it, or changes some groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headgate.gold.commit import (
     write_each,
 )
 from headgate.gold.declared import DeclaredQuery
-from headgate.gold.merge_groups import GroupMerger, Target
+from headgate.gold.merge_groups import GroupMerger
 from headgate.gold.source_table import OutdatedTable, SourceRows, group_by_types
 from headgate.gold.spark_rows import (
     Views,
@@ -137,13 +137,8 @@ class QueryDeriver:
                 return
             are_exact = not any(_is_inexact(one.dataType) for one in new.schema)
             if isinstance(states, Incremental) and are_exact and way is _Way.BY_GROUP:
-                targets = [
-                    Target(snapshot, self._derivation(table))
-                    for table in tables
-                    if (snapshot := table.derived.snapshot) is not None
-                ]
                 merger = GroupMerger(self.spark, self.committer, states)
-                yield from merger.merge(new, targets, views)
+                yield from merger.merge(new, list(map(self._derivation, tables)), views)
                 return
             if isinstance(states, Incremental):
                 new = self._merge_with_existing(states, new, tables, views, way)
@@ -224,7 +219,7 @@ class QueryDeriver:
         marks = [Mark(self.query.app_for(one.source), one.version) for one in table.sources]
         return Derivation(
             table.name,
-            table.derived.snapshot.version if table.derived.snapshot else None,
+            table.derived.snapshot,
             tuple(marks),
             appends=self.query.update_mode == "append" and not table.is_whole,
         )

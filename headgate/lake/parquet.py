@@ -39,6 +39,7 @@ def file_statistics(
     minima: dict[str, Any] = {}
     maxima: dict[str, Any] = {}
     nulls: dict[str, int] = {}
+    known = known_bounds or {}
     all_bounded = True
     for field, column in islice(zip(table.schema, table.columns, strict=True), _MAX_COLUMNS):
         if pa.types.is_nested(field.type):
@@ -46,12 +47,11 @@ def file_statistics(
         nulls[field.name] = column.null_count
         if column.null_count == len(column) or pa.types.is_binary(field.type):
             continue
-        known = (known_bounds or {}).get(field.name)
-        bounds = _bounds(column) if known is None else (_lower(known[0]), _upper(known[1]))
+        bounds = known.get(field.name) or _bounds(column)
         if bounds is None:
             all_bounded = False
         else:
-            minima[field.name], maxima[field.name] = bounds
+            minima[field.name], maxima[field.name] = _lower(bounds[0]), _upper(bounds[1])
     found: dict[str, Any] = {"numRecords": table.num_rows, "nullCount": nulls}
     if all_bounded:
         # delta-rs assumes that a column without bounds is empty if other columns have bounds.
@@ -62,22 +62,20 @@ def file_statistics(
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    """Return a lower and an upper bound of a column; None if JSON cannot represent them."""
+    """Return the least and the greatest value of a column; None if JSON cannot represent them."""
     if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
         return None
     least_and_greatest = pc.min_max(column)
     try:
-        low, high = least_and_greatest["min"].as_py(), least_and_greatest["max"].as_py()
+        return least_and_greatest["min"].as_py(), least_and_greatest["max"].as_py()
     except (OverflowError, ValueError):  # a timestamp that Python cannot represent
         return None
-    return _lower(low), _upper(high)
 
 
 def _text_bounds(rows: pa.Table, written: pq.FileMetaData) -> dict[str, tuple[str, str]]:
-    """Return the bounds of texts that a writer has found: Arrow would take as long to find them
-    as to write them."""
-    if any(pa.types.is_nested(field.type) for field in rows.schema):
-        return {}  # columns inside of others have no names here
+    """Return the least and the greatest texts, which Arrow would look for a second time."""
+    if _has_nested(rows):
+        return {}
     groups = [written.row_group(number) for number in range(written.num_row_groups)]
     bounds: dict[str, tuple[str, str]] = {}
     for at, field in enumerate(rows.schema):
@@ -114,11 +112,16 @@ _SAMPLE_ROWS = 4_096
 
 def _with_dictionary(rows: pa.Table) -> bool | list[str]:
     """Return the columns whose values repeat: for others, a dictionary costs time for nothing."""
-    if any(pa.types.is_nested(field.type) for field in rows.schema):
-        return True  # columns inside of others have no names here
+    if _has_nested(rows):
+        return True
     sample = rows.slice(0, _SAMPLE_ROWS)
     counts = {name: pc.count_distinct(sample[name]).as_py() for name in sample.column_names}
     return [name for name, count in counts.items() if count < 0.9 * len(sample)]
+
+
+def _has_nested(rows: pa.Table) -> bool:
+    """Whether the columns of a file are not those of the rows, but what is inside of them."""
+    return any(pa.types.is_nested(field.type) for field in rows.schema)
 
 
 def write_parquet(
