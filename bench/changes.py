@@ -145,10 +145,11 @@ class _Running:
 
     def land(self, files: Sequence[Path], changes: int) -> tuple[float, float]:
         """Hand over files; return the seconds of landing and of merging them."""
-        for file in files:
-            hidden = self._folder / f".{file.parent.parent.name}-{file.name}"
-            shutil.copy(file, hidden)
-            hidden.rename(self._folder / hidden.name.removeprefix("."))
+        hidden = [self._folder / f".{file.parent.parent.name}-{file.name}" for file in files]
+        for file, copy in zip(files, hidden, strict=True):
+            shutil.copy(file, copy)
+        for copy in hidden:
+            copy.rename(self._folder / copy.name.removeprefix("."))
         rows, landing, merging = 0, 0.0, 0.0
         merged = 0
         while rows < changes or not merged:

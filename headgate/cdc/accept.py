@@ -185,15 +185,35 @@ def _rows_without_key(
 ) -> list[int]:
     """Return the changes that lack a value of their key, except deletions by row ID."""
     declared = plan.envelope.key_of(pattern_name(changes.source))
-    keys = [tuple(declared or key or ()) for key in metadata["_primary_keys"].to_pylist()]
-    distinct = set(keys)
     missing = np.zeros(len(metadata), bool)
-    for key in distinct:
-        if key:
-            has_this_key = len(distinct) == 1 or np.array([other == key for other in keys], bool)
-            missing |= has_this_key & ~_has_values(payload, key)
+    if declared:
+        missing = ~_has_values(payload, tuple(declared))
+    else:
+        for key, rows in _by_key(metadata["_primary_keys"]):
+            missing[rows] = ~_has_values(_take(payload, rows), key)
     by_row_id = pc.and_(metadata[ROW_ID].is_valid(), metadata["_is_deleted"].fill_null(False))
     return list(np.flatnonzero(missing & ~by_row_id.to_numpy(zero_copy_only=False)))
+
+
+def _by_key(keys: pa.ListArray) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+    """Yield each key that changes name, and which ones name it."""
+    lengths = keys.value_lengths().fill_null(0).to_numpy()
+    starts = np.cumsum(lengths) - lengths
+    names = keys.flatten().dictionary_encode()
+    codes = names.indices.to_numpy()
+    for length in np.unique(lengths[lengths > 0]):
+        rows = np.flatnonzero(lengths == length)
+        named = codes[starts[rows, None] + np.arange(length)]
+        if (named == named[0]).all():
+            distinct, together = named[:1], [rows]
+        else:
+            distinct, numbers, counts = np.unique(
+                named, axis=0, return_inverse=True, return_counts=True
+            )
+            in_order = rows[np.argsort(numbers.reshape(-1), kind="stable")]
+            together = np.split(in_order, np.cumsum(counts)[:-1])
+        for key, same in zip(distinct, together, strict=True):
+            yield tuple(names.dictionary.take(pa.array(key)).to_pylist()), same
 
 
 def _has_values(payload: pa.RecordBatch, names: tuple[str, ...]) -> np.ndarray:

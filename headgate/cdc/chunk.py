@@ -25,6 +25,9 @@ POSITION = "_position in file"
 _MAX_ROWS = 50_000
 """Keeps a message between processes small."""
 
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+"""Metadata is much the same in all rows; a row that crosses processes is copied many times."""
+
 
 @dataclass(frozen=True)
 class ChunkMetadata:
@@ -76,7 +79,7 @@ class Chunk:
             metadata = self.metadata if start == 0 else rest
             piece = self.rows.slice(start, _MAX_ROWS).combine_chunks()
             sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, piece.schema) as writer:
+            with pa.ipc.new_stream(sink, piece.schema, options=_COMPRESSED) as writer:
                 writer.write_table(piece)
             columns = [
                 pa.array([self.table]),

@@ -38,6 +38,8 @@ class Tombstones:
 
     def drop_superseded(self, changes: pa.Table) -> pa.Table:
         """Return the changes whose key has no tombstone of a greater order."""
+        if self._are_before(changes):
+            return changes
         tombstones = self._matching(changes, self._key.columns)
         if tombstones is None or not len(tombstones):
             return changes
@@ -121,6 +123,16 @@ class Tombstones:
         """Return whether the types of the key are still the same."""
         assert self._table is not None
         return all(field.type == rows[field.name].type for field in self._table.schema)
+
+    def _are_before(self, changes: pa.Table) -> bool:
+        """Return whether all tombstones are older than all changes, as they are in order."""
+        if self._table is None or not len(changes):
+            return True
+        known, name = self._table.statistics(), "max._order"
+        if name not in known.column_names or known[name].null_count:
+            return False
+        newest = pc.max(known[name]).as_py()
+        return newest is None or bool(newest < pc.min(changes["_order"]).as_py())
 
     def _begins_before(self, time: datetime) -> bool:
         """Return whether there are tombstones from before a time."""

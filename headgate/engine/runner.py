@@ -153,7 +153,9 @@ class Runner:
                 changed = lander.land_pending()
                 if staged is not None and recovery.lands_staged:
                     lander.land_staged(staged)
-                self._follow(lander, changed)
+                if changed:
+                    self._follow(lander, changed)
+                # What else an earlier run has left undone is done with the first batch, or after.
                 lander.first_version = recovery.first_version
                 self._land_batches(spark, lander, recovery)
                 self._follow(lander)

@@ -21,7 +21,8 @@ from headgate.lake.staged import StagedFile
 from headgate.schema.names import safe_name
 
 _MAX_COLUMNS = 40
-_MAX_TEXT = 32
+_MAX_TEXT = 64
+"""Characters of a text in statistics: all of an order."""
 _MARK = uuid.uuid4().hex
 _EXACT = re.compile(f'"{_MARK}([0-9.-]+){_MARK}"')
 """Decimals as JSON numbers with all digits: with a rounded bound, readers would skip rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -51,21 +52,21 @@ class TableCache:
     def newest(self, table: str) -> DeltaTable | None:
         """Return the newest version of a table; None if it does not exist."""
         opened, known = self._opened.pop(table, (None, None))
-        if opened is not None and known == self._entry(table, opened):
-            opened.update_incremental()
+        if opened is not None and known == self._entry(table, opened.version()):
+            if self._entry(table, opened.version() + 1) is not None:
+                opened.update_incremental()
         else:
             # Not cached, or replaced by another table of the same name.
             opened = open_table(self._lake / table)
         if opened is not None:
-            self._opened[table] = opened, self._entry(table, opened)
+            self._opened[table] = opened, self._entry(table, opened.version())
         if len(self._opened) > _MAX_OPEN:
             self._opened.pop(next(iter(self._opened)))
         return opened
 
-    def _entry(self, table: str, opened: DeltaTable) -> _Entry:
-        log = self._lake / table / "_delta_log"
+    def _entry(self, table: str, version: int) -> _Entry:
         try:
-            file = (log / f"{opened.version():020d}.json").stat()
+            file = os.stat(f"{self._lake}/{table}/_delta_log/{version:020d}.json")
         except FileNotFoundError:
             return None
         return file.st_ino, file.st_mtime_ns

@@ -67,19 +67,19 @@ def test_bounds_of_floats_hold_all_of_them_or_are_missing(values: list[float | N
         assert all(math.isfinite(value) for value in there) is (not there)
 
 
-@given(some(st.text(max_size=40) | st.text("az\U0010ffff", min_size=30, max_size=40)))
+@given(some(st.text(max_size=72) | st.text("az\U0010ffff", min_size=62, max_size=72)))
 @settings(deadline=None)
-@example(["x" * 31, "x" * 32, "x" * 33])
-@example(["\U0010ffff" * 40])
-@example(["z" * 32 + "\U0010ffff" * 3])
-@example(["\U00020000" * 33, "é" * 33])
+@example(["x" * 63, "x" * 64, "x" * 65])
+@example(["\U0010ffff" * 72])
+@example(["z" * 64 + "\U0010ffff" * 3])
+@example(["\U00020000" * 65, "é" * 65])
 def test_bounds_of_texts_hold_all_of_them_and_are_short(values: list[str | None]) -> None:
     there = [value for value in values if value is not None]
     if found := bounds(pa.string(), values):
         low, high = (bound.encode() for bound in found)
         assert all(low <= value.encode() <= high for value in there)
-        assert len(found[0]) <= 32
-        assert len(found[1]) <= 33 or found[1][32] == "\U0010ffff"
+        assert len(found[0]) <= 64
+        assert len(found[1]) <= 65 or found[1][64] == "\U0010ffff"
     else:
         assert there == []
 
@@ -161,7 +161,7 @@ def test_file_without_rows_has_no_bounds() -> None:
 
 
 VALUES: dict[str, Callable[[], pa.Array]] = {
-    "text": lambda: pa.array(["é" * 40, "\U0010ffff" * 40, "\U00020000" * 40, "", "z" * 32]),
+    "text": lambda: pa.array(["é" * 72, "\U0010ffff" * 72, "\U00020000" * 72, "", "z" * 64]),
     "unsigned": lambda: pa.array([2**64 - 1, 0, 2**53 + 1], pa.decimal128(20, 0)),
     "large": lambda: pa.array([10**37 + 1, -(10**37) - 1], pa.decimal128(38, 0)),
     "long": lambda: pa.array([2**63 - 1, -(2**63), 2**53 + 1], pa.int64()),
