@@ -26,7 +26,7 @@ from headgate.engine.events import BatchLanded, Event
 from headgate.lab.destination import KafkaDestination
 from headgate.lab.games import GamesPlan
 from headgate.lab.services import Services
-from headgate.lake.changes import Commit
+from headgate.lake.log import LogEntry
 from headgate.run import run_pipeline
 from headgate.sources.stop_signal import StopSignal
 
@@ -155,10 +155,10 @@ def _marks(table: Path) -> Iterator[tuple[int, float]]:
                 yield action["txn"]["version"], commit.at.timestamp()
 
 
-def _commits(table: Path) -> Iterator[Commit]:
+def _commits(table: Path) -> Iterator[LogEntry]:
     version = 0
     while (table / "_delta_log" / f"{version:020d}.json").exists():
-        yield Commit.read(str(table), version)
+        yield LogEntry.read(str(table), version)
         version += 1
 
 

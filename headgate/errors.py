@@ -7,6 +7,7 @@ HeadgateError
 ├── SourceError          the source cannot be read
 ├── RegistryError        the registry cannot answer a request
 │   └── RegistryUnavailable    (transient) it is down, slow or responds with garbage
+├── StorageError         the object storage cannot be reached, or refuses a request
 ├── CheckpointError      checkpoint and ledger do not match, or are in use
 └── LandingError         a batch or a table could not be committed, or cannot be read
 """
@@ -58,6 +59,11 @@ CODES: dict[str, str] = {
     "schema-unknown": "The registry has no schema with this id.",
     "schema-refused": "A schema cannot be compiled or is too large.",
     "schema-withheld": "A new schema would not be applied as it is (`headgate plan --strict`).",
+    # the storage
+    "storage-unreachable": "The object storage does not answer.",
+    "storage-refused": "The object storage refuses the credentials, or what they may not do.",
+    "bucket-missing": "The object storage has no such bucket or container.",
+    "storage-unsafe": "The object storage has no conditional put, which commits need.",
     # checkpoint and ledger
     "checkpoint-reset": "The ledger has batches that the checkpoint does not have.",
     "checkpoint-foreign": "The checkpoint has progress that the lake's ledger does not have.",
@@ -158,6 +164,10 @@ class RegistryError(HeadgateError):
 
 class RegistryUnavailable(RegistryError):
     """The registry is down, slow or responds with garbage; a retry may succeed."""
+
+
+class StorageError(HeadgateError):
+    """The object storage cannot be reached, or refuses a request."""
 
 
 class CheckpointError(HeadgateError):

@@ -281,8 +281,8 @@ class Pipeline(config.PipelineConfig):
             raise _unreadable(snapshot.url, table, error, hint) from error
 
     def _snapshot(self, table: str, version: int | None) -> Snapshot:
-        from headgate.lake.snapshot import Snapshot, table_url
-        from headgate.lake.tables import TableError
+        from headgate.lake.snapshot import Snapshot
+        from headgate.lake.tables import TableError, table_url
 
         # A name is one folder of the lake, never a path that leads out of it.
         if Path(table).name != table:

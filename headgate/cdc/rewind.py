@@ -27,9 +27,9 @@ from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, UsageError, shown
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Commit, Engine, commit_rows
-from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.spark import SparkCommitter
-from headgate.lake.tables import TableError
+from headgate.lake.tables import TableError, table_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

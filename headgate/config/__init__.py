@@ -17,6 +17,7 @@ from headgate.config.predict import Predict, PredictTo, Train
 from headgate.config.registry import Registry
 from headgate.config.secrets import Secret
 from headgate.config.sources import Delta, Files
+from headgate.config.storage import Storage
 from headgate.config.units import Duration, Size
 from headgate.errors import Finding, InvalidPipeline
 
@@ -43,6 +44,7 @@ __all__ = [
     "Secret",
     "Security",
     "Size",
+    "Storage",
     "TableRules",
     "Train",
     "UnknownFields",

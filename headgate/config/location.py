@@ -43,6 +43,11 @@ def is_remote(path: str) -> bool:
     return url is not None and url[1].lower() != "file"
 
 
+def is_below(place: str, folder: str) -> bool:
+    """Whether a path or URL is that of a folder, or of something in it."""
+    return f"{place.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
+
+
 def reject_credentials(address: str) -> str:
     if _CREDENTIALS.search(address):
         raise InvalidPipeline(
@@ -66,7 +71,7 @@ def _resolve(path: str, info: ValidationInfo) -> str:
     reject_credentials(path)
     if path.lower().startswith("file:"):
         return _path_of(path)
-    return path if is_remote(path) else absolute(path, folder_of(info))
+    return path.rstrip("/") if is_remote(path) else absolute(path, folder_of(info))
 
 
 def _path_of(url: str) -> str:

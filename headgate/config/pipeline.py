@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Annotated, Any, Literal, Self
 
@@ -22,7 +21,7 @@ from headgate.config.envelopes import Datastream, EnvelopeField
 from headgate.config.expect import Expectations, check_patterns
 from headgate.config.gold import ROUTE, GoldTables, check_names_are_free, check_sources
 from headgate.config.kafka import Kafka
-from headgate.config.location import FileContext, LocalFolder, Location, is_remote
+from headgate.config.location import FileContext, is_below, is_remote
 from headgate.config.model import ConfigModel, combine_errors, invalid_at, missing
 from headgate.config.names import ChangeTemplate, TableName, TableTemplate, around
 from headgate.config.predict import (
@@ -40,6 +39,7 @@ from headgate.config.secrets import (
     settings_checked_by,
 )
 from headgate.config.sources import Files, SourceField, SourceKeys
+from headgate.config.storage import Folder, Storage, declare_storage
 from headgate.config.units import Duration, Size
 from headgate.errors import InvalidPipeline, nearest, shown
 
@@ -128,11 +128,14 @@ class PipelineConfig(ConfigModel):
     envelope: EnvelopeField = Field(examples=["confluent", "datastream"])
     """Format around the payloads: `confluent`, `wrapper`, or `datastream` for change files."""
 
-    lake: LocalFolder = Field(examples=["./lake"])
-    """Folder of all tables."""
+    lake: Folder = Field(examples=["./lake", "s3://bucket/lake"])
+    """Folder of all tables, or its URL in an object storage."""
 
-    checkpoint: Location = Field(default_factory=_checkpoint_in_lake)
-    """Folder of the checkpoint. Defaults to `_checkpoints/NAME` in the lake."""
+    checkpoint: Folder = Field(default_factory=_checkpoint_in_lake)
+    """Folder of the checkpoint, or its URL. Defaults to `_checkpoints/NAME` in the lake."""
+
+    storage: Storage = Storage()
+    """How to reach the object storage of the URLs in this file."""
 
     quarantine_table: TableName = Field(default="quarantine", alias="quarantine")
     """Table of records that could not land."""
@@ -343,11 +346,25 @@ class PipelineConfig(ConfigModel):
         if not isinstance(self.source, Files):
             return self
         lake, landing = self.lake, self.source.path
-        if not is_remote(landing) and os.path.commonpath([lake, landing]) == landing:
+        if is_below(lake, landing):
             message = f"is inside `source.files.path`: {shown(self.source.path)}"
             hint = "its own tables would be read as change files"
             raise invalid_at({"lake": InvalidPipeline("bad-value", message, hint)})
         return self
+
+    @model_validator(mode="after")
+    def _storage_has_urls(self) -> Self:
+        if self.storage != Storage() and not self.urls:
+            message = "has no effect: nothing in this file is in an object storage"
+            raise invalid_at({"storage": InvalidPipeline("bad-value", message)})
+        declare_storage(self.storage, *self.urls)
+        return self
+
+    @property
+    def urls(self) -> Sequence[str]:
+        """What the pipeline reads and writes in an object storage."""
+        source = () if isinstance(self.source, Kafka) else (self.source.path,)
+        return [place for place in (self.lake, self.checkpoint, *source) if is_remote(place)]
 
     @model_validator(mode="after")
     def _merge_has_a_target(self) -> Self:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headgate.config import PipelineConfig, Secret
 from headgate.config.secret_patterns import redaction
+from headgate.config.storage import S3, scheme_of
 from headgate.jars.class_archive import archive_options
 from headgate.jars.jars import jar_paths
 from headgate.jars.java import find_java
+from headgate.lake.storage import task_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,16 +54,20 @@ _LOCAL_MASTER = "local[*,4]"
 Python worker of another with it."""
 
 
-def spark_session(name: str, settings: Mapping[str, str | Secret] | None = None) -> SparkSession:
-    """Return the active session of this process, or start one.
+def spark_session(
+    name: str, settings: Mapping[str, str | Secret] | None = None, jars: Sequence[str] = ()
+) -> SparkSession:
+    """Return the active session of this process, or start one, maybe with further groups of jars.
 
     A session that is active already keeps its own settings.
     """
     with _starting:
-        return _session(name, settings)
+        return _session(name, settings, jars)
 
 
-def _session(name: str, settings: Mapping[str, str | Secret] | None) -> SparkSession:
+def _session(
+    name: str, settings: Mapping[str, str | Secret] | None, jars: Sequence[str]
+) -> SparkSession:
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -81,7 +87,9 @@ def _session(name: str, settings: Mapping[str, str | Secret] | None) -> SparkSes
             "spark.scheduler.allocation.file": f"file://{_POOLS}",
         }
     given["spark.app.name"] = f"headgate {name}"
-    given["spark.jars"] = ",".join(str(path) for path in jar_paths("spark"))
+    given["spark.jars"] = ",".join(
+        str(path) for conf in ("spark", *jars) for path in jar_paths(conf)
+    )
     given |= {key: one for key, one in (settings or {}).items() if isinstance(one, str)}
     secrets = {key: one for key, one in (settings or {}).items() if isinstance(one, Secret)}
     given[_REDACTED] = redaction(secrets, given.get(_REDACTED))
@@ -122,7 +130,14 @@ def _java_options(given: str) -> str:
 
 
 def pipeline_session(pipeline: PipelineConfig) -> SparkSession:
-    return spark_session(pipeline.name, pipeline.spark)
+    """Return the session of a pipeline, in which tasks reach its storage."""
+    settings: dict[str, str | Secret] = {}
+    for url in pipeline.urls:
+        settings |= pipeline.storage.for_spark(url)
+    confs = ("s3",) if any(scheme_of(url) in S3 for url in pipeline.urls) else ()
+    spark = spark_session(pipeline.name, {**settings, **pipeline.spark}, confs)
+    spark.sparkContext.environment |= task_environment()
+    return spark
 
 
 def start_session(pipeline: PipelineConfig) -> None:

@@ -16,7 +16,8 @@ import pyarrow as pa
 from headgate.gold.commit import TABLE
 from headgate.gold.source_table import SourceRows
 from headgate.lake.parquet import ParquetRows
-from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import table_url
 from headgate.schema.conform import conform_rows
 
 if TYPE_CHECKING:

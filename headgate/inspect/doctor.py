@@ -15,6 +15,7 @@ from pathlib import Path
 from pyarrow.fs import FileSystem, FileType
 
 from headgate.config import Duration, Kafka, PipelineConfig, Secret, load_pipeline
+from headgate.config.location import is_remote
 from headgate.errors import (
     CheckpointError,
     HeadgateError,
@@ -35,6 +36,7 @@ from headgate.lab.registry import registry_answers
 from headgate.lab.services import Services, find, find_database, read_services
 from headgate.lake.ledger import Ledger
 from headgate.lake.snapshot import Snapshot
+from headgate.lake.storage import probe
 from headgate.lake.tables import open_table
 from headgate.models.publish import topic_encoder
 from headgate.registry.open import opened_registry
@@ -209,7 +211,8 @@ def check_all(pipeline_file: str | None, services_folder: Path) -> list[Check]:
         return [*check_machine(Path.cwd()), *check_services(services_folder)]
     file = tried("pipeline file", partial(_file, pipeline_file))
     pipeline = load_pipeline(pipeline_file) if file.state is CheckState.OK else None
-    lake = Path(pipeline.lake) if pipeline else Path.cwd()
+    is_local = pipeline is not None and not is_remote(pipeline.lake)
+    lake = Path(pipeline.lake) if pipeline and is_local else Path.cwd()
     checks = [*check_machine(lake), *check_services(services_folder), file]
     return [*checks, *check_source(pipeline), *check_lake(pipeline)] if pipeline else checks
 
@@ -235,6 +238,9 @@ def check_lake(pipeline: PipelineConfig) -> list[Check]:
 
 
 def _writable(pipeline: PipelineConfig) -> Check:
+    if is_remote(pipeline.lake):
+        probe(pipeline.lake)
+        return ok("lake", f"{pipeline.lake} can be written, and commits to it are safe")
     lake = Path(pipeline.lake)
     folder = lake
     while not folder.exists():

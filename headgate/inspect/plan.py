@@ -24,8 +24,7 @@ from headgate.inspect.plan_schemas import (
 )
 from headgate.inspect.schema import open_table
 from headgate.inspect.schema_diff import REGISTRY_TIMEOUT, can_rewrite, change_record
-from headgate.lake.snapshot import table_url
-from headgate.lake.tables import is_table
+from headgate.lake.tables import is_table, table_url
 from headgate.notebook import ResultView
 from headgate.registry.open import opened_registry
 from headgate.registry.registry import SubjectVersion

@@ -23,8 +23,7 @@ from headgate.inspect.schema import open_table
 from headgate.inspect.tables import TableKind, kind_of
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id
-from headgate.lake.snapshot import table_url
-from headgate.lake.tables import is_table
+from headgate.lake.tables import is_table, table_url
 from headgate.sql.incremental import Incremental
 
 _MAX_WORKERS = 8

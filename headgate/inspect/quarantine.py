@@ -13,8 +13,7 @@ from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import LandingError, UsageError
 from headgate.inspect.tables import names_of_route, shown_route
 from headgate.lake.query import python_rows, query_table
-from headgate.lake.snapshot import table_url
-from headgate.lake.tables import TableError
+from headgate.lake.tables import TableError, table_url
 from headgate.quarantine.filter import OffsetRange, QuarantineFilter
 from headgate.quarantine.snapshot import QuarantineSnapshot, unreadable
 

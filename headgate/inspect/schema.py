@@ -14,8 +14,8 @@ from headgate.inspect.ledger import PipelineLedger, RecordedChange, open_ledger,
 from headgate.inspect.tables import TableKind, kind_of, source_naming
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.names import TableNames, pattern_name
-from headgate.lake.snapshot import Snapshot, table_url
-from headgate.lake.tables import TableError
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import TableError, table_url
 from headgate.notebook import ResultView
 from headgate.schema.fit import type_name
 from headgate.schema.origin import ORIGIN_COLUMNS

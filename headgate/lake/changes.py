@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cached_property
-from pathlib import Path
+from datetime import datetime
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -17,10 +14,11 @@ import pyarrow.compute as pc
 from deltalake import Schema
 
 from headgate.errors import LandingError
+from headgate.lake.log import LogEntry, identify_entry
 from headgate.lake.parquet import ParquetRows
 from headgate.lake.query import quoted_name
-from headgate.lake.snapshot import Snapshot, table_url
-from headgate.lake.tables import TableError
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import TableError, table_url
 from headgate.schema.conform import conform_rows
 
 _CHANGE_TYPE = "_change_type"
@@ -82,7 +80,7 @@ class ChangeReader:
         self.is_plain = snapshot.is_plain
         self._key = key
         self._partitioned_by = tuple(snapshot.partition_columns)
-        self._entry = _entry(snapshot.url, self.version)
+        self._entry = identify_entry(snapshot.url, self.version)
 
     @property
     def url(self) -> str:
@@ -91,13 +89,14 @@ class ChangeReader:
     def next(self) -> Changes | None:
         """Return the changes of the next commit; None if there is none yet."""
         version = self.version + 1
-        entry = _entry(self.url, version)
+        entry = identify_entry(self.url, version)
         if entry is None:
             self._refuse_missing()
             return None
-        if self._entry is not None and _entry(self.url, self.version) not in (self._entry, None):
+        known = identify_entry(self.url, self.version)
+        if self._entry is not None and known not in (self._entry, None):
             raise table_gone(self.table)
-        commit = Commit.read(self.url, version)
+        commit = LogEntry.read(self.url, version)
         if commit.protocol is not None:
             self.is_plain = self._snapshot(version).is_plain
         if commit.metadata is not None:
@@ -107,7 +106,7 @@ class ChangeReader:
         self.version, self._entry = version, entry
         return Changes(version, commit.at, rows)
 
-    def _changes(self, commit: Commit) -> RowChanges:
+    def _changes(self, commit: LogEntry) -> RowChanges:
         if not commit.changes_rows:
             return RowChanges.of_inserted(self.schema.empty_table())
         if not self.is_plain:
@@ -120,7 +119,7 @@ class ChangeReader:
             return RowChanges.of_inserted(added)
         return compare_rows(self._rows(commit.removed), added, self._key)
 
-    def _recorded(self, commit: Commit) -> RowChanges:
+    def _recorded(self, commit: LogEntry) -> RowChanges:
         """Return the changes that the writer has recorded in change data files."""
         kind = pa.field(_CHANGE_TYPE, pa.string())
         rows = self._rows(commit.change_files, self.schema.append(kind))
@@ -156,7 +155,7 @@ class ChangeReader:
 
     def _refuse_missing(self) -> None:
         """Raise if the table is gone, or has newer versions whose log is gone."""
-        if _entry(self.url, self.version) == self._entry and self._entry is not None:
+        if identify_entry(self.url, self.version) == self._entry and self._entry is not None:
             return
         try:
             newest = Snapshot.open(self.lake, self.table)
@@ -167,59 +166,8 @@ class ChangeReader:
             raise table_gone(self.table)
         if newest.version > self.version:
             raise version_gone(self.table, self.version + 1, "its log has been cleaned up")
-        if _entry(self.url, self.version) is not None:
+        if identify_entry(self.url, self.version) is not None:
             raise table_gone(self.table)
-
-
-@dataclass(frozen=True)
-class Commit:
-    """The actions of one entry of a table's log."""
-
-    version: int
-    actions: tuple[Mapping[str, Any], ...]
-
-    @classmethod
-    def read(cls, url: str, version: int) -> Self:
-        """Read an entry. Raises `FileNotFoundError` if it does not exist."""
-        lines = _log_file(url, version).read_text("utf-8").splitlines()
-        return cls(version, tuple(json.loads(line) for line in lines if line))
-
-    @property
-    def added(self) -> list[Mapping[str, Any]]:
-        return self._with_data("add")
-
-    @property
-    def removed(self) -> list[Mapping[str, Any]]:
-        return self._with_data("remove")
-
-    @property
-    def change_files(self) -> list[Mapping[str, Any]]:
-        return list(self._all("cdc"))
-
-    @property
-    def changes_rows(self) -> bool:
-        return bool(self.added or self.removed or self.change_files)
-
-    @property
-    def metadata(self) -> Mapping[str, Any] | None:
-        return next(self._all("metaData"), None)
-
-    @property
-    def protocol(self) -> Mapping[str, Any] | None:
-        return next(self._all("protocol"), None)
-
-    @cached_property
-    def at(self) -> datetime:
-        info = next(self._all("commitInfo"), {})
-        milliseconds = info.get("inCommitTimestamp") or info.get("timestamp") or 0
-        return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-    def _with_data(self, kind: str) -> list[Mapping[str, Any]]:
-        """Return actions that change rows; those of compactions do not."""
-        return [one for one in self._all(kind) if one.get("dataChange", True)]
-
-    def _all(self, kind: str) -> Iterator[Mapping[str, Any]]:
-        return (action[kind] for action in self.actions if kind in action)
 
 
 def table_gone(table: str) -> LandingError:
@@ -237,19 +185,6 @@ def version_gone(table: str, version: int, why: str) -> LandingError:
         hint="start again without a token: first come the rows so far; a longer retention "
         "(delta.deletedFileRetentionDuration) gives readers more time",
     )
-
-
-def _log_file(url: str, version: int) -> Path:
-    return Path(url, "_delta_log", f"{version:020d}.json")
-
-
-def _entry(url: str, version: int) -> tuple[int, int] | None:
-    """Return what identifies an entry of the log; None if there is none."""
-    try:
-        found = _log_file(url, version).stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns
 
 
 def _with_partition(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -30,17 +28,21 @@ from deltalake.transaction import (
 
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.constraints import constraints_of
+from headgate.lake.log import LogEntry, identify_entry
 from headgate.lake.merge import merge_into_files
 from headgate.lake.parquet import ParquetRows, write_parquet
-from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import delete_staged
+from headgate.lake.storage import options_of
 from headgate.lake.tables import (
     CommitConflict,
     NotWritable,
     TableCache,
     is_plain_parquet,
+    open_version,
     size_of,
+    table_url,
 )
 from headgate.schema.conform import conform_chunked
 
@@ -115,7 +117,7 @@ class DeltaRsCommitter:
         return TableState(opened.version(), schema, marked, self._obstacle(table, opened))
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
-        return pa.schema(DeltaTable(table_url(self.lake, table), version=version).schema())
+        return pa.schema(open_version(table_url(self.lake, table), version).schema())
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
         opened = self._open(table)
@@ -223,8 +225,9 @@ class DeltaRsCommitter:
         opened.vacuum(dry_run=False, enforce_retention_duration=False, full=True)
 
     def _create(self, commit: Commit) -> int:
+        url = table_url(self.lake, commit.table)
         create_table_with_add_actions(
-            table_url(self.lake, commit.table),
+            url,
             Schema.from_arrow(commit.schema),
             [add_action(file) for file in commit.files],
             mode="error",
@@ -232,15 +235,16 @@ class DeltaRsCommitter:
             description=commit.description,
             configuration={**_CONFIGURATION, **commit.properties},
             commit_properties=_properties(commit.marks),
+            storage_options=options_of(url),
         )
         return 0
 
     def _committed(self, table: DeltaTable, commit: Commit) -> int:
         """Return the version of the last commit: the next one, unless there are other writers."""
         version = table.version() + 1
-        log = Path(self.lake, commit.table, "_delta_log")
-        is_newest = not (log / f"{version + 1:020d}.json").exists()
-        if not is_newest and not _has_marks(log / f"{version:020d}.json", commit.marks):
+        url = table_url(self.lake, commit.table)
+        is_newest = identify_entry(url, version + 1) is None
+        if not is_newest and not _has_marks(LogEntry.read(url, version), commit.marks):
             table.update_incremental()
             version = table.version()
         else:
@@ -334,11 +338,9 @@ def _remove_action(path: str, size: int) -> RemoveAction:
     return RemoveAction(path, True, int(time.time() * 1000), size, {})
 
 
-def _has_marks(entry: Path, marks: Sequence[Mark]) -> bool:
+def _has_marks(entry: LogEntry, marks: Sequence[Mark]) -> bool:
     """Whether a commit in the log has all marks."""
-    actions = (json.loads(line) for line in entry.read_text().splitlines())
-    found = [action["txn"] for action in actions if "txn" in action]
-    return {*marks} <= {Mark(one["appId"], one["version"]) for one in found}
+    return {(one.app, one.version) for one in marks} <= entry.marks.items()
 
 
 def _has_new_columns(wanted: pa.Schema, current: pa.Schema) -> bool:

@@ -30,9 +30,8 @@ from headgate.lake.ledger_entries import (
 )
 from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, followed_app, run_app, totals_app
 from headgate.lake.parquet import stage_rows
-from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedFile
-from headgate.lake.tables import CommitConflict, TableError
+from headgate.lake.tables import CommitConflict, TableError, table_url
 
 _SKIPPED_BY = ("pipeline", "kind", "version", "at", "table")
 OFTEN_COMPACTED = {

@@ -26,9 +26,8 @@ from headgate.lake.ledger_entries import (
     decode_entry,
 )
 from headgate.lake.query import python_rows, query_table, quoted
-from headgate.lake.snapshot import table_url
 from headgate.lake.staged import ExpectationResult
-from headgate.lake.tables import TableError, open_table
+from headgate.lake.tables import TableError, open_table, table_url
 from headgate.schema.changes import DropColumn, SchemaHistory
 
 _OF_PREDICTIONS = (Kind.PREDICTION, Kind.ACCURACY, Kind.TRAINING)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar, Protocol
 
 from headgate.config import PipelineConfig
 from headgate.config.gold import is_declared_gold
 from headgate.config.names import around, parts
 from headgate.config.pipeline import FILES_TABLE
+from headgate.lake.tables import tables_in
 from headgate.schema.names import digest, readable_name, safe_name
 
 
@@ -47,8 +47,8 @@ class TableNames:
     def silver_in(self, lake: str) -> list[str]:
         """Return the silver tables that exist in the lake, whether the ledger has them or not."""
         own = {self.bronze, self.quarantine, self.ledger}
-        logs = Path(lake).glob(f"{self.silver.replace('{route}', '*')}/_delta_log")
-        return sorted(log.parent.name for log in logs if log.parent.name not in own)
+        found = tables_in(lake, self.silver.replace("{route}", "*"))
+        return [name for name in found if name not in own]
 
 
 class SourceName(Protocol):
@@ -206,8 +206,7 @@ class ChangeTables:
 
     def logs_in(self, lake: str) -> list[str]:
         """Return the change logs that exist in the lake, whether the ledger has them or not."""
-        tables = [log.parent.name for log in Path(lake).glob("*/_delta_log")]
-        return sorted(name for name in tables if self.kind_of(name) == ChangeTableKind.LOG)
+        return [name for name in tables_in(lake) if self.kind_of(name) == ChangeTableKind.LOG]
 
     @property
     def _own(self) -> frozenset[str]:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow.fs import LocalFileSystem
 
 from headgate.lake.staged import StagedFile
+from headgate.lake.storage import open_input, open_output
 from headgate.schema.names import safe_name
 
 _MAX_COLUMNS = 40
@@ -105,7 +103,6 @@ def _json_value(value: Any) -> str:
     return str(value.isoformat().replace("+00:00", "Z"))
 
 
-_LOCAL = LocalFileSystem()
 _LARGE_FILE_ROWS = 20_000
 """Number of rows from which on dictionaries and strong compression pay off."""
 _SAMPLE_ROWS = 4_096
@@ -140,28 +137,27 @@ def write_parquet(
     """Write rows to a file in a table's folder."""
     for column, value in (partition or {}).items():
         name = f"{column}={safe_name(value)}/{name}"
-    path = Path(lake, table, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
     large = rows.num_rows >= _LARGE_FILE_ROWS
-    pq.write_table(
-        rows,
-        str(path),
-        filesystem=_LOCAL,
-        compression="zstd" if large else "snappy",
-        use_dictionary=_with_dictionary(rows) if large else ["_topic"],
-        # For a file of one page, the statistics of the Delta log are enough.
-        write_statistics=large,
-        store_schema=False,
-        coerce_timestamps="us",
-    )
+    with open_output(f"{lake}/{table}/{name}") as file:
+        with pq.ParquetWriter(
+            file,
+            rows.schema,
+            compression="zstd" if large else "snappy",
+            use_dictionary=_with_dictionary(rows) if large else ["_topic"],
+            # For a file of one page, the statistics of the Delta log are enough.
+            write_statistics=large,
+            store_schema=False,
+            coerce_timestamps="us",
+        ) as written:
+            written.write_table(rows)
+        size = file.tell()
+    bounds = _text_bounds(rows, written.writer.metadata) if large else None
     return StagedFile(
         table=table,
         path=name,
-        size=os.path.getsize(path),
+        size=size,
         rows=rows.num_rows,
-        statistics=file_statistics(
-            rows, statistics_of, _text_bounds(rows, pq.read_metadata(path)) if large else None
-        ),
+        statistics=file_statistics(rows, statistics_of, bounds),
         schema_bytes=rows.schema.remove_metadata().serialize().to_pybytes(),
         route=route,
         schema_ids=schema_ids,
@@ -191,7 +187,7 @@ class ParquetRows:
     """
 
     def __init__(self, path: str) -> None:
-        self._file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+        self._file = pq.ParquetFile(open_input(path), coerce_int96_timestamp_unit="us")
         leaves = (column.physical_type for column in _leaves(self._file))
         types = {field.name: _in_utc(field.type, leaves) for field in self._file.schema_arrow}
         self._instants = {
@@ -249,16 +245,10 @@ def _in_utc(kind: pa.DataType, leaves: Iterator[str]) -> pa.DataType:
 
 def stage_merge(lake: str, table: str, rows: pa.Table) -> str:
     """Write changes to a file that Spark merges into a table, and return its path."""
-    folder = Path(lake, "_staged", "merges")
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{table}-{uuid.uuid4()}.parquet"
-    pq.write_table(rows, path)
-    return str(path)
-
-
-def delete_file(path: str) -> None:
-    """Delete a file that no commit refers to."""
-    Path(path).unlink(missing_ok=True)
+    path = f"{lake}/_staged/merges/{table}-{uuid.uuid4()}.parquet"
+    with open_output(path) as file:
+        pq.write_table(rows, file)
+    return path
 
 
 def column_of(path: str, column: str) -> list[Any]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Self
 from urllib.parse import unquote
 
@@ -14,9 +12,18 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from headgate.lake.constraints import Constraints, constraints_of
+from headgate.lake.log import LogEntry
 from headgate.lake.parquet import ParquetRows
 from headgate.lake.query import quoted_name
-from headgate.lake.tables import TableCache, is_plain_parquet, open_table, table_cache
+from headgate.lake.storage import has_file
+from headgate.lake.tables import (
+    TableCache,
+    is_plain_parquet,
+    open_table,
+    open_version,
+    table_cache,
+    table_url,
+)
 from headgate.schema.conform import conform_rows
 
 _IN_ORDER = {"datafusion.execution.target_partitions": "1"}
@@ -40,7 +47,7 @@ class Snapshot:
     @classmethod
     def open(cls, lake: str, table: str, version: int | None = None) -> Self | None:
         """Return the newest version, or an older one; None if the table does not exist."""
-        return cls.of(lake, table, open_table(Path(lake, table), version))
+        return cls.of(lake, table, open_table(table_url(lake, table), version))
 
     @classmethod
     def newest(cls, lake: str, table: str, tables: TableCache | None = None) -> Self | None:
@@ -111,7 +118,7 @@ class Snapshot:
 
     def has_files(self) -> bool:
         """Whether all files exist: VACUUM deletes those of older versions."""
-        return all(Path(file).exists() for file in self.files)
+        return all(map(has_file, self.files))
 
     def since(self, version: int | None) -> Self:
         """Return the files added after a version; the whole table if they are unknown."""
@@ -121,16 +128,13 @@ class Snapshot:
         replaced = False
         for number in range(version + 1, self.version + 1):
             try:
-                text = Path(self.url, "_delta_log", f"{number:020d}.json").read_text()
+                entry = LogEntry.read(self.url, number)
             except FileNotFoundError:
                 return self
-            for action in map(json.loads, text.splitlines()):
-                if "remove" in action:
-                    if action["remove"]["dataChange"]:
-                        return self  # rows have been rewritten
-                    replaced = True
-                if "add" in action and action["add"]["dataChange"]:
-                    added[unquote(action["add"]["path"])] = action["add"]["size"]
+            if entry.removed:
+                return self  # rows have been rewritten
+            replaced |= entry.is_compaction
+            added |= {unquote(file["path"]): file["size"] for file in entry.added}
         if replaced and not added.keys() <= self.sizes.keys():
             return self  # older and newer rows have been compacted into one file
         return type(self)(self.lake, self.table, self.version, self.delta, lambda: added)
@@ -228,7 +232,7 @@ class Snapshot:
         """Return the table at the version: other threads may have updated `delta`."""
         if self.delta.version() == self.version:
             return self.delta
-        return DeltaTable(self.url, version=self.version)
+        return open_version(self.url, self.version)
 
 
 def _with_constants(rows: pa.RecordBatch, values: Mapping[str, object]) -> pa.RecordBatch:
@@ -241,8 +245,3 @@ def _with_constants(rows: pa.RecordBatch, values: Mapping[str, object]) -> pa.Re
         for field, column in zip(rows.schema, rows.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
-
-
-def table_url(lake: str, table: str) -> str:
-    """Return the URL of a table, whether it exists or not."""
-    return f"{lake.rstrip('/')}/{table}"

@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.constraints import Constraints
-from headgate.lake.parquet import delete_file, stage_merge
-from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.parquet import stage_merge
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged_files import delete_staged
-from headgate.lake.tables import CommitConflict, TableError
+from headgate.lake.storage import delete_file
+from headgate.lake.tables import CommitConflict, TableError, table_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal
-from uuid import uuid4
 
 import pyarrow as pa
 
+from headgate.lake.storage import delete_file, read_file, write_file
 from headgate.schema.changes import SchemaChange, change_from_record
 
 OnFail = Literal["warn", "quarantine", "fail"]
@@ -173,23 +171,19 @@ class NoteFile:
     """A small file beside the tables of a lake, replaced atomically."""
 
     def __init__(self, lake: str, name: str) -> None:
-        self._path = Path(lake, "_staged", name)
+        self._url = f"{lake}/_staged/{name}"
 
     def read(self) -> bytes | None:
         try:
-            return self._path.read_bytes()
+            return read_file(self._url)
         except FileNotFoundError:
             return None
 
     def write(self, content: bytes) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        # Of its own: other threads write other notes, some of them with the same stem.
-        unfinished = self._path.with_name(f"{self._path.name}.{uuid4().hex}.part")
-        unfinished.write_bytes(content)
-        os.replace(unfinished, self._path)
+        write_file(self._url, content)
 
     def clear(self) -> None:
-        self._path.unlink(missing_ok=True)
+        delete_file(self._url)
 
 
 class StagedBatchNote:

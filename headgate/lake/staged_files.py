@@ -7,19 +7,18 @@ committed also gets a link in a folder that is not a table's.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 
-from headgate.lake.parquet import ParquetRows, delete_file, write_parquet
+from headgate.lake.parquet import ParquetRows, write_parquet
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
+from headgate.lake.storage import copy_file, delete_file, has_file, link_file, list_files
+from headgate.lake.tables import table_url
 from headgate.schema.conform import conform_chunked
 from headgate.schema.fit import Fit
 
@@ -28,7 +27,7 @@ _REFITTED = "-fitted"
 
 def read_staged(lake: str, file: StagedFile) -> pa.Table:
     """Read the rows of a staged file."""
-    return ParquetRows(staged_path(lake, file) or str(_in_table(lake, file))).read()
+    return ParquetRows(staged_path(lake, file) or _in_table(lake, file)).read()
 
 
 def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
@@ -52,8 +51,7 @@ def refit_file(lake: str, file: StagedFile, fitted: Fit) -> StagedFile:
 
 def staged_path(lake: str, file: StagedFile) -> str | None:
     """Return where a staged file is; None if it is gone."""
-    paths = _in_table(lake, file), _held_back(lake, file)
-    return next((str(path) for path in paths if path.exists()), None)
+    return next(filter(has_file, (_in_table(lake, file), _held_back(lake, file))), None)
 
 
 def is_staged(lake: str, file: StagedFile) -> bool:
@@ -63,7 +61,7 @@ def is_staged(lake: str, file: StagedFile) -> bool:
 
 def delete_staged(lake: str, file: StagedFile) -> None:
     """Delete a staged file that will not be committed."""
-    delete_file(str(_in_table(lake, file)))
+    delete_file(_in_table(lake, file))
     release(lake, file)
 
 
@@ -72,23 +70,16 @@ def hold_back(lake: str, file: StagedFile) -> None:
 
     It also stays where it is: a commit may have succeeded although it raised an error.
     """
-    path = _held_back(lake, file)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError, FileNotFoundError):
-        try:
-            os.link(_in_table(lake, file), path)
-        except (PermissionError, NotImplementedError):  # a file system without links
-            shutil.copyfile(_in_table(lake, file), path)
+    with suppress(FileNotFoundError):
+        link_file(_in_table(lake, file), _held_back(lake, file))
 
 
 def bring_back(lake: str, file: StagedFile) -> bool:
     """Have a file in its table's folder; return whether it still exists."""
-    path = _in_table(lake, file)
-    if path.exists():
+    if has_file(_in_table(lake, file)):
         return True
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        shutil.copyfile(_held_back(lake, file), path)
+        copy_file(_held_back(lake, file), _in_table(lake, file))
     except FileNotFoundError:
         return False
     return True
@@ -96,15 +87,15 @@ def bring_back(lake: str, file: StagedFile) -> bool:
 
 def release(lake: str, file: StagedFile) -> None:
     """Give up the link to a file that is no longer pending."""
-    delete_file(str(_held_back(lake, file)))
+    delete_file(_held_back(lake, file))
 
 
-def _in_table(lake: str, file: StagedFile) -> Path:
-    return Path(lake, file.table, file.path)
+def _in_table(lake: str, file: StagedFile) -> str:
+    return f"{table_url(lake, file.table)}/{file.path}"
 
 
-def _held_back(lake: str, file: StagedFile) -> Path:
-    return Path(lake, "_staged", "pending", file.table, file.path)
+def _held_back(lake: str, file: StagedFile) -> str:
+    return f"{lake}/_staged/pending/{file.table}/{file.path}"
 
 
 def staged_prefix(writer: str, version: int) -> str:
@@ -119,19 +110,22 @@ def delete_leftovers(lake: str, writer: str, version: int, files: Iterable[Stage
     """
     staged: dict[str, set[str]] = defaultdict(set)
     for file in files:
-        staged[file.table].add(Path(file.path).name)
+        staged[file.table].add(_name(file.path))
     deleted = 0
     for table, names in staged.items():
-        folder = Path(lake, table)
         found = [
             path
-            for path in folder.rglob(f"{staged_prefix(writer, version)}*.parquet")
-            if path.name.replace(_REFITTED, "") not in names
+            for path in list_files(table_url(lake, table), staged_prefix(writer, version))
+            if _name(path).replace(_REFITTED, "") not in names
         ]
         snapshot = Snapshot.open(lake, table) if found else None
         in_table = set(snapshot.sizes) if snapshot else set()
         for path in found:
-            if path.relative_to(folder).as_posix() not in in_table:
-                path.unlink(missing_ok=True)
+            if path not in in_table:
+                delete_file(f"{table_url(lake, table)}/{path}")
                 deleted += 1
     return deleted
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

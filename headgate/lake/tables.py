@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import os
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
+from itertools import compress
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from headgate.lake.log import identify_entry, identify_entry_and_next
+from headgate.lake.storage import Identity, is_folder, list_folders, options_of
 
 TableError = DeltaError
 """Raised by reading or writing a table."""
@@ -20,60 +24,70 @@ class NotWritable(DeltaError):
     """Raised before anything is written, for a table that only another engine can write."""
 
 
+_MAX_REQUESTS = 16
+"""Requests to an object store at the same time."""
 _MAX_OPEN = 2_000
 """Beyond this number, the least recently used table is evicted."""
 
 
-def open_table(path: str | Path, version: int | None = None) -> DeltaTable | None:
+def table_url(lake: str, table: str) -> str:
+    """Return the URL of a table, whether it exists or not."""
+    return f"{lake.rstrip('/')}/{table}"
+
+
+def open_table(url: str, version: int | None = None) -> DeltaTable | None:
     """Open the newest version of a table, or an older one; return None if it does not exist."""
     try:
-        return DeltaTable(str(path), version=version)
+        return open_version(url, version)
     except TableNotFoundError:
         return None
 
 
+def open_version(url: str, version: int | None = None) -> DeltaTable:
+    """Open a version of a table, by default the newest."""
+    return DeltaTable(url, version=version, storage_options=options_of(url))
+
+
 def is_table(url: str) -> bool:
     """Whether a URL is that of a Delta table."""
-    return DeltaTable.is_deltatable(url)
+    return DeltaTable.is_deltatable(url, options_of(url))
 
 
-def tables_in(lake: str | Path) -> list[str]:
-    """Return the names of all tables of a lake."""
-    return sorted(log.parent.name for log in Path(lake).glob("*/_delta_log"))
+def tables_in(lake: str, pattern: str = "*") -> list[str]:
+    """Return the names of all tables of a lake, or of those that match a pattern."""
+    names = [name for name in list_folders(lake) if fnmatchcase(name, pattern)]
+    with ThreadPoolExecutor(_MAX_REQUESTS) as pool:
+        are_tables = pool.map(lambda name: is_folder(f"{table_url(lake, name)}/_delta_log"), names)
+        return sorted(compress(names, are_tables))
 
 
 class TableCache:
     """Open tables of a lake. Updating an open table is faster than opening it again."""
 
-    def __init__(self, lake: str | Path) -> None:
-        self._lake = Path(lake)
-        self._opened: dict[str, tuple[DeltaTable, _Entry]] = {}
+    def __init__(self, lake: str) -> None:
+        self._lake = lake
+        self._opened: dict[str, tuple[DeltaTable, Identity | None]] = {}
+        """Each with the entry of its version in the log, which is another if it is replaced."""
 
     def newest(self, table: str) -> DeltaTable | None:
         """Return the newest version of a table; None if it does not exist."""
+        url = table_url(self._lake, table)
         opened, known = self._opened.pop(table, (None, None))
-        if opened is not None and known == self._entry(table, opened.version()):
-            if self._entry(table, opened.version() + 1) is not None:
-                opened.update_incremental()
-        else:
+        current, newer = identify_entry_and_next(url, opened.version()) if opened else (None, None)
+        if opened is None or current is None or current != known:
             # Not cached, or replaced by another table of the same name.
-            opened = open_table(self._lake / table)
+            opened = open_table(url)
+            known = identify_entry(url, opened.version()) if opened else None
+        elif newer is not None:
+            before = opened.version()
+            opened.update_incremental()
+            is_next = opened.version() == before + 1
+            known = newer if is_next else identify_entry(url, opened.version())
         if opened is not None:
-            self._opened[table] = opened, self._entry(table, opened.version())
+            self._opened[table] = opened, known
         if len(self._opened) > _MAX_OPEN:
             self._opened.pop(next(iter(self._opened)))
         return opened
-
-    def _entry(self, table: str, version: int) -> _Entry:
-        try:
-            file = os.stat(f"{self._lake}/{table}/_delta_log/{version:020d}.json")
-        except FileNotFoundError:
-            return None
-        return file.st_ino, file.st_mtime_ns
-
-
-_Entry = tuple[int, int] | None
-"""Inode and time of the log entry of a version, which differ if the table is replaced."""
 
 
 @cache

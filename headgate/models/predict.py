@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from headgate.config import Kafka, PipelineConfig, Train
+from headgate.config.location import is_remote
 from headgate.engine.events import Listener, ModelServes, Predicted, PredictionFailed
 from headgate.engine.follow_up import Followed, TableChanged
 from headgate.errors import LandingError
+from headgate.jars.jars import headgate_home
 from headgate.lake.commit import Committer
 from headgate.lake.duck import Sql
 from headgate.lake.ledger_entries import Entry, PredictionEntry, TrainingEntry
@@ -126,7 +128,8 @@ class Prediction:
         ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, pipeline.name)
         trained = ledger.entries(TrainingEntry, table=self.table)
         last = trained[-1].at if trained else None
-        log = f"{pipeline.lake}/_training/{self.name}.log"
+        folder = headgate_home() if is_remote(pipeline.lake) else pipeline.lake
+        log = f"{folder}/_training/{self.name}.log"
         return Judge(
             LiveAccuracy(train.label, self.declared.key, every),
             Retraining(pipeline.file, self.name, self.table, train, log, self._listener, last),

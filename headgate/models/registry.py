@@ -16,6 +16,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from headgate.config import PipelineConfig
+from headgate.config.location import is_remote
 from headgate.errors import HeadgateError, LandingError, extra_missing, shown
 
 if TYPE_CHECKING:
@@ -118,6 +119,12 @@ class ModelRegistry:
         """Return the store of a pipeline: `models` beside its lake, or MLFLOW_TRACKING_URI."""
         if location := os.environ.get(_LOCATION):
             return cls(location)
+        if is_remote(pipeline.lake):
+            raise LandingError(
+                "models-unavailable",
+                "a lake in an object storage has no registry of models beside it",
+                hint=f"set {_LOCATION} to the address of an MLflow server",
+            )
         folder = Path(pipeline.lake).parent / "models"
         return cls(f"sqlite:///{folder / 'mlflow.db'}", str(folder / "artifacts"))
 

@@ -20,8 +20,8 @@ from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger, Pending
 from headgate.lake.ledger_entries import Entry, QuarantineEntry, TableEntry
 from headgate.lake.ledger_snapshot import replay_name
-from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedBatchNote, StagedFile
+from headgate.lake.tables import table_url
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.outcome import OutcomeNote, ReplayOutcome, record_outcome
 from headgate.quarantine.snapshot import QuarantineSnapshot

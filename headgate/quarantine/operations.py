@@ -21,8 +21,8 @@ from headgate.errors import CheckpointError, LandingError
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.run_lock import Held, run_lock
-from headgate.lake.snapshot import table_url
 from headgate.lake.staged import StagedFile
+from headgate.lake.tables import table_url
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.lander import ReplayLander, name_of_files
 from headgate.quarantine.outcome import OUTCOME_COLUMNS, ReplayOutcome

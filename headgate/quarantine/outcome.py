@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
 from headgate.errors import LandingError
 from headgate.lake.commit import Committer, MergeCommit, MergeRule
-from headgate.lake.snapshot import Snapshot, table_url
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import NoteFile
-from headgate.lake.tables import CommitConflict, TableError
+from headgate.lake.tables import CommitConflict, TableError, table_url
 
 OUTCOME_COLUMNS = pa.schema(
     [

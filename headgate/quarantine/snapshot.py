@@ -8,8 +8,8 @@ from typing import Self
 import pyarrow as pa
 
 from headgate.errors import LandingError
-from headgate.lake.snapshot import Snapshot, table_url
-from headgate.lake.tables import TableError
+from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import TableError, table_url
 from headgate.quarantine.filter import QuarantineFilter
 
 NamesOfRoute = Callable[[str], Collection[str]]

@@ -14,8 +14,9 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from headgate.errors import InvalidPipeline, LandingError, UsageError, shown
-from headgate.lake.changes import Commit, RowChanges
+from headgate.lake.changes import RowChanges
 from headgate.lake.duck import Sql
+from headgate.lake.log import LogEntry
 from headgate.lake.query import python_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.serve.catalog import Catalog
@@ -347,7 +348,7 @@ def last_version_before(snapshot: Snapshot, time: datetime) -> int:
     version = snapshot.version
     while version > 0:
         try:
-            if Commit.read(snapshot.url, version).at < time:
+            if LogEntry.read(snapshot.url, version).at < time:
                 break
         except FileNotFoundError:
             break

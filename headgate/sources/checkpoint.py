@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from headgate.amounts import counted
 from headgate.errors import CheckpointError
 from headgate.lake.ledger import Progress
+from headgate.lake.storage import list_files, move_folder, read_file
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,13 @@ class Checkpoint:
     """A view of the checkpoint folder, which Spark writes."""
 
     def __init__(self, folder: str) -> None:
-        self.folder = Path(folder)
+        self.folder = folder
 
     @property
     def query_id(self) -> str | None:
         """The identity of the stream; a recreated checkpoint has a different one."""
         try:
-            return str(json.loads((self.folder / "metadata").read_text())["id"])
+            return str(json.loads(self._read("metadata"))["id"])
         except (OSError, ValueError, KeyError):
             return None
 
@@ -149,14 +149,14 @@ class Checkpoint:
         """Rename the folder, if there is one, to make room for a new checkpoint."""
         if self.query_id is None:
             return
-        self.folder.rename(self.folder.with_name(f"{self.folder.name}.{self.query_id}"))
+        move_folder(self.folder, f"{self.folder}.{self.query_id}")
 
     def start_of(self, batch: int) -> Any:
         """Return the offsets at which a batch starts."""
         if batch > 0:
             return self.offsets(batch - 1)
         try:
-            text = (self.folder / "sources" / "0" / "0").read_text()
+            text = self._read("sources/0/0")
             return json.loads(text[text.index("{") :])
         except (OSError, ValueError):
             return None
@@ -164,14 +164,14 @@ class Checkpoint:
     def offsets(self, batch: int) -> Any:
         """Return the offsets at which a batch ends, in the source's own format."""
         try:
-            lines = (self.folder / "offsets" / str(batch)).read_text().splitlines()
+            lines = self._read(f"offsets/{batch}").splitlines()
             return json.loads(lines[2])
         except (OSError, ValueError, IndexError):
             return None
 
     def _newest(self, folder: str) -> int | None:
-        try:
-            names = [path.name for path in (self.folder / folder).iterdir()]
-        except OSError:
-            return None
+        names = list_files(f"{self.folder}/{folder}")
         return max((int(name) for name in names if name.isdigit()), default=None)
+
+    def _read(self, path: str) -> str:
+        return read_file(f"{self.folder}/{path}").decode()

@@ -174,7 +174,13 @@ BROKEN = {
         "payload: payload", "payload: payload, proto: no.proto", "bad-proto", 8, "no.proto",
     ),
     # tables and the rest
-    "lake in the cloud": ("./lake", "s3://bucket/lake", "bad-value", 9, "local folder"),
+    "lake in an unknown storage": ("./lake", "ftp://host/lake", "bad-value", 9, "`s3://`"),
+    "storage without a URL": (
+        END, f"{END}storage: {{region: eu-central-1}}\n", "bad-value", 10, "no effect",
+    ),
+    "storage with a key in the file": (
+        END, f"{END}storage: {{secret_key: hunter2}}\n", "secret-in-file", 10, "reference",
+    ),
     "lake without a path": ("./lake", "''", "bad-value", 9, "path"),
     "silver without a route": (END, f"{END}silver: silver\n", "bad-template", 10, "`{route}`"),
     "silver with two routes": (
@@ -267,7 +273,7 @@ source:
 name: Games
 name: games
 registry: {url: "http://host", password: x}
-lake: s3://lake
+lake: ftp://lake
 trigger: 1 moon
 """
     findings = check_pipeline(write(text))
@@ -289,7 +295,7 @@ trigger: 1 moon
 def test_error_has_the_message_of_the_first_finding_and_keeps_all(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write(GOOD.replace("topics", "topicz").replace("./lake", "s3://lake"))
+    path = write(GOOD.replace("topics", "topicz").replace("./lake", "ftp://lake"))
     monkeypatch.chdir(path.parent)
     with pytest.raises(PipelineFileError) as raised:
         load_pipeline("games.yaml")

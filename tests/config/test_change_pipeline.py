@@ -19,7 +19,9 @@ from headgate.config import (
     Merge,
     Mode,
     PipelineConfig,
+    Secret,
     Size,
+    Storage,
     load_pipeline,
 )
 from headgate.config.model import fields_by_key
@@ -48,6 +50,7 @@ envelope:
     lineages: ["log:mysql-bin", "gtid:3e11fa47-71ca-11e1-9e33-c80aa9429562"]
 lake: file:///data/lake
 checkpoint: ../checkpoint
+storage: {endpoint: "https://store:9000/", region: eu, access_key: env:KEY, secret_key: file:key}
 change_log: "changes_{schema}_{table}"
 merged: "{table}"
 history: "{table}_then"
@@ -95,6 +98,7 @@ def test_change_pipeline_has_defaults(write: Write) -> None:
         "envelope": Datastream(keys={}, lineages=()),
         "lake": str(folder / "lake"),
         "checkpoint": str(folder / "lake/_checkpoints/shop"),
+        "storage": Storage(),
         "quarantine_table": "quarantine",
         "ledger": "ledger",
         "contract": Contract(),
@@ -137,6 +141,12 @@ def test_change_pipeline_reads_every_key(write: Write, monkeypatch: pytest.Monke
         ),
         lake="file:///data/lake",
         checkpoint="../checkpoint",
+        storage=Storage(
+            endpoint="https://store:9000",
+            region="eu",
+            access_key=Secret.parse("env:KEY"),
+            secret_key=Secret.parse("file:key"),
+        ),
         change_log="changes_{schema}_{table}",
         merged="{table}",
         history="{table}_then",

@@ -26,6 +26,7 @@ from headgate.config import (
     Secret,
     Security,
     Size,
+    Storage,
     Wrapper,
     load_pipeline,
 )
@@ -110,6 +111,7 @@ def test_pipeline_has_defaults(write: Write) -> None:
         "envelope": WRAPPER,
         "lake": str(folder / "lake"),
         "checkpoint": str(folder / "lake/_checkpoints/games"),
+        "storage": Storage(),
         "bronze": None,
         "silver": "silver_{route}",
         "quarantine_table": "quarantine",

@@ -21,12 +21,12 @@ def version(opened: DeltaTable | None) -> int | None:
 
 
 def test_missing_table_is_none(tmp_path: Path) -> None:
-    assert open_table(tmp_path / "chess") is None
-    assert TableCache(tmp_path).newest("chess") is None
+    assert open_table(str(tmp_path / "chess")) is None
+    assert TableCache(str(tmp_path)).newest("chess") is None
 
 
 def test_created_and_growing_table_is_up_to_date(tmp_path: Path) -> None:
-    tables = TableCache(tmp_path)
+    tables = TableCache(str(tmp_path))
     assert version(tables.newest("chess")) is None
     for expected in range(3):
         add(tmp_path / "chess", 1)
@@ -34,7 +34,7 @@ def test_created_and_growing_table_is_up_to_date(tmp_path: Path) -> None:
 
 
 def test_dropped_and_recreated_table_is_opened_again(tmp_path: Path) -> None:
-    tables = TableCache(tmp_path)
+    tables = TableCache(str(tmp_path))
     add(tmp_path / "chess", 3)
     assert version(tables.newest("chess")) == 2
     shutil.rmtree(tmp_path / "chess")
@@ -47,7 +47,7 @@ def test_dropped_and_recreated_table_is_opened_again(tmp_path: Path) -> None:
 
 
 def test_recreated_table_with_more_versions_is_opened_again(tmp_path: Path) -> None:
-    tables = TableCache(tmp_path)
+    tables = TableCache(str(tmp_path))
     add(tmp_path / "chess", 2)
     assert version(tables.newest("chess")) == 1
     shutil.rmtree(tmp_path / "chess")

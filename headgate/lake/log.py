@@ -1,0 +1,89 @@
+"""The log of a table: one entry for each version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Self
+
+from headgate.lake.storage import Identity, identify, identify_from, read_file
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """The actions of the commit that made a version."""
+
+    version: int
+    actions: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def read(cls, url: str, version: int) -> Self:
+        """Read an entry. Raises `FileNotFoundError` if it does not exist."""
+        lines = read_file(_entry_url(url, version)).splitlines()
+        return cls(version, tuple(json.loads(line) for line in lines if line))
+
+    @property
+    def added(self) -> list[Mapping[str, Any]]:
+        return self._with_data("add")
+
+    @property
+    def removed(self) -> list[Mapping[str, Any]]:
+        return self._with_data("remove")
+
+    @property
+    def change_files(self) -> list[Mapping[str, Any]]:
+        return list(self._all("cdc"))
+
+    @property
+    def changes_rows(self) -> bool:
+        return bool(self.added or self.removed or self.change_files)
+
+    @property
+    def is_compaction(self) -> bool:
+        """Whether files were replaced by others with the same rows."""
+        return any(not one.get("dataChange", True) for one in self._all("remove"))
+
+    @property
+    def metadata(self) -> Mapping[str, Any] | None:
+        return next(self._all("metaData"), None)
+
+    @property
+    def protocol(self) -> Mapping[str, Any] | None:
+        return next(self._all("protocol"), None)
+
+    @property
+    def marks(self) -> dict[str, int]:
+        """Versions of apps that the commit has marked."""
+        return {one["appId"]: one["version"] for one in self._all("txn")}
+
+    @cached_property
+    def at(self) -> datetime:
+        info = next(self._all("commitInfo"), {})
+        milliseconds = info.get("inCommitTimestamp") or info.get("timestamp") or 0
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+    def _with_data(self, kind: str) -> list[Mapping[str, Any]]:
+        """Return actions that change rows; those of compactions do not."""
+        return [one for one in self._all(kind) if one.get("dataChange", True)]
+
+    def _all(self, kind: str) -> Iterator[Mapping[str, Any]]:
+        return (action[kind] for action in self.actions if kind in action)
+
+
+def identify_entry(url: str, version: int) -> Identity | None:
+    """Return what tells an entry from that of a table before or after; None if it is gone."""
+    return identify(_entry_url(url, version))
+
+
+def identify_entry_and_next(url: str, version: int) -> tuple[Identity | None, Identity | None]:
+    """Return the same of a version and of the one after it, by one request."""
+    one, following = _entry_url(url, version), _entry_url(url, version + 1)
+    found = identify_from(one, following)
+    return found.get(one), found.get(following)
+
+
+def _entry_url(url: str, version: int) -> str:
+    return f"{url}/_delta_log/{version:020d}.json"
