@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import unquote
@@ -26,6 +26,7 @@ from deltalake.transaction import (
     create_table_with_add_actions,
 )
 
+from headgate.lake.append import KnownTables, has_new_columns
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.constraints import constraints_of
 from headgate.lake.log import LogEntry, identify_entry
@@ -100,8 +101,7 @@ class DeltaRsCommitter:
         self._tables = tables or TableCache(lake)
         self._just_read: dict[str, tuple[DeltaTable | None, pa.Schema]] = {}
         """Tables that `state` has read, for the commit that follows."""
-        self._marks: dict[str, tuple[DeltaTable, int, Mapping[str, int]]] = {}
-        """The newest commits of this process: table, version and marks."""
+        self._known = KnownTables(lake)
         self._obstacles: dict[str, tuple[DeltaTable, int, str | None]] = {}
         """What prevents a write to each table, and the version at which that was found."""
 
@@ -109,12 +109,20 @@ class DeltaRsCommitter:
         return "delta-rs"
 
     def state(self, table: str, app: str) -> TableState | None:
+        known = self._known.state(table, app)
+        if known is not None:
+            return known
         opened, schema = self._read(table)
         if opened is None:
             return None
         self._just_read[table] = opened, schema
-        marked = self._marked(table, opened, app)
-        return TableState(opened.version(), schema, marked, self._obstacle(table, opened))
+        marked, obstacle = opened.transaction_version(app), self._obstacle(table, opened)
+        state = TableState(opened.version(), schema, marked, obstacle)
+        if obstacle is None:
+            checkpoints = opened.metadata().configuration.get("delta.checkpointInterval", "100")
+            entry = self._tables.entry_of(table)
+            self._known.remember(table, state, app, entry, checkpoints=int(checkpoints))
+        return state
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return pa.schema(open_version(table_url(self.lake, table), version).schema())
@@ -126,12 +134,15 @@ class DeltaRsCommitter:
         return constraints_of(opened).allow_rewrite
 
     def commit(self, commit: Commit) -> int:
+        read = self._just_read.pop(commit.table, None)
+        appended = self._known.append(commit)
+        if appended is not None:
+            return appended
         actions: list[AddAction | RemoveAction] = [add_action(file) for file in commit.files]
         actions += [_remove_action(path, size) for path, size in commit.removed.items()]
-        read = self._just_read.pop(commit.table, None)
         table, schema = self._read(commit.table) if read is None else read
         for app, version in commit.required_marks.items():
-            if (self._marked(commit.table, table, app) if table else None) != version:
+            if (table.transaction_version(app) if table else None) != version:
                 raise CommitConflict(f"table {commit.table} is not at {version} of {app}")
         if table is None or commit.mode == "create":
             return self._create(commit)
@@ -142,7 +153,7 @@ class DeltaRsCommitter:
             added = pa.table(table.get_add_actions())
             rewritten = rewrite_files(self.lake, commit.table, added, commit.schema)
             actions = [*(add_action(file) for file in rewritten), *actions]
-        elif commit.mode == "append" and _has_new_columns(commit.schema, schema):
+        elif commit.mode == "append" and has_new_columns(commit.schema, schema):
             write_deltalake(table, commit.schema.empty_table(), mode="append", schema_mode="merge")
             self._require_writable(commit.table, table)
         partitions = list(commit.replaced_partitions)
@@ -250,14 +261,8 @@ class DeltaRsCommitter:
         else:
             # The versions in between are those of this commit, so nothing else has changed.
             self._obstacles[commit.table] = table, version, None
-        self._marks[commit.table] = table, version, {one.app: one.version for one in commit.marks}
+        self._known.committed(commit, version)
         return version
-
-    def _marked(self, table: str, opened: DeltaTable, app: str) -> int | None:
-        same, version, marks = self._marks.get(table, (None, None, {}))
-        if same is opened and version == opened.version() and app in marks:
-            return marks[app]
-        return opened.transaction_version(app)
 
     def can_write(self, table: str | Snapshot) -> bool:
         """Whether delta-rs can write all features of a table and keep its constraints."""
@@ -341,11 +346,3 @@ def _remove_action(path: str, size: int) -> RemoveAction:
 def _has_marks(entry: LogEntry, marks: Sequence[Mark]) -> bool:
     """Whether a commit in the log has all marks."""
     return {(one.app, one.version) for one in marks} <= entry.marks.items()
-
-
-def _has_new_columns(wanted: pa.Schema, current: pa.Schema) -> bool:
-    """Whether a table lacks columns, or nested fields of them."""
-    if wanted is current:
-        return False
-    types = {field.name: field.type for field in current}
-    return any(types.get(field.name) != field.type for field in wanted)

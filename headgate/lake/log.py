@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Self
 
-from headgate.lake.storage import Identity, identify, identify_from, read_file
+from headgate.lake.storage import Identity, create_file, identify, identify_from, read_file
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,13 @@ def identify_entry_and_next(url: str, version: int) -> tuple[Identity | None, Id
     one, following = _entry_url(url, version), _entry_url(url, version + 1)
     found = identify_from(one, following)
     return found.get(one), found.get(following)
+
+
+def write_entry(url: str, version: int, actions: Iterable[Mapping[str, Any]]) -> Identity | None:
+    """Write the entry of a version; return None if there is one already."""
+    # delta-rs misreads escapes of characters beyond U+1FFFF as smaller characters.
+    lines = [json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions]
+    return create_file(_entry_url(url, version), "\n".join(lines).encode())
 
 
 def _entry_url(url: str, version: int) -> str:

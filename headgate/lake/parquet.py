@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from itertools import islice
 from typing import Any, TypeVar
@@ -30,7 +31,7 @@ _LAST_CHARACTER = "\U0010ffff"
 def file_statistics(
     table: pa.Table,
     columns: Sequence[str] | None = None,
-    known_bounds: Mapping[str, tuple[str, str]] | None = None,
+    known_bounds: Mapping[str, tuple[Any, Any]] | None = None,
 ) -> str:
     """Return the statistics of rows, or only of some columns, in the form of the Delta log."""
     if columns is not None:
@@ -71,19 +72,31 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
         return None
 
 
-def _text_bounds(rows: pa.Table, written: pq.FileMetaData) -> dict[str, tuple[str, str]]:
-    """Return the least and the greatest texts, which Arrow would look for a second time."""
+def _written_bounds(rows: pa.Table, written: pq.FileMetaData) -> dict[str, tuple[Any, Any]]:
+    """Return bounds that are in the footer of a file: Arrow would look for them a second time."""
     if _has_nested(rows):
         return {}
     groups = [written.row_group(number) for number in range(written.num_row_groups)]
-    bounds: dict[str, tuple[str, str]] = {}
+    bounds: dict[str, tuple[Any, Any]] = {}
     for at, field in enumerate(rows.schema):
-        if not pa.types.is_string(field.type):
+        if not _has_written_bounds(field.type):
             continue
         found = [group.column(at).statistics for group in groups]
         if found and all(one is not None and one.has_min_max for one in found):
-            bounds[field.name] = min(one.min for one in found), max(one.max for one in found)
+            with suppress(OverflowError, ValueError):  # a timestamp that Python cannot represent
+                bounds[field.name] = min(one.min for one in found), max(one.max for one in found)
     return bounds
+
+
+def _has_written_bounds(kind: pa.DataType) -> bool:
+    """Whether Parquet's bounds are those of the Delta log. Those of floats ignore NaN."""
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_signed_integer(kind)
+        or pa.types.is_timestamp(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_date32(kind)
+    )
 
 
 def _lower(value: Any) -> Any:
@@ -144,14 +157,12 @@ def write_parquet(
             rows.schema,
             compression="zstd" if large else "snappy",
             use_dictionary=_with_dictionary(rows) if large else ["_topic"],
-            # For a file of one page, the statistics of the Delta log are enough.
-            write_statistics=large,
             store_schema=False,
             coerce_timestamps="us",
         ) as written:
             written.write_table(rows)
         size = file.tell()
-    bounds = _text_bounds(rows, written.writer.metadata) if large else None
+    bounds = _written_bounds(rows, written.writer.metadata)
     return StagedFile(
         table=table,
         path=name,

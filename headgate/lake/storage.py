@@ -36,7 +36,7 @@ _WHOLE = 64 << 20
 
 _Known = TypeVar("_Known")
 
-Identity = tuple[object, object]
+Identity = object
 """What tells a file from another one in its place: inode and time, or the tag of an object."""
 
 
@@ -83,6 +83,39 @@ def write_file(url: str, content: bytes) -> None:
     unfinished = path.with_name(f"{path.name}.{uuid4().hex}.part")
     unfinished.write_bytes(content)
     os.replace(unfinished, path)
+
+
+def create_file(url: str, content: bytes) -> Identity | None:
+    """Write a file atomically unless there is one; return its identity, or None if there is."""
+    if is_remote(url):
+        return _create_object(url, content)
+    folder, _, name = url.rpartition("/")
+    unfinished = f"{folder}/.{name}.{uuid4().hex}.part"
+    try:
+        with open(unfinished, "xb") as file:
+            file.write(content)
+            file.flush()
+            found = os.fstat(file.fileno())
+        os.link(unfinished, url)
+    except FileExistsError:
+        return None
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(unfinished)
+    return found.st_ino, found.st_mtime_ns
+
+
+def _create_object(url: str, content: bytes) -> Identity | None:
+    import obstore
+    from obstore.exceptions import AlreadyExistsError
+
+    try:
+        with _explained(url):
+            return obstore.put(*_object(url), content, mode="create")["e_tag"]
+    except StorageError as error:
+        if isinstance(error.__cause__, AlreadyExistsError):
+            return None
+        raise
 
 
 def delete_file(url: str) -> None:
@@ -155,7 +188,7 @@ def identify_from(first: str, last: str) -> dict[str, Identity]:
 
 
 def _identity(found: ObjectMeta) -> Identity:
-    return found["e_tag"], found["last_modified"]
+    return found["e_tag"]
 
 
 def link_file(url: str, to: str) -> None:
@@ -305,16 +338,12 @@ def probe(url: str) -> None:
 
     A commit is safe if only one of several writers can create a file.
     """
-    import obstore
-    from obstore.exceptions import AlreadyExistsError
-
     file = f"{url}/_staged/probe-{uuid4().hex}"
-    store, path = _object(file)
-    with _explained(url):
-        obstore.put(store, path, b"1", mode="create")
     try:
-        with _explained(url):
-            obstore.put(store, path, b"2", mode="create")
+        first, second = create_file(file, b"1"), create_file(file, b"2")
+    finally:
+        delete_file(file)
+    if first is None or second is not None:
         raise StorageError(
             "storage-unsafe",
             f"the object storage of {_root(url)} has no conditional put",
@@ -322,11 +351,6 @@ def probe(url: str) -> None:
             "`If-None-Match: *`, as S3, Azure and Google Cloud Storage do",
             where=url,
         )
-    except StorageError as error:
-        if not isinstance(error.__cause__, AlreadyExistsError):
-            raise
-    finally:
-        delete_file(file)
 
 
 def storage_error(url: str, error: BaseException) -> StorageError:

@@ -69,6 +69,10 @@ class TableCache:
         self._opened: dict[str, tuple[DeltaTable, Identity | None]] = {}
         """Each with the entry of its version in the log, which is another if it is replaced."""
 
+    def entry_of(self, table: str) -> Identity | None:
+        """Return the entry, in the log, of the version that `newest` returned last."""
+        return self._opened[table][1] if table in self._opened else None
+
     def newest(self, table: str) -> DeltaTable | None:
         """Return the newest version of a table; None if it does not exist."""
         url = table_url(self._lake, table)

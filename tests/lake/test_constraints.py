@@ -205,13 +205,13 @@ def test_tables_are_looked_at_again_only_after_commits_of_others(
     for version in range(20):
         committer.state("chess", APP)
         commit(committer, version, staged(tmp_path, "chess", numbers(version)))
-    assert len(looked) <= 1
+    assert len(looked) <= 3
     DeltaTable(tmp_path / "chess").alter.set_table_properties(
         {"delta.logRetentionDuration": "interval 9 days"}
     )
     committer.state("chess", APP)
     committer.state("chess", APP)
-    assert len(looked) <= 2
+    assert len(looked) <= 4
 
 
 def test_append_only_table_is_not_rewritten(tmp_path: Path) -> None:

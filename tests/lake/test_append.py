@@ -1,0 +1,164 @@
+"""Appends to known tables: the same tables as by delta-rs, which is not asked for most of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from headgate.lake.commit import Commit, Mark
+from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.log import LogEntry
+from headgate.lake.parquet import write_parquet
+from headgate.lake.tables import CommitConflict
+from tests.lake.committer_contract import APP, commit, numbers
+from tests.lake.staged import staged
+
+
+def values(lake: Path, table: str = "chess") -> list[int]:
+    return sorted(DeltaTable(lake / table).to_pyarrow_table()["n"].to_pylist())
+
+
+def append(committer: DeltaRsCommitter, lake: Path, *versions: int) -> int:
+    for version in versions:
+        committer.state("chess", APP)
+        last = commit(committer, version, staged(lake, "chess", numbers(version)))
+    return last
+
+
+@pytest.fixture
+def committer(tmp_path: Path) -> DeltaRsCommitter:
+    """One that knows its table."""
+    committer = DeltaRsCommitter(str(tmp_path))
+    append(committer, tmp_path, 0, 1)
+    return committer
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count how often delta-rs commits, and how often it reads a log."""
+    counts: Counter[str] = Counter()
+    for name in ("create_write_transaction", "update_incremental"):
+        original = getattr(DeltaTable, name)
+
+        def counted(*given: object, name: str = name, original=original, **more: object) -> object:  # type: ignore[no-untyped-def]
+            counts[name] += 1
+            return original(*given, **more)
+
+        monkeypatch.setattr(DeltaTable, name, counted)
+    return counts
+
+
+def test_known_table_is_not_read(
+    committer: DeltaRsCommitter, tmp_path: Path, reads: Counter[str]
+) -> None:
+    assert append(committer, tmp_path, *range(2, 9)) == 8
+    assert not reads
+    assert values(tmp_path) == list(range(9))
+    state = committer.state("chess", APP)
+    assert state is not None
+    assert (state.version, state.marked) == (8, 8)
+    assert DeltaTable(tmp_path / "chess").transaction_version(APP) == 8
+
+
+def test_checkpoints_are_written_as_ever(
+    committer: DeltaRsCommitter, tmp_path: Path, reads: Counter[str]
+) -> None:
+    append(committer, tmp_path, *range(2, 30))
+    log = tmp_path / "chess" / "_delta_log"
+    checkpoints = sorted(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet"))
+    assert checkpoints == [9, 19, 29]
+    assert reads["create_write_transaction"] == 3
+    assert values(tmp_path) == list(range(30))
+
+
+def test_commit_of_another_is_kept_and_followed(
+    committer: DeltaRsCommitter, tmp_path: Path
+) -> None:
+    committer.state("chess", APP)
+    write_deltalake(tmp_path / "chess", numbers(70), mode="append")
+    assert commit(committer, 2, staged(tmp_path, "chess", numbers(2))) == 3
+    assert append(committer, tmp_path, 3, 4) == 5
+    assert values(tmp_path) == [0, 1, 2, 3, 4, 70]
+
+
+def test_same_batch_of_another_run_is_a_conflict(
+    committer: DeltaRsCommitter, tmp_path: Path
+) -> None:
+    committer.state("chess", APP)
+    append(DeltaRsCommitter(str(tmp_path)), tmp_path, 2)
+    with pytest.raises(CommitConflict):
+        commit(committer, 2, staged(tmp_path, "chess", numbers(2)))
+    state = committer.state("chess", APP)
+    assert state is not None
+    assert state.marked == 2
+    assert values(tmp_path) == [0, 1, 2]
+
+
+def test_required_marks_are_those_of_the_newest_version(
+    committer: DeltaRsCommitter, tmp_path: Path
+) -> None:
+    append(committer, tmp_path, 2)
+    file = staged(tmp_path, "chess", numbers(3))
+    wanted = Commit("chess", file.schema, (file,), (Mark(APP, 3),), required_marks={APP: 1})
+    with pytest.raises(CommitConflict):
+        committer.commit(wanted)
+    assert committer.commit(replace(wanted, required_marks={APP: 2})) == 3
+
+
+def test_replaced_table_is_not_taken_for_the_known_one(
+    committer: DeltaRsCommitter, tmp_path: Path
+) -> None:
+    shutil.rmtree(tmp_path / "chess")
+    for value in (50, 51, 52):
+        write_deltalake(tmp_path / "chess", numbers(value), mode="append")
+    assert append(committer, tmp_path, 2) == 3
+    assert values(tmp_path) == [2, 50, 51, 52]
+
+
+def test_new_columns_are_added(committer: DeltaRsCommitter, tmp_path: Path) -> None:
+    committer.state("chess", APP)
+    wider = pa.table({"n": pa.array([2], pa.int64()), "name": ["b"]})
+    commit(committer, 2, staged(tmp_path, "chess", wider))
+    append(committer, tmp_path, 3)
+    found = DeltaTable(tmp_path / "chess").to_pyarrow_table().sort_by("n")
+    assert found["name"].to_pylist() == [None, None, "b", None]
+
+
+ROUTES = ["plain", "with space", "100%", "a/b", "ä?#[]{}|^`", "x=y&z", "\U00020000"]
+
+
+def test_paths_with_special_characters_are_found(tmp_path: Path) -> None:
+    committer = DeltaRsCommitter(str(tmp_path))
+    for version, route in enumerate([*ROUTES, *ROUTES]):
+        committer.state("bronze", APP)
+        file = _bronze(tmp_path, version, route)
+        committer.commit(
+            Commit("bronze", _BRONZE, (file,), (Mark(APP, version),), partition_by=("route",))
+        )
+    rows = DeltaTable(tmp_path / "bronze").to_pyarrow_table().sort_by("n")
+    assert rows["route"].to_pylist() == [*ROUTES, *ROUTES]
+
+
+_BRONZE = pa.schema([("n", pa.int64()), ("route", pa.string())])
+
+
+def _bronze(lake: Path, number: int, route: str):  # type: ignore[no-untyped-def]
+    return write_parquet(
+        str(lake), "bronze", f"part-{number}.parquet", numbers(number), partition={"route": route}
+    )
+
+
+def test_entry_says_who_wrote_it(committer: DeltaRsCommitter, tmp_path: Path) -> None:
+    append(committer, tmp_path, 2)
+    entry = LogEntry.read(str(tmp_path / "chess"), 2)
+    assert entry.marks == {APP: 2}
+    info: Sequence[object] = [one["commitInfo"] for one in entry.actions if "commitInfo" in one]
+    assert info[0]["operation"] == "WRITE"  # type: ignore[index]
+    assert not list((tmp_path / "chess" / "_delta_log").glob(".*"))
