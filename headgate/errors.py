@@ -47,6 +47,7 @@ CODES: dict[str, str] = {
     "jar-changed": "A fetched jar does not have its recorded checksum.",
     "extra-missing": "A command needs packages of an extra, such as `headgate[lab]`.",
     "database-missing": "The MariaDB server is not installed.",
+    "object-store-missing": "The S3 gateway is not installed, and cannot be built.",
     "port-in-use": "A port is used by another program.",
     "service-failed": "A local service did not start or did not respond in time.",
     "services-stale": "Local services are recorded as running but do not respond.",

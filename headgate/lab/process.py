@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +91,9 @@ class DetachedProcess:
             return None
 
 
-def start_detached(name: str, command: Sequence[str], folder: Path) -> DetachedProcess:
+def start_detached(
+    name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+) -> DetachedProcess:
     """Start a command in its own session, with `<name>.log` and `<name>.pid` in the folder."""
     require_lab("psutil")
     import psutil
@@ -104,7 +106,7 @@ def start_detached(name: str, command: Sequence[str], folder: Path) -> DetachedP
     pid = os.posix_spawn(
         command[0],
         list(command),
-        os.environ,
+        {**os.environ, **(environment or {})},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log_file), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),

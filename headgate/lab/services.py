@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 from headgate.errors import SetupError
 from headgate.jars.jars import fetch_jars, hold_lock
-from headgate.lab import broker, database, registry, require_lab
+from headgate.lab import broker, database, object_store, registry, require_lab
 from headgate.lab.database import Database, database_folder
+from headgate.lab.object_store import ObjectStore, StoreFolder
 from headgate.lab.process import (
     HOST,
     DetachedProcess,
@@ -24,7 +25,7 @@ from headgate.lab.process import (
 
 DEFAULT_FOLDER = Path(".headgate")
 _PAIR = (broker.NAME, registry.NAME)
-_ALL = (*_PAIR, database.NAME)
+_ALL = (*_PAIR, database.NAME, object_store.NAME)
 
 Report = Callable[[str], None]
 """Receives progress messages."""
@@ -129,11 +130,40 @@ def up_database(
                 raise _unresponsive([f"{database.NAME} (pid {running.pid})"], folder, "--database")
             report(f"Already up: {database.NAME} at {running.address}")
             return running
-        _clear_database_record(folder, report)
+        _clear_record(database.NAME, folder, report)
         chosen = choose_port(database.NAME, requested=port, previous=database_folder(folder).port())
         report(f"Starting a database on port {chosen}")
         started = Database(folder, chosen, _start_database(folder, chosen).pid)
         report(f"Up: {database.NAME} at {started.address}")
+        return started
+
+
+def up_storage(
+    folder: Path = DEFAULT_FOLDER, port: int | None = None, report: Report = _ignore
+) -> ObjectStore:
+    """Start the object store unless it runs; its buckets survive `down`."""
+    require_lab("psutil")
+    folder = folder.absolute()
+    with _exclusive(folder, report):
+        running = find_storage(folder)
+        if running is not None:
+            if not object_store.object_store_answers(running.port):
+                raise _unresponsive(
+                    [f"{object_store.NAME} (pid {running.pid})"], folder, "--storage"
+                )
+            report(f"Already up: {object_store.NAME} at {running.address}")
+            return running
+        _clear_record(object_store.NAME, folder, report)
+        last = StoreFolder.of(folder).port()
+        chosen = choose_port(object_store.NAME, requested=port, previous=last)
+        process = object_store.start_object_store(folder, chosen, report)
+        try:
+            wait_until_ready(process, lambda: object_store.object_store_answers(chosen))
+        except BaseException:
+            process.stop()
+            raise
+        started = ObjectStore(folder, chosen, process.pid)
+        report(f"Up: {object_store.NAME} at {started.address}")
         return started
 
 
@@ -168,6 +198,16 @@ def find_database(folder: Path = DEFAULT_FOLDER) -> Database | None:
     if process is None or port is None or not process.is_alive():
         return None
     return Database(folder, port, process.pid)
+
+
+def find_storage(folder: Path = DEFAULT_FOLDER) -> ObjectStore | None:
+    """Return the folder's object store if it runs."""
+    folder = folder.absolute()
+    process = recorded_process(object_store.NAME, folder)
+    port = StoreFolder.of(folder).port()
+    if process is None or port is None or not process.is_alive():
+        return None
+    return ObjectStore(folder, port, process.pid)
 
 
 def _start(folder: Path, kafka: int, schemas: int, controller: int) -> Services:
@@ -246,8 +286,8 @@ def _stop_remaining(folder: Path, report: Report) -> None:
         process.stop()
 
 
-def _clear_database_record(folder: Path, report: Report) -> None:
-    process = recorded_process(database.NAME, folder)
+def _clear_record(name: str, folder: Path, report: Report) -> None:
+    process = recorded_process(name, folder)
     if process is not None:
         if not process.is_alive():
             report(_exited(process))

@@ -91,6 +91,12 @@ class KnownTables:
         marks = {**(before.marks if before and is_same else {}), app: state.marked}
         self._known[table] = _KnownTable(state.version, entry, state.schema, marks, checkpoints)
 
+    def created(self, commit: Commit, checkpoints: int) -> None:
+        """Know a table that a commit has created."""
+        entry = identify_entry(table_url(self._lake, commit.table), 0)
+        marks = {mark.app: mark.version for mark in commit.marks}
+        self._known[commit.table] = _KnownTable(0, entry, commit.schema, marks, checkpoints)
+
     def append(self, commit: Commit) -> int | None:
         """Commit, and return the new version; None if the table has to be read for that."""
         is_newest = commit.table in self._just_checked

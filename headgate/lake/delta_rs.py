@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import unquote
@@ -80,7 +80,10 @@ _WRITABLE_FEATURES = {
 """Table features that an append by delta-rs preserves, as long as no constraint is in force."""
 
 
-_CONFIGURATION = {"delta.checkpointInterval": "10"}
+_INTERVAL = "delta.checkpointInterval"
+_DEFAULT_INTERVAL = 100
+"""Number of versions between checkpoints that delta-rs writes for tables without that property."""
+_CONFIGURATION = {_INTERVAL: "10"}
 """A frequent checkpoint: every commit after it is another file to read to open the table."""
 
 _MAX_MERGES = 4
@@ -119,9 +122,8 @@ class DeltaRsCommitter:
         marked, obstacle = opened.transaction_version(app), self._obstacle(table, opened)
         state = TableState(opened.version(), schema, marked, obstacle)
         if obstacle is None:
-            checkpoints = opened.metadata().configuration.get("delta.checkpointInterval", "100")
-            entry = self._tables.entry_of(table)
-            self._known.remember(table, state, app, entry, checkpoints=int(checkpoints))
+            checkpoints = _checkpoints(opened.metadata().configuration)
+            self._known.remember(table, state, app, self._tables.entry_of(table), checkpoints)
         return state
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
@@ -237,6 +239,7 @@ class DeltaRsCommitter:
 
     def _create(self, commit: Commit) -> int:
         url = table_url(self.lake, commit.table)
+        configuration = {**_CONFIGURATION, **commit.properties}
         create_table_with_add_actions(
             url,
             Schema.from_arrow(commit.schema),
@@ -244,10 +247,11 @@ class DeltaRsCommitter:
             mode="error",
             partition_by=list(commit.partition_by),
             description=commit.description,
-            configuration={**_CONFIGURATION, **commit.properties},
+            configuration=configuration,
             commit_properties=_properties(commit.marks),
             storage_options=options_of(url),
         )
+        self._known.created(commit, _checkpoints(configuration))
         return 0
 
     def _committed(self, table: DeltaTable, commit: Commit) -> int:
@@ -299,6 +303,11 @@ class DeltaRsCommitter:
             )
 
 
+def _checkpoints(configuration: Mapping[str, str]) -> int:
+    """Return the number of versions from one checkpoint of a log to the next."""
+    return int(configuration.get(_INTERVAL, _DEFAULT_INTERVAL))
+
+
 def _obstacle(table: DeltaTable) -> str | None:
     """Return what delta-rs would break by adding files to a table."""
     properties = table.metadata().configuration
@@ -322,9 +331,10 @@ def _properties(marks: Sequence[Mark], max_retries: int | None = None) -> Commit
 
 def _post_commit_hooks(table: DeltaTable) -> PostCommitHookProperties:
     """Return what delta-rs does after the next commit to a table."""
-    return PostCommitHookProperties(
-        cleanup_expired_logs=(table.version() + 1) % _CLEAN_UP_EVERY == 0
-    )
+    every = _checkpoints(table.metadata().configuration)
+    after = table.version() + 2
+    is_due = after % every == 0 and after % _CLEAN_UP_EVERY < every
+    return PostCommitHookProperties(cleanup_expired_logs=is_due)
 
 
 def add_action(file: StagedFile) -> AddAction:

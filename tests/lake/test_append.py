@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from headgate.lake.commit import Commit, Mark
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.log import LogEntry
 from headgate.lake.parquet import write_parquet
+from headgate.lake.staged import StagedFile
 from headgate.lake.tables import CommitConflict
 from tests.lake.committer_contract import APP, commit, numbers
 from tests.lake.staged import staged
@@ -45,14 +47,17 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count how often delta-rs commits, and how often it reads a log."""
     counts: Counter[str] = Counter()
     for name in ("create_write_transaction", "update_incremental"):
-        original = getattr(DeltaTable, name)
-
-        def counted(*given: object, name: str = name, original=original, **more: object) -> object:  # type: ignore[no-untyped-def]
-            counts[name] += 1
-            return original(*given, **more)
-
-        monkeypatch.setattr(DeltaTable, name, counted)
+        monkeypatch.setattr(DeltaTable, name, counted(getattr(DeltaTable, name), counts))
     return counts
+
+
+def counted(function: Callable[..., object], counts: Counter[str]) -> Callable[..., object]:
+    @wraps(function)
+    def counting(*given: object, **more: object) -> object:
+        counts[function.__name__] += 1
+        return function(*given, **more)
+
+    return counting
 
 
 def test_known_table_is_not_read(
@@ -149,7 +154,7 @@ def test_paths_with_special_characters_are_found(tmp_path: Path) -> None:
 _BRONZE = pa.schema([("n", pa.int64()), ("route", pa.string())])
 
 
-def _bronze(lake: Path, number: int, route: str):  # type: ignore[no-untyped-def]
+def _bronze(lake: Path, number: int, route: str) -> StagedFile:
     return write_parquet(
         str(lake), "bronze", f"part-{number}.parquet", numbers(number), partition={"route": route}
     )
@@ -159,6 +164,6 @@ def test_entry_says_who_wrote_it(committer: DeltaRsCommitter, tmp_path: Path) ->
     append(committer, tmp_path, 2)
     entry = LogEntry.read(str(tmp_path / "chess"), 2)
     assert entry.marks == {APP: 2}
-    info: Sequence[object] = [one["commitInfo"] for one in entry.actions if "commitInfo" in one]
-    assert info[0]["operation"] == "WRITE"  # type: ignore[index]
+    (info,) = (one["commitInfo"] for one in entry.actions if "commitInfo" in one)
+    assert info["operation"] == "WRITE"
     assert not list((tmp_path / "chess" / "_delta_log").glob(".*"))
