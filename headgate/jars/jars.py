@@ -21,7 +21,7 @@ from headgate.jars.java import find_java
 
 _LOCK_FILE = Path(__file__).with_name("jars.lock")
 _LINE = re.compile(
-    r"(?P<conf>[a-z]+) "
+    r"(?P<conf>[a-z0-9]+) "
     r"(?P<organisation>[\w.-]+):(?P<name>[\w.-]+):(?P<revision>[\w.-]+)"
     r"(?::(?P<classifier>[\w.-]+))?(?:@(?P<extension>[\w.]+))? "
     r"(?P<sha256>[0-9a-f]{64}) (?P<size>\d+)",

@@ -146,7 +146,7 @@ def start_object_store(folder: Path, port: int, report: Callable[[str], None]) -
     home.prepare()
     home.write_port(port)
     command = [str(gateway), "--port", f"{HOST}:{port}", "--region", _REGION]
-    command += ["--access-log", str(home.path / "requests.log"), "--quiet"]
+    command += ["--access-log", str(home.path / "requests.log"), "--quiet", "--keep-alive"]
     command += ["posix", "--sidecar", str(home.path / "attributes"), str(home.buckets)]
     # Keys in the environment, because all users can read command lines.
     keys = {

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
-from headgate.errors import CheckpointError
+from headgate.errors import CheckpointError, StorageError
 from headgate.lake.staged import NoteFile
 
 _RENEWED_EVERY = 5.0
@@ -44,6 +44,10 @@ class Holder:
     def __str__(self) -> str:
         return f"process {self.pid} of {self.user} on {self.host}"
 
+    def is_of(self, other: Holder) -> bool:
+        """Whether both are the same process."""
+        return (self.host, self.pid) == (other.host, other.pid)
+
     @property
     def is_alive(self) -> bool:
         """Whether the process still runs, as far as this one can tell."""
@@ -66,7 +70,9 @@ def run_lock(lake: str, name: str, pipeline: str) -> Iterator[Held]:
     """Hold a lock of a pipeline, or raise if another process does."""
     note = _note(lake, name)
     before, holder = read_holder(lake, name), Holder.this_process()
-    if before is not None and before.is_alive:
+    # The note of a run that has ended here is still there if the disk was full.
+    is_left = before is not None and before.is_of(holder) and (lake, name) not in _held
+    if before is not None and before.is_alive and not is_left:
         raise CheckpointError(
             "pipeline-in-use",
             f"pipeline {pipeline} is already running: {before}",
@@ -78,18 +84,25 @@ def run_lock(lake: str, name: str, pipeline: str) -> Iterator[Held]:
     ended = threading.Event()
     renewing = threading.Thread(target=_renew, args=(note, holder, ended), daemon=True)
     renewing.start()
+    _held.add((lake, name))
     try:
         yield Held(holder, after_failure=before is not None)
     except BaseException:
         ended.set()
         renewing.join()
-        with suppress(OSError):
+        with suppress(OSError, StorageError):
             _write_own(note, replace(holder, renewed=time.time(), failed=True))
         raise
+    finally:
+        _held.discard((lake, name))
     ended.set()
     renewing.join()
     if _is_own(note, holder):
         note.clear()
+
+
+_held: set[tuple[str, str]] = set()
+"""Locks that this process holds: lakes and names."""
 
 
 def read_holder(lake: str, name: str) -> Holder | None:
@@ -108,7 +121,7 @@ def _encode(holder: Holder) -> bytes:
 def _renew(note: NoteFile, holder: Holder, ended: threading.Event) -> None:
     while not ended.wait(_RENEWED_EVERY):
         # A full disk or a storage that does not respond must not end the run.
-        with suppress(OSError):
+        with suppress(OSError, StorageError):
             _write_own(note, replace(holder, renewed=time.time()))
 
 
@@ -120,7 +133,7 @@ def _write_own(note: NoteFile, holder: Holder) -> None:
 
 def _is_own(note: NoteFile, holder: Holder) -> bool:
     found = _holder(note)
-    return found is None or (found.host, found.pid) == (holder.host, holder.pid)
+    return found is None or found.is_of(holder)
 
 
 def _holder(note: NoteFile) -> Holder | None:

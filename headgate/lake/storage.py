@@ -81,8 +81,11 @@ def write_file(url: str, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Of its own: other threads write other files, some of them with the same stem.
     unfinished = path.with_name(f"{path.name}.{uuid4().hex}.part")
-    unfinished.write_bytes(content)
-    os.replace(unfinished, path)
+    try:
+        unfinished.write_bytes(content)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def create_file(url: str, content: bytes) -> Identity | None:
@@ -283,10 +286,10 @@ def open_output(url: str) -> Iterator[pa.NativeFile]:
         return
     buffer = pa.BufferOutputStream()
     yield buffer
-    _put(url, buffer.getvalue())
+    _put(url, memoryview(buffer.getvalue()).cast("B"))
 
 
-def _put(url: str, content: bytes | pa.Buffer) -> None:
+def _put(url: str, content: bytes | memoryview) -> None:
     import obstore
 
     with _explained(url):
@@ -327,8 +330,8 @@ def _explained(url: str) -> Iterator[None]:
 
     try:
         yield
-    except exceptions.NotFoundError as error:
-        raise FileNotFoundError(url) from error
+    except (FileNotFoundError, exceptions.NotFoundError):
+        raise FileNotFoundError(url) from None
     except exceptions.BaseError as error:
         raise storage_error(url, error) from error
 

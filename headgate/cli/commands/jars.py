@@ -8,14 +8,14 @@ import typer
 
 from headgate.errors import UsageError
 
-_CONFS = ("spark", "kafka", "registry")
+_CONFS = ("spark", "s3", "kafka", "registry")
 
 
 def jars(
     confs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[spark|kafka|registry]...", help="Groups of jars.", show_default="spark"
+            metavar="[spark|s3|kafka|registry]...", help="Groups of jars.", show_default="spark"
         ),
     ] = None,
 ) -> None:
@@ -23,6 +23,7 @@ def jars(
 
     \b
       headgate jars spark             jars for headgate run
+      headgate jars s3                jars for a lake or source in S3
       headgate jars kafka registry    jars for headgate up, which also downloads them itself
 
     Each jar is verified against its recorded SHA-256 checksum. With those of Spark comes an archive

@@ -18,6 +18,7 @@ _DEFAULT_FOLDER = Path(".headgate")
 _DEFAULT_KAFKA_PORT = 9092
 _DEFAULT_REGISTRY_PORT = 8081
 _DEFAULT_DATABASE_PORT = 3306
+_DEFAULT_STORAGE_PORT = 9000
 
 
 def up(
@@ -43,29 +44,51 @@ def up(
             show_default="3306, or a free one",
         ),
     ] = None,
+    storage: Annotated[
+        bool, typer.Option("--storage", help="Start an object store with the API of S3 instead.")
+    ] = False,
+    storage_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="The object store's port, with --storage.",
+            show_default="9000, or a free one",
+        ),
+    ] = None,
 ) -> None:
-    """Start a local Kafka broker and schema registry, or a database.
+    """Start a local Kafka broker and schema registry, a database, or an object store.
 
     \b
       headgate up                                            a broker and a registry
       headgate up --kafka-port 19092 --registry-port 18081
       headgate up --database                                 only a database
+      headgate up --storage                                  only an object store
 
     They keep running after the command; their data survives `headgate down`. Needs the extra
-    headgate[lab].
+    headgate[lab]. The object store is versitygw, built with Go if it is not installed.
 
     Next: headgate simulate games --to kafka, or headgate simulate shop --database
     """
-    if database and (kafka_port, registry_port) != (None, None):
+    if database and storage:
         raise UsageError(
             "bad-argument",
-            "--database does not start a broker or a registry",
+            "--database and --storage are two services",
+            hint="start them one after the other",
+        )
+    if (database or storage) and (kafka_port, registry_port) != (None, None):
+        raise UsageError(
+            "bad-argument",
+            f"--{'database' if database else 'storage'} does not start a broker or a registry",
             hint="start them with a separate headgate up",
         )
     if database_port is not None and not database:
         raise UsageError("bad-argument", "--database-port needs --database")
+    if storage_port is not None and not storage:
+        raise UsageError("bad-argument", "--storage-port needs --storage")
     if database:
         _up_database(folder, database_port)
+    elif storage:
+        _up_storage(folder, storage_port)
     else:
         _up_broker_and_registry(folder, kafka_port, registry_port)
 
@@ -101,6 +124,24 @@ def _up_database(folder: Path, port: int | None) -> None:
         return
     write = ("headgate simulate shop --database", "run a shop on it and write its change files")
     print_next_steps([write, (stop, "stop it")])
+
+
+def _up_storage(folder: Path, port: int | None) -> None:
+    from headgate.lab import services as lab
+    from headgate.lab.object_store import BUCKET, StoreFolder
+
+    last = StoreFolder.of(folder.absolute()).port()
+    preferred = port or _unless_used(_DEFAULT_STORAGE_PORT, last is not None)
+    settings = lab.up_storage(folder, preferred, report=print).settings
+    print("\nFor the pipeline file:\n")
+    print(f"  lake: s3://{BUCKET}/games")
+    print("  storage:")
+    print(f"    endpoint: {settings.endpoint}")
+    print(f"    region: {settings.region}")
+    print(f"    access_key: {settings.access_key}")
+    print(f"    secret_key: {settings.secret_key}")
+    stop = "headgate down" if folder == _DEFAULT_FOLDER else f"headgate down --folder {folder}"
+    print_next_steps([("headgate jars s3", "fetch the jars for Spark"), (stop, "stop it")])
 
 
 def down(folder: _Folder = _DEFAULT_FOLDER) -> None:
