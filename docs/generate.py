@@ -43,6 +43,7 @@ def _pipeline_file() -> str:
         PredictTo,
         Registry,
         Security,
+        Storage,
         Train,
         Wrapper,
     )
@@ -68,6 +69,7 @@ def _pipeline_file() -> str:
         ("`envelope.confluent`", Confluent),
         ("`envelope.datastream`", Datastream),
         ("`merge`", Merge),
+        ("`storage`", Storage),
         ("`contract`", Contract),
         ("`expect`", Expectation),
         ("`gold`", GoldUnion),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from headgate.config.storage import declare_storage
 from headgate.engine.session import LOGGING
 from headgate.lab.database import Database
-from headgate.lab.services import Services, down, up, up_database
+from headgate.lab.object_store import BUCKET, ObjectStore
+from headgate.lab.services import Services, down, up, up_database, up_storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +57,7 @@ PROCESSES = (
     "tests/lab/test_database.py",
     "tests/lab/test_services.py",
     "tests/soak/",
+    "tests/storage/",
     "tests/test_docs.py",
 )
 """Other tests that start Spark or a server, most of them in processes of their own."""
@@ -75,7 +79,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"spark", "services", "database"} & {*getattr(item, "fixturenames", ())}:
+        if {"spark", "services", "database", "storage"} & {*getattr(item, "fixturenames", ())}:
             assert item.nodeid.startswith(SESSION + PROCESSES), f"{item.nodeid} needs a server"
     # They take longest, so they start first.
     items.sort(key=lambda item: not item.nodeid.startswith(SESSION + PROCESSES))
@@ -102,3 +106,22 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     folder = tmp_path_factory.mktemp("database")
     yield up_database(folder)
     down(folder)
+
+
+@pytest.fixture(scope="session")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    folder = tmp_path_factory.mktemp("storage")
+    yield up_storage(folder)
+    down(folder)
+
+
+@pytest.fixture
+def new_lake(storage: ObjectStore) -> Callable[[], str]:
+    """Return a function that returns the URL of a new folder in the object store."""
+
+    def new() -> str:
+        url = f"s3://{BUCKET}/{uuid4().hex}"
+        declare_storage(storage.settings, url)
+        return url
+
+    return new

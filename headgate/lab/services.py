@@ -173,12 +173,18 @@ def down(folder: Path = DEFAULT_FOLDER) -> list[str]:
     if not folder.is_dir():
         return []
     with _exclusive(folder, _ignore):
-        stopped = [_named(process) for process in _recorded(folder, _ALL) if process.stop()]
+        running = _recorded(folder, _ALL)
+        stopped = [_named(process) for process in running if process.stop(_patience(process))]
         last = read_services(folder)
         if last is not None:
             # Keep the addresses: the next `up` uses the same ports if they are free.
             write_services(replace(last, pids={}))
         return stopped
+
+
+def _patience(process: DetachedProcess) -> float:
+    """Return the seconds to wait for a process; the object store waits for idle connections."""
+    return 1.0 if process.name == object_store.NAME else 10.0
 
 
 def find(folder: Path = DEFAULT_FOLDER) -> Services | None:

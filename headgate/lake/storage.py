@@ -6,6 +6,7 @@ read and written here. A path is that of a local file, a URL that of an object.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -273,7 +274,39 @@ def open_input(url: str) -> str | pa.NativeFile:
         found = obstore.get(store, path)
         if found.meta["size"] <= _WHOLE:
             return pa.BufferReader(pa.py_buffer(found.bytes()))
-        return pa.PythonFile(obstore.open_reader(store, path), mode="r")
+        return pa.PythonFile(_LargeObject(url, found.meta["size"]), mode="r")
+
+
+class _LargeObject(io.RawIOBase):
+    """An object that is read in ranges."""
+
+    def __init__(self, url: str, size: int) -> None:
+        self._url, self._size, self._at = url, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        import obstore
+
+        end = self._size if size < 0 else min(self._size, self._at + size)
+        if end <= self._at:
+            return b""
+        with _explained(self._url):
+            found = obstore.get_range(*_object(self._url), start=self._at, end=end).to_bytes()
+        self._at = end
+        return found
 
 
 @contextmanager
@@ -330,7 +363,9 @@ def _explained(url: str) -> Iterator[None]:
 
     try:
         yield
-    except (FileNotFoundError, exceptions.NotFoundError):
+    except (FileNotFoundError, exceptions.NotFoundError) as error:
+        if _NO_BUCKET.search(str(error)):
+            raise storage_error(url, error) from None
         raise FileNotFoundError(url) from None
     except exceptions.BaseError as error:
         raise storage_error(url, error) from error
