@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headgate.cdc.merge import MergeFollowUp
 from headgate.cdc.stage import change_plan
 from headgate.config import PipelineConfig
+from headgate.config.location import is_remote
 from headgate.engine.events import Ended, Listener
 from headgate.engine.follow_up import FollowUp
 from headgate.engine.plan import BatchPlan
@@ -19,6 +20,7 @@ from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger, Pending
 from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, replay_name
 from headgate.lake.run_lock import run_lock
+from headgate.lake.storage import probe
 from headgate.models.predict import PredictFollowUp
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.files import FileSource
@@ -36,6 +38,8 @@ def run_pipeline(
     stop: StopSignal | None = None,
 ) -> Ended:
     """Run until the source is drained (`once`), or until a stop is requested."""
+    if is_remote(pipeline.lake):
+        probe(pipeline.lake)
     with run_lock(pipeline.lake, pipeline.name, pipeline.name) as held:
         build = _changes if pipeline.lands_changes else _records
         return build(pipeline, options or RunOptions(), listener, stop or StopSignal()).run(held)

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from headgate.config import PipelineConfig
+from headgate.config.location import is_remote
 from headgate.engine.batch import BatchLander
 from headgate.engine.events import (
     BatchLanded,
@@ -36,6 +37,7 @@ from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger, Pending, Progress
 from headgate.lake.run_lock import Held
 from headgate.lake.staged import StagedBatchNote, StagedFile
+from headgate.lake.storage import is_storage_error, storage_error
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.batch import (
     CaughtUp,
@@ -124,7 +126,7 @@ class Runner:
         try:
             tables = self._run(lock)
         except Exception as error:
-            raise _explained(error) from error
+            raise _explained(error, self.pipeline.lake) from error
         ended = Ended(
             batches=self._totals.batches,
             rows=self._totals.rows,
@@ -234,11 +236,13 @@ class Runner:
             self.listener(event)
 
 
-def _explained(error: BaseException) -> HeadgateError:
+def _explained(error: BaseException, lake: str) -> HeadgateError:
     """Return the error to show; errors of Headgate are returned as they are."""
     if isinstance(error, HeadgateError):
         return error
     text = str(error)
+    if is_remote(lake) and is_storage_error(text):
+        return storage_error(lake, error)
     if "UnknownTopicOrPartition" in text or "DELTA_MISSING_DELTA_TABLE" in text:
         return SourceError("source-missing", "the source no longer exists", hint="check `source`")
     if "failOnDataLoss" in text or "KAFKA_DATA_LOSS" in text or "DELTA_VERSIONS_NOT" in text:

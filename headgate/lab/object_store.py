@@ -112,6 +112,14 @@ def can_have_gateway() -> bool:
     return bool(shutil.which(_PROGRAM) or built.exists() or shutil.which("go"))
 
 
+def main() -> None:
+    """Have the gateway for tests, if there can be one."""
+    if can_have_gateway():
+        find_gateway(print)
+    else:
+        print(f"Tests with an object store are left out: they need {_PROGRAM}, or Go to build it")
+
+
 def _build(target: Path, report: Callable[[str], None]) -> None:
     go = shutil.which("go")
     if go is None:
@@ -158,3 +166,7 @@ def start_object_store(folder: Path, port: int, report: Callable[[str], None]) -
 
 def object_store_answers(port: int) -> bool:
     return is_listening(port)
+
+
+if __name__ == "__main__":
+    main()

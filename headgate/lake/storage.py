@@ -427,6 +427,17 @@ _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist",
 _MAX_TEXT = 200
 
 
+def is_storage_error(text: str) -> bool:
+    """Whether a message is that of an object store, to delta-rs or to Spark."""
+    return bool(_OF_STORE.search(text))
+
+
+_OF_STORE = re.compile(
+    r"Generic (?:S3|MicrosoftAzure|GCS) error|error sending request|Error performing [A-Z]+ http"
+    r"|fs\.s3a|\bs3a://|software\.amazon\.awssdk"
+)
+
+
 def _shortened(text: str) -> str:
     """Return the first line, without the addresses of requests, which may be signed."""
     line = re.sub(r"\(?https?://\S+", "", next(iter(text.splitlines()), ""))

@@ -40,6 +40,21 @@ FAILED_TASK = (
     ],
 )
 def test_error_of_a_task_is_named(cause: str, code: str, message: str) -> None:
-    error = _explained(Exception(FAILED_TASK.format(cause)))
+    error = _explained(Exception(FAILED_TASK.format(cause)), "/lake")
     assert (error.code, error.message) == (code, message)
     assert error.hint
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "Generic S3 error: Error performing PUT http://127.0.0.1:9/x in 1ms: error sending request",
+        "org.apache.hadoop.fs.s3a.AWSClientIOException: connection refused on s3a://lake/x",
+    ],
+)
+def test_error_of_an_object_store_says_what_to_check(cause: str) -> None:
+    error = _explained(Exception(cause), "s3://lake/games")
+    assert error.code == "storage-unreachable"
+    assert "http" not in error.message
+    assert error.hint
+    assert _explained(Exception(cause), "/lake").code == "batch-failed"

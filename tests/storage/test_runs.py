@@ -25,6 +25,6 @@ def test_tables_are_the_same_as_in_a_folder(
         check=False,
     )
     assert run.returncode == 0, run.stdout
-    assert run.stdout.count("tables are the same") == 2
+    assert run.stdout.count("tables are the same") == 3
     for secret in (keys.access_key, keys.secret_key):
         assert secret.resolve() not in run.stdout
