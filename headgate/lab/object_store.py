@@ -45,6 +45,10 @@ class ObjectStore:
             secret_key=Secret("file", str(keys.secret_key)),
         )
 
+    def folder_of(self, url: str) -> Path:
+        """Return the folder that has the objects of a URL as files."""
+        return StoreFolder.of(self.folder).buckets / url.removeprefix("s3://")
+
     @property
     def requests(self) -> Path:
         """The file that has a line for each request."""

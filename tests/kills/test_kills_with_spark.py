@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from headgate.config import Registry
 from headgate.lab.destination import KafkaDestination
 from headgate.lab.games import GamesPlan
+from headgate.lab.object_store import ObjectStore
 from headgate.lab.services import Services
 from headgate.lab.shop.simulate import DatabaseModel, ShopPlan, simulate_shop
 from tests.kills.launch import launch
@@ -52,9 +53,30 @@ def kill_runs(
     print_counts(kills)
 
 
+Place = tuple[str, Path]
+"""The lake in the pipeline file, and the folder that it is in."""
+
+
+@pytest.fixture(params=["folder", "store"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "folder":
+        return "lake: ./lake", tmp_path / "lake"
+    storage: ObjectStore = request.getfixturevalue("storage")
+    url: str = request.getfixturevalue("new_lake")()
+    keys = storage.settings
+    text = f"""
+lake: {url}
+storage:
+  {{endpoint: "{keys.endpoint}", access_key: "{keys.access_key}", secret_key: "{keys.secret_key}"}}
+"""
+    return text, storage.folder_of(url)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("cases", [20])
-def test_killed_runs_of_a_topic(services: Services, tmp_path: Path, cases: int) -> None:
+def test_killed_runs_of_a_topic(
+    services: Services, tmp_path: Path, place: Place, cases: int
+) -> None:
     topic = f"games-{uuid4().hex[:8]}"
     file = tmp_path / "games.yaml"
     file.write_text(
@@ -65,7 +87,7 @@ source:
 registry: {services.registry}
 envelope:
   wrapper: {{message: wrapper, route: game_name, schema_id: schema_id, payload: payload}}
-lake: ./lake
+{place[0]}
 bronze: bronze_games
 gold:
   players_{{route}}: SELECT user_name, count(*) AS sessions FROM silver GROUP BY user_name
@@ -90,7 +112,7 @@ gold:
     ]
     kill_runs(file, first, others, cases, send)
 
-    lake = str(tmp_path / "lake")
+    lake = str(place[1])
     found = places(lake) + places(lake, "quarantine")
     assert found.total() == sent
     assert set(found.values()) == {1}
@@ -106,15 +128,15 @@ gold:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("cases", [20])
-def test_killed_runs_of_change_files(tmp_path: Path, cases: int) -> None:
+def test_killed_runs_of_change_files(tmp_path: Path, place: Place, cases: int) -> None:
     file = tmp_path / "shop.yaml"
     file.write_text(
-        """
+        f"""
 name: shop
-source: {files: {path: ./landing, files_per_batch: 6}}
+source: {{files: {{path: ./landing, files_per_batch: 6}}}}
 envelope: datastream
-lake: ./lake
-history: history_{database}_{table}
+{place[0]}
+history: history_{{database}}_{{table}}
 gold:
   all_rows: SELECT route, count(*) AS rows FROM merged GROUP BY route
 """
@@ -140,7 +162,7 @@ gold:
     others = [seam.name for seam in (*LANDING, *MERGING, *DERIVING)]
     kill_runs(file, first, others, cases, arrive)
 
-    lake = tmp_path / "lake"
+    lake = place[1]
     rows = {name: [dict(row) for row in table.rows] for name, table in model.tables.items()}
     assert_merged(lake, rows)
     derived = DeltaTable(lake / "all_rows").to_pyarrow_table().to_pylist()

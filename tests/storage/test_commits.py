@@ -6,25 +6,18 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from deltalake import DeltaTable
 
 from headgate.config import Storage
 from headgate.config.storage import declare_storage
-from headgate.lab.object_store import ObjectStore, StoreFolder
+from headgate.lab.object_store import ObjectStore
 from headgate.lake.commit import Commit, Committer, Mark
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.parquet import stage_rows
 from headgate.lake.tables import CommitConflict
 from tests.lake.committer_contract import CommitterContract, numbers
-
-
-def folder_of(storage: ObjectStore, url: str) -> Path:
-    """The folder that the gateway keeps the objects of a URL in."""
-    parts = urlsplit(url)
-    return StoreFolder.of(storage.folder).buckets / parts.netloc / parts.path.strip("/")
 
 
 class TestDeltaRsInAnObjectStore(CommitterContract):
@@ -34,7 +27,7 @@ class TestDeltaRsInAnObjectStore(CommitterContract):
 
     @pytest.fixture
     def lake(self, storage: ObjectStore, url: str) -> Path:
-        return folder_of(storage, url)
+        return storage.folder_of(url)
 
     @pytest.fixture
     def committer(self, lake: Path, url: str) -> Committer:
@@ -69,7 +62,7 @@ def test_eight_writers_of_one_table(storage: ObjectStore, new_lake: Callable[[],
     with ProcessPoolExecutor(WRITERS, get_context("spawn")) as pool:
         for one in [pool.submit(write, lake, storage.settings, n) for n in range(WRITERS)]:
             one.result()
-    table = DeltaTable(folder_of(storage, lake) / "chess")
+    table = DeltaTable(storage.folder_of(lake) / "chess")
     assert table.version() == WRITERS * COMMITS
     found = sorted(table.to_pyarrow_table()["n"].to_pylist())
     assert found == list(range(-1, WRITERS * COMMITS))
