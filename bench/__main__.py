@@ -28,11 +28,12 @@ from bench.live_waits import live_table, live_waits
 from bench.peers import a_stream_per_game, a_write_per_game
 from bench.readers import measure_readers, readers_table
 from bench.start import measure_starts, starts_table
+from bench.storage import measure_storage, storage_table
 from bench.visible import measure_visible, visible_table
 from bench.wait_times import SEEDS, WEEKS, day_plot, measure_waits, waits_table
 from headgate.engine.session import spark_session
 from headgate.jars.jars import fetch_jars
-from headgate.lab.services import Services, down, up
+from headgate.lab.services import Services, down, up, up_storage
 
 FAN_OUT = (1, 10, 50, 250, 1000)
 STREAMS = (10, 30)
@@ -41,6 +42,7 @@ CHANGED_GROUPS = 1_000
 READERS = (0, 1, 100)
 VISIBLE = (50, 10_000)
 PEER_BATCH = 250_000
+STORAGE = (250, 1_000_000)
 
 
 def main() -> None:
@@ -138,6 +140,17 @@ def _bench_start(arguments: argparse.Namespace, folder: Path, out: Console) -> N
     out.print(starts_table(measure_starts(folder, arguments.rounds, out.print)))
 
 
+def _bench_storage(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
+    tables, batch = arguments.storage
+    fetch_jars(["s3"], out.print)
+    try:
+        store = up_storage(folder / "services", report=out.print)
+        found = measure_storage(store, folder, tables, batch, arguments.rounds, out.print)
+        out.print(storage_table(found, tables, batch))
+    finally:
+        down(folder / "services")
+
+
 def _bench_readers(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
     with _services(folder, out) as services:
         spent = arguments.rounds, arguments.seconds
@@ -166,6 +179,7 @@ PARTS = {
     "expectations": _bench_expectations,
     "history": _bench_history,
     "start": _bench_start,
+    "storage": _bench_storage,
     "visible": _bench_visible,
     "readers": _bench_readers,
     "live-waits": _bench_live_waits,
@@ -203,6 +217,14 @@ def _arguments() -> argparse.Namespace:
         default=VISIBLE,
         metavar=("TABLES", "RATE"),
         help="tables, and records per second, to measure delays with",
+    )
+    parser.add_argument(
+        "--storage",
+        type=int,
+        nargs=2,
+        default=STORAGE,
+        metavar=("TABLES", "RECORDS"),
+        help="tables, and records per batch, to land in an object store",
     )
     parser.add_argument("--readers", type=int, nargs="+", default=READERS)
     parser.add_argument("--seconds", type=int, default=20, help="how long to measure delays")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from headgate.config import Contract, Rules
+from headgate.config.location import is_remote
 from headgate.engine.plan import TableShape
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Commit, Committer, Mark, TableState
@@ -231,7 +232,9 @@ def land_table(
                 for one in (*pending, *(Pending(mark.version, file) for file in files))
                 if state is None or state.marked is None or one.version > state.marked
             ]
-            present = [one.file for one in not_landed if bring_back(lake, one.file)]
+            # In an object store, each file would cost a request. Those of this batch are new.
+            are_new = is_remote(lake) and before is None and attempt == 0 and not pending
+            present = [one.file for one in not_landed if are_new or bring_back(lake, one.file)]
             lost = tuple(one for one in not_landed if one.file not in present)
             if lost and not present:
                 return TablePending(table, (), _GONE, lost)
