@@ -30,8 +30,6 @@ _SETTINGS = {
     "spark.driver.memory": "1g",
     # Batches need throughput; pauses of the collector do not matter.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Spark computes the size of an Arrow batch again for every record. With a column of lists (the
@@ -48,6 +46,12 @@ _POOLS = os.path.join(_HERE, "pools.xml")
 _starting = threading.Lock()
 _FOLLOW_UPS = "follow-ups"
 """Pool of jobs that leave most cores to batches."""
+
+_ON_THIS_MACHINE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""Nobody else needs to reach the driver, and no name of this machine has to be resolved."""
+
+_PYTHON = "spark.pyspark.python"
+"""The Python of executors, on their machines."""
 
 _LOCAL_MASTER = "local[*,4]"
 """All cores, and four attempts for a task, as on a cluster: one that is cancelled may take the
@@ -74,9 +78,26 @@ def _session(
     if active is not None:
         return active
     find_java()
-    # Executors must run this Python, not the first one on the PATH.
+    # Executors must run this Python, not the first one on the PATH; on other machines, theirs.
+    python = (settings or {}).get(_PYTHON)
+    if isinstance(python, str):
+        os.environ["PYSPARK_PYTHON"] = python
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["SPARK_SUBMIT_OPTS"] = _java_options(os.environ.get("SPARK_SUBMIT_OPTS", ""))
+    given = settings_of(name, settings or {}, jars)
+    secrets = {key: one for key, one in (settings or {}).items() if isinstance(one, Secret)}
+    given[_REDACTED] = redaction(secrets, given.get(_REDACTED))
+    _start(given, {key: secret.resolve() for key, secret in secrets.items()})
+    builder = SparkSession.builder
+    for key, value in given.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def settings_of(
+    name: str, settings: Mapping[str, str | Secret], jars: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return the settings of a session, without those that are secrets."""
     given = dict(_SETTINGS)
     if "MASTER" not in os.environ and "SPARK_REMOTE" not in os.environ:
         given["spark.master"] = _LOCAL_MASTER
@@ -90,14 +111,10 @@ def _session(
     given["spark.jars"] = ",".join(
         str(path) for conf in ("spark", *jars) for path in jar_paths(conf)
     )
-    given |= {key: one for key, one in (settings or {}).items() if isinstance(one, str)}
-    secrets = {key: one for key, one in (settings or {}).items() if isinstance(one, Secret)}
-    given[_REDACTED] = redaction(secrets, given.get(_REDACTED))
-    _start(given, {key: secret.resolve() for key, secret in secrets.items()})
-    builder = SparkSession.builder
-    for key, value in given.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    given |= {key: one for key, one in settings.items() if isinstance(one, str)}
+    if given.get("spark.master", os.environ.get("MASTER", "")).startswith("local"):
+        given = {**_ON_THIS_MACHINE, **given}
+    return given
 
 
 def _start(settings: Mapping[str, str], secrets: Mapping[str, str]) -> None:

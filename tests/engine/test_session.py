@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from headgate.engine.session import settings_of
+
+HOST = "spark.driver.host"
+
+
+@pytest.fixture(autouse=True)
+def _no_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MASTER", "SPARK_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_driver_is_bound_to_this_machine() -> None:
+    settings = settings_of("games", {})
+    assert settings["spark.master"].startswith("local")
+    assert settings[HOST] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+
+
+def test_executors_of_a_cluster_can_reach_the_driver() -> None:
+    settings = settings_of("games", {"spark.master": "spark://main:7077"})
+    assert HOST not in settings
+    named = settings_of("games", {"spark.master": "yarn", HOST: "driver.example.org"})
+    assert named[HOST] == "driver.example.org"
+
+
+def test_master_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER", "spark://main:7077")
+    assert not {"spark.master", HOST} & settings_of("games", {}).keys()
+    monkeypatch.setenv("MASTER", "local[1]")
+    assert settings_of("games", {})[HOST] == "127.0.0.1"
