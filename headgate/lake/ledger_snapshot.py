@@ -27,6 +27,7 @@ from headgate.lake.ledger_entries import (
 )
 from headgate.lake.query import python_rows, query_table, quoted
 from headgate.lake.staged import ExpectationResult
+from headgate.lake.storage import require_reachable
 from headgate.lake.tables import TableError, open_table, table_url
 from headgate.schema.changes import DropColumn, SchemaHistory
 
@@ -420,6 +421,7 @@ def _last_of_each(
 
 
 def _unreadable(path: str, error: Exception) -> LandingError:
+    require_reachable(path)
     return LandingError(
         "lake-unreadable",
         f"the ledger cannot be read: {str(error).splitlines()[0]}",

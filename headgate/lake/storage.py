@@ -391,6 +391,12 @@ def probe(url: str) -> None:
         )
 
 
+def require_reachable(url: str) -> None:
+    """Raise what keeps a URL from being read: delta-rs says less about it."""
+    if is_remote(url):
+        is_folder(url)
+
+
 def storage_error(url: str, error: BaseException) -> StorageError:
     """Return what to do about the error of an object store."""
     text = str(error)
@@ -439,6 +445,6 @@ _OF_STORE = re.compile(
 
 
 def _shortened(text: str) -> str:
-    """Return the first line, without the addresses of requests, which may be signed."""
+    """Return the cause in the first line, without addresses of requests, which may be signed."""
     line = re.sub(r"\(?https?://\S+", "", next(iter(text.splitlines()), ""))
-    return line[:_MAX_TEXT]
+    return line.rpartition(" - ")[2][:_MAX_TEXT]

@@ -16,6 +16,7 @@ from headgate.config.storage import declare_storage
 from headgate.errors import StorageError
 from headgate.lab.object_store import ObjectStore
 from headgate.lake import storage as files
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.parquet import ParquetRows, write_parquet
 
 
@@ -141,6 +142,12 @@ class TestFaults:
             assert secret.resolve() not in shown
         assert len(shown) < 700
         return failed.value.code
+
+    def test_ledger_that_cannot_be_read(self, storage: ObjectStore) -> None:
+        declare_storage(storage.settings, "s3://nowhere/lake")
+        with pytest.raises(StorageError) as failed:
+            LedgerSnapshot.open("s3://nowhere/lake", "ledger", "games")
+        assert failed.value.code == "bucket-missing"
 
     def test_wrong_key(self, storage: ObjectStore, tmp_path: Path) -> None:
         (tmp_path / "key").write_text("wrong-key-of-the-user")
