@@ -14,8 +14,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from headgate.config.storage import declare_storage
 from headgate.engine.session import LOGGING
+from headgate.errors import SetupError
 from headgate.lab.database import Database
-from headgate.lab.object_store import BUCKET, ObjectStore, can_have_gateway
+from headgate.lab.object_store import BUCKET, ObjectStore
 from headgate.lab.services import Services, down, up, up_database, up_storage
 
 if TYPE_CHECKING:
@@ -110,10 +111,14 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    if not can_have_gateway():
-        pytest.skip("versitygw is not installed, and Go is missing to build it")
     folder = tmp_path_factory.mktemp("storage")
-    yield up_storage(folder)
+    try:
+        store = up_storage(folder)
+    except SetupError as error:
+        if error.code != "object-store-missing":
+            raise
+        pytest.skip(error.message)
+    yield store
     down(folder)
 
 
