@@ -80,7 +80,7 @@ class Storage(ConfigModel):
         if kind in S3:
             options = {
                 "aws_endpoint_url": self.endpoint,
-                "aws_region": self.region or ("us-east-1" if self.endpoint else None),
+                "aws_region": self._region,
                 "aws_access_key_id": self.access_key,
                 "aws_secret_access_key": self.secret_key,
                 "aws_session_token": self.session_token,
@@ -111,7 +111,7 @@ class Storage(ConfigModel):
             settings = {
                 "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
                 "fs.s3a.endpoint": self.endpoint,
-                "fs.s3a.endpoint.region": self.region or ("us-east-1" if self.endpoint else None),
+                "fs.s3a.endpoint.region": self._region,
                 "fs.s3a.path.style.access": _text(self._uses_paths),
                 "fs.s3a.access.key": self.access_key,
                 "fs.s3a.secret.key": self.secret_key,
@@ -124,6 +124,11 @@ class Storage(ConfigModel):
                 f"fs.azure.sas.fixed.token.{host}": self.sas_token,
             }
         return {f"spark.hadoop.{key}": each for key, each in settings.items() if each is not None}
+
+    @property
+    def _region(self) -> str | None:
+        """The region; servers other than those of AWS take any, but requests must name one."""
+        return self.region or ("us-east-1" if self.endpoint else None)
 
     @property
     def _uses_paths(self) -> bool:

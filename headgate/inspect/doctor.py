@@ -211,8 +211,7 @@ def check_all(pipeline_file: str | None, services_folder: Path) -> list[Check]:
         return [*check_machine(Path.cwd()), *check_services(services_folder)]
     file = tried("pipeline file", partial(_file, pipeline_file))
     pipeline = load_pipeline(pipeline_file) if file.state is CheckState.OK else None
-    is_local = pipeline is not None and not is_remote(pipeline.lake)
-    lake = Path(pipeline.lake) if pipeline and is_local else Path.cwd()
+    lake = Path(pipeline.lake) if pipeline and not is_remote(pipeline.lake) else Path.cwd()
     checks = [*check_machine(lake), *check_services(services_folder), file]
     return [*checks, *check_source(pipeline), *check_lake(pipeline)] if pipeline else checks
 

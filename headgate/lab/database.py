@@ -13,7 +13,13 @@ from pathlib import Path
 
 from headgate.errors import SetupError
 from headgate.lab import require_lab
-from headgate.lab.process import HOST, DetachedProcess, is_listening, start_detached
+from headgate.lab.process import (
+    HOST,
+    DetachedProcess,
+    LocalService,
+    is_listening,
+    start_detached,
+)
 
 NAME = "database"
 _PROGRAM = "mariadbd"
@@ -190,17 +196,8 @@ def _system_tables(server: Path) -> list[Path]:
     )
 
 
-@dataclass(frozen=True)
-class Database:
+class Database(LocalService):
     """A running server, and the file that clients log in with; the password is never printed."""
-
-    folder: Path
-    port: int
-    pid: int
-
-    @property
-    def address(self) -> str:
-        return f"{HOST}:{self.port}"
 
     @property
     def login_file(self) -> Path:

@@ -13,7 +13,13 @@ from pathlib import Path
 from headgate.config import Secret, Storage
 from headgate.errors import SetupError
 from headgate.jars.jars import headgate_home, hold_lock
-from headgate.lab.process import HOST, DetachedProcess, is_listening, start_detached
+from headgate.lab.process import (
+    HOST,
+    DetachedProcess,
+    LocalService,
+    is_listening,
+    start_detached,
+)
 
 NAME = "storage"
 BUCKET = "lake"
@@ -22,17 +28,8 @@ _MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 _REGION = "us-east-1"
 
 
-@dataclass(frozen=True)
-class ObjectStore:
+class ObjectStore(LocalService):
     """A running store. Its keys are in files that only this user can read."""
-
-    folder: Path
-    port: int
-    pid: int
-
-    @property
-    def address(self) -> str:
-        return f"{HOST}:{self.port}"
 
     @property
     def settings(self) -> Storage:

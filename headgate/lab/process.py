@@ -91,6 +91,19 @@ class DetachedProcess:
             return None
 
 
+@dataclass(frozen=True)
+class LocalService:
+    """A server of its own on a port of this machine."""
+
+    folder: Path
+    port: int
+    pid: int
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+
 def start_detached(
     name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
 ) -> DetachedProcess:

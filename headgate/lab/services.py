@@ -133,7 +133,11 @@ def up_database(
         _clear_record(database.NAME, folder, report)
         chosen = choose_port(database.NAME, requested=port, previous=database_folder(folder).port())
         report(f"Starting a database on port {chosen}")
-        started = Database(folder, chosen, _start_database(folder, chosen).pid)
+        process = _ready(
+            database.start_database(folder, chosen),
+            lambda: database.database_answers(folder, chosen),
+        )
+        started = Database(folder, chosen, process.pid)
         report(f"Up: {database.NAME} at {started.address}")
         return started
 
@@ -156,12 +160,10 @@ def up_storage(
         _clear_record(object_store.NAME, folder, report)
         last = StoreFolder.of(folder).port()
         chosen = choose_port(object_store.NAME, requested=port, previous=last)
-        process = object_store.start_object_store(folder, chosen, report)
-        try:
-            wait_until_ready(process, lambda: object_store.object_store_answers(chosen))
-        except BaseException:
-            process.stop()
-            raise
+        process = _ready(
+            object_store.start_object_store(folder, chosen, report),
+            lambda: object_store.object_store_answers(chosen),
+        )
         started = ObjectStore(folder, chosen, process.pid)
         report(f"Up: {object_store.NAME} at {started.address}")
         return started
@@ -251,10 +253,10 @@ def _wait_for_registry(process: DetachedProcess, folder: Path, port: int) -> Det
     return process
 
 
-def _start_database(folder: Path, port: int) -> DetachedProcess:
-    process = database.start_database(folder, port)
+def _ready(process: DetachedProcess, answers: Callable[[], bool]) -> DetachedProcess:
+    """Wait until a process answers; stop it if it does not."""
     try:
-        wait_until_ready(process, lambda: database.database_answers(folder, port))
+        wait_until_ready(process, answers)
     except BaseException:
         process.stop()
         raise

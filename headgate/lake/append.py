@@ -38,7 +38,7 @@ class _KnownTable:
     checkpoints: int
     """Number of versions from one checkpoint of the log to the next."""
 
-    def has_room_for(self, commit: Commit) -> bool:
+    def is_append(self, commit: Commit) -> bool:
         """Whether a commit adds rows, and nothing else."""
         return (
             commit.mode == "append"
@@ -104,7 +104,7 @@ class KnownTables:
         known = self._known.get(commit.table) if is_newest else self._newest(commit.table)
         if known is None or known.needs_checkpoint:
             return None
-        if not known.has_room_for(commit) or not known.allows(commit):
+        if not known.is_append(commit) or not known.allows(commit):
             return None
         url, version = table_url(self._lake, commit.table), known.version + 1
         entry = write_entry(url, version, _actions(commit))
@@ -117,7 +117,7 @@ class KnownTables:
     def committed(self, commit: Commit, version: int) -> None:
         """Know what a commit by delta-rs has made of a table."""
         known = self._known.pop(commit.table, None)
-        if known is not None and known.version + 1 == version and known.has_room_for(commit):
+        if known is not None and known.version + 1 == version and known.is_append(commit):
             entry = identify_entry(table_url(self._lake, commit.table), version)
             self._known[commit.table] = known.after(commit, entry)
 

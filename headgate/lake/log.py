@@ -74,7 +74,7 @@ class LogEntry:
 
 
 def identify_entry(url: str, version: int) -> Identity | None:
-    """Return what tells an entry from that of a table before or after; None if it is gone."""
+    """Return the identity of an entry, which differs if the table is replaced; None if gone."""
     return identify(_entry_url(url, version))
 
 

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from headgate.config.location import is_remote
+from headgate.config.location import is_below, is_remote
 from headgate.config.storage import declared_storage
 from headgate.errors import StorageError
 
@@ -38,7 +38,7 @@ _WHOLE = 64 << 20
 _Known = TypeVar("_Known")
 
 Identity = object
-"""What tells a file from another one in its place: inode and time, or the tag of an object."""
+"""What distinguishes a file from one that replaced it: inode and time, or the object's tag."""
 
 
 def options_of(url: str) -> dict[str, str] | None:
@@ -59,7 +59,7 @@ def task_environment() -> dict[str, str]:
 
 def _nearest(known: Mapping[str, _Known], url: str) -> _Known | None:
     """Return the value of the longest URL that a URL is below of."""
-    found = [one for one in known if url == one or url.startswith(f"{one}/")]
+    found = [one for one in known if is_below(url, one)]
     return known[max(found, key=len)] if found else None
 
 
@@ -113,13 +113,11 @@ def _create_object(url: str, content: bytes) -> Identity | None:
     import obstore
     from obstore.exceptions import AlreadyExistsError
 
-    try:
-        with _explained(url):
+    with _explained(url):
+        try:
             return obstore.put(*_object(url), content, mode="create")["e_tag"]
-    except StorageError as error:
-        if isinstance(error.__cause__, AlreadyExistsError):
+        except AlreadyExistsError:
             return None
-        raise
 
 
 def delete_file(url: str) -> None:
@@ -134,16 +132,7 @@ def delete_file(url: str) -> None:
 
 
 def has_file(url: str) -> bool:
-    if not is_remote(url):
-        return Path(url).exists()
-    import obstore
-
-    try:
-        with _explained(url):
-            obstore.head(*_object(url))
-    except FileNotFoundError:
-        return False
-    return True
+    return identify(url) is not None if is_remote(url) else Path(url).exists()
 
 
 def is_folder(url: str) -> bool:
@@ -187,7 +176,7 @@ def identify_from(first: str, last: str) -> dict[str, Identity]:
     with _explained(first):
         listed = obstore.list(store, f"{folder}/", offset=f"{folder}/{name[:-1]}", chunk_size=16)
         entries = {one["path"]: _identity(one) for one in next(iter(listed), [])}
-    wanted = {url: _object(url)[1] for url in (first, last)}
+    wanted = {url: _path_in_store(url) for url in (first, last)}
     return {url: entries[path] for url, path in wanted.items() if path in entries}
 
 
@@ -219,7 +208,7 @@ def copy_file(url: str, to: str) -> None:
 
     store, path = _object(url)
     with _explained(url):
-        obstore.copy(store, path, _object(to)[1])
+        obstore.copy(store, path, _path_in_store(to))
 
 
 def move_folder(url: str, to: str) -> None:
@@ -338,8 +327,11 @@ def _root(url: str) -> str:
 def _object(url: str) -> tuple[ObjectStore, str]:
     """Return the store of a URL, and the path in it."""
     options = options_of(url) or {}
-    root = _root(url)
-    return _store(root, tuple(sorted(options.items()))), url.removeprefix(root).lstrip("/")
+    return _store(_root(url), tuple(sorted(options.items()))), _path_in_store(url)
+
+
+def _path_in_store(url: str) -> str:
+    return url.removeprefix(_root(url)).lstrip("/")
 
 
 @lru_cache(maxsize=16)

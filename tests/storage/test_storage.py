@@ -158,5 +158,5 @@ class TestFaults:
         assert self.probe(storage, "s3://nowhere/lake") == "bucket-missing"
 
     def test_wrong_endpoint(self, storage: ObjectStore) -> None:
-        nobody, soon = "http://127.0.0.1:9", {"connect_timeout": "1s"}
-        assert self.probe(storage, endpoint=nobody, options=soon) == "storage-unreachable"
+        closed, soon = "http://127.0.0.1:9", {"connect_timeout": "1s"}
+        assert self.probe(storage, endpoint=closed, options=soon) == "storage-unreachable"
