@@ -21,6 +21,7 @@ from headgate.lake.ledger import Ledger, Pending
 from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, replay_name
 from headgate.lake.run_lock import run_lock
 from headgate.lake.storage import probe
+from headgate.maintain import MaintainFollowUp
 from headgate.models.predict import PredictFollowUp
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.files import FileSource
@@ -64,7 +65,7 @@ def _records(
             follow_ups.append(GoldFollowUp(spark, committer, pipeline, listener))
         if pipeline.predict:
             follow_ups.append(PredictFollowUp.of(pipeline, committer, listener))
-        return follow_ups
+        return [*follow_ups, *_maintenance(pipeline, committer, listener)]
 
     plan = RecordPlan.of(pipeline)
     return Runner(pipeline, source, plan, schema_history(pipeline), follow_ups, listener, stop)
@@ -90,7 +91,7 @@ def _changes(
         ]
         if pipeline.gold:
             follow_ups.append(GoldFollowUp(spark, committer, pipeline, listener))
-        return follow_ups
+        return [*follow_ups, *_maintenance(pipeline, committer, listener)]
 
     return Runner(
         pipeline,
@@ -102,6 +103,13 @@ def _changes(
         stop,
         partial(pending_replays, pipeline),
     )
+
+
+def _maintenance(
+    pipeline: PipelineConfig, committer: Committer, listener: Listener
+) -> Sequence[FollowUp]:
+    policy = pipeline.maintain
+    return [] if policy is None else [MaintainFollowUp(pipeline, policy, committer, listener)]
 
 
 def batch_plan(pipeline: PipelineConfig) -> BatchPlan:

@@ -165,6 +165,7 @@ class SourceTableNames:
     log: str
     merged: str | None
     history: str | None
+    tombstones: str
     key: tuple[str, ...] | None
     """Declared by the pipeline."""
 
@@ -193,7 +194,8 @@ def known_sources(pipeline: PipelineConfig) -> list[SourceTableNames]:
         names = naming.tables_of(table)
         key = pipeline.datastream.key_of(pattern_name(table))
         merged, history = names.merged_for(table), names.history_for(table)
-        found.append(SourceTableNames(source, log, merged, history, key))
+        deleted = names.tombstones_for(table)
+        found.append(SourceTableNames(source, log, merged, history, deleted, key))
     return found
 
 

@@ -22,6 +22,7 @@ from headgate.config.expect import Expectations, check_patterns
 from headgate.config.gold import ROUTE, GoldTables, check_names_are_free, check_sources
 from headgate.config.kafka import Kafka
 from headgate.config.location import FileContext, is_below, is_remote
+from headgate.config.maintain import MaintainField
 from headgate.config.model import ConfigModel, combine_errors, invalid_at, missing
 from headgate.config.names import ChangeTemplate, TableName, TableTemplate, around
 from headgate.config.predict import (
@@ -164,6 +165,9 @@ class PipelineConfig(ConfigModel):
 
     trigger: Duration = Duration(seconds=10)
     """How often a continuous run checks for new records."""
+
+    maintain: MaintainField = Field(default=None, examples=[True])
+    """Maintenance in the background of a run: `true`, or the keys below. Off by default."""
 
     commit: Literal["auto", "delta-rs", "spark"] = "auto"
     """Engine that commits to the tables; `auto` uses delta-rs, or Spark for tables that it

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from time import perf_counter, time
 from typing import Any
 
@@ -53,7 +52,7 @@ from headgate.lake.staged import (
     sum_blocked,
     sum_expectations,
 )
-from headgate.lake.staged_files import delete_leftovers, delete_staged, is_staged
+from headgate.lake.staged_files import delete_leftovers, delete_staged, is_staged, writer_of
 from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange, SchemaHistory
 from headgate.sources.batch import Extent, continues
 
@@ -287,11 +286,17 @@ class BatchLander:
         for file in (*files, *(one.file for one in self.pending)):
             committed[file.table].append(file)
         changed = [
-            TableChanged(one.table, one.route, tuple(committed[one.table]))
+            TableChanged(
+                one.table,
+                one.route,
+                tuple(committed[one.table]),
+                one.version,
+                one.table in self._own_tables,
+            )
             for one in outcome.landed
-            if one.table not in self._own_tables
         ]
-        self.plan = self.plan.with_committed([file for one in changed for file in one.files])
+        landed = [file for one in changed if not one.is_own for file in one.files]
+        self.plan = self.plan.with_committed(landed)
         return changed
 
     def _staged_before(self, version: int, extent: Extent) -> StagedBatch | None:
@@ -352,7 +357,7 @@ class BatchLander:
 
     @property
     def _writer(self) -> str:
-        return blake2b(self.ledger.app.encode(), digest_size=4).hexdigest()
+        return writer_of(self.ledger.app)
 
     @property
     def _own_tables(self) -> set[str]:

@@ -227,6 +227,42 @@ class GoldFailed(Event):
 
 
 @dataclass(frozen=True)
+class TablesMaintained(Event):
+    """Small files of tables were combined, and what no version needs was deleted."""
+
+    tables: int
+    files: int
+    into: int
+    deleted: int
+    """Data files and entries of the log."""
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return (
+            f"maintained {counted(self.tables, 'table')}: {counted(self.files, 'file')} combined "
+            f"into {number(self.into)}, {number(self.deleted)} deleted "
+            f"in {duration(self.seconds)}"
+        )
+
+
+@dataclass(frozen=True)
+class MaintenanceFailed(Event):
+    """A table could not be maintained; its rows are not affected."""
+
+    table: str
+    error: str
+
+    @property
+    def text(self) -> str:
+        return ": ".join(self.notice)
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        return self.table, f"maintenance failed, will be retried: {self.error}"
+
+
+@dataclass(frozen=True)
 class Predicted(Event):
     """New predictions are in their table."""
 

@@ -11,7 +11,7 @@ from time import monotonic
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
-from headgate.lake.ledger_entries import Entry
+from headgate.lake.ledger_entries import Entry, GoldEntry, MergeEntry, PredictionEntry
 from headgate.lake.staged import StagedFile
 
 _MAX_REST = 0.8
@@ -26,6 +26,10 @@ class TableChanged:
     route: str | None = None
     files: tuple[StagedFile, ...] = ()
     """The committed files, if a batch landed them."""
+    version: int | None = None
+    """Version of the table."""
+    is_own: bool = False
+    """Whether it is a table of the pipeline itself, such as the quarantine."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class FollowUp(Protocol):
 
     while_idle: ClassVar[bool]
     """Whether to call it also while the source is idle, a few times per second."""
+    of_all_tables: ClassVar[bool]
+    """Whether it gets all tables that have changed rather than those of the follow-up before."""
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         """Update the tables that depend on changed ones.
@@ -167,9 +173,18 @@ class _Waiting:
 def _follow_all(follow_ups: Sequence[FollowUp], waiting: _Waiting) -> FollowedUpTo:
     """Run follow-ups in order; each gets the tables that the one before has changed."""
     entries: list[Entry] = []
-    changed: Sequence[TableChanged] = waiting.by_table
+    every = waiting.by_table
+    changed: Sequence[TableChanged] = [one for one in every if not one.is_own]
     for follow_up in follow_ups:
+        if follow_up.of_all_tables:
+            entries += follow_up.follow(every, waiting.batch).entries
+            continue
         followed = follow_up.follow(changed, waiting.batch)
         entries += followed.entries
         changed = followed.tables
+        every += [
+            TableChanged(one.table, version=one.table_version)
+            for one in followed.entries
+            if isinstance(one, MergeEntry | GoldEntry | PredictionEntry)
+        ]
     return FollowedUpTo(entries, waiting.version)

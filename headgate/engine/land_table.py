@@ -12,7 +12,7 @@ from headgate.config.location import is_remote
 from headgate.engine.plan import TableShape
 from headgate.errors import CheckpointError
 from headgate.lake.commit import Commit, Committer, Mark, TableState
-from headgate.lake.ledger import OFTEN_COMPACTED, Pending
+from headgate.lake.ledger import Pending
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import bring_back, delete_staged, hold_back, refit_file, release
 from headgate.schema.changes import (
@@ -292,7 +292,6 @@ def _commit(
             "rewrite" if fitted.widened else "append",
             shape.partition_by,
             description=description,
-            properties=OFTEN_COMPACTED if shape.is_compacted else {},
         )
     )
     kept = {file.path for file in ready}

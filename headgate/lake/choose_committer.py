@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, Committer, Engine, MergeCommit, MergeCounts, TableState
+from headgate.lake.compact import Compacted
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.spark import SparkCommitter
@@ -68,8 +69,8 @@ class AutoCommitter:
         except NotWritable:
             return self._spark.merge(merge)
 
-    def compact(self, table: str, up_to: int) -> None:
-        self._for(table).compact(table, up_to)
+    def compact(self, table: str, size: int, fewest: int = 2) -> Compacted:
+        return self._for(table).compact(table, size, fewest)
 
     def _for(self, table: str | Snapshot) -> Committer:
         return self._delta_rs if self._delta_rs.can_write(table) else self._spark

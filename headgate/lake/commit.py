@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
+from headgate.lake.compact import Compacted
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
@@ -160,11 +161,11 @@ class Committer(Protocol):
         """Merge atomically, without checking marks."""
         ...
 
-    def compact(self, table: str, up_to: int) -> None:
-        """Combine files that are smaller than a number of bytes; rows stay as they are.
+    def compact(self, table: str, size: int, fewest: int = 2) -> Compacted:
+        """Combine files into files of up to a number of bytes; rows stay as they are.
 
-        delta-rs also deletes files that earlier compactions have replaced. Spark leaves them to
-        the user's VACUUM, because its own prints to standard output.
+        Nothing is done unless there are at least `fewest` files of a similar size. Appends of
+        others meanwhile are kept; if others rewrite the same files, that is a conflict.
         """
         ...
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import count
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -15,7 +16,6 @@ from deltalake import (
     DeltaTable,
     Schema,
     Transaction,
-    WriterProperties,
     write_deltalake,
 )
 from deltalake.exceptions import DeltaError
@@ -28,11 +28,12 @@ from deltalake.transaction import (
 
 from headgate.lake.append import KnownTables, has_new_columns
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
+from headgate.lake.compact import Compacted, combine_files, files_to_combine
 from headgate.lake.constraints import constraints_of
 from headgate.lake.log import LogEntry, identify_entry
 from headgate.lake.merge import merge_into_files
 from headgate.lake.parquet import ParquetRows, write_parquet
-from headgate.lake.snapshot import Snapshot
+from headgate.lake.snapshot import DataFile, Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import delete_staged
 from headgate.lake.storage import options_of
@@ -85,6 +86,11 @@ _DEFAULT_INTERVAL = 100
 """Number of versions between checkpoints that delta-rs writes for tables without that property."""
 _CONFIGURATION = {_INTERVAL: "10"}
 """A frequent checkpoint: every commit after it is another file to read to open the table."""
+
+_RETENTION = "delta.deletedFileRetentionDuration"
+_SHORT = "interval 1 hours"
+"""How long checkpoints repeat that a file was removed. With a week, the default, they would list
+all small files of that week."""
 
 _MAX_MERGES = 4
 """How often a merge is tried that loses against commits of others."""
@@ -141,7 +147,9 @@ class DeltaRsCommitter:
         if appended is not None:
             return appended
         actions: list[AddAction | RemoveAction] = [add_action(file) for file in commit.files]
-        actions += [_remove_action(path, size) for path, size in commit.removed.items()]
+        actions += [
+            RemoveAction(path, True, _now(), size, {}) for path, size in commit.removed.items()
+        ]
         table, schema = self._read(commit.table) if read is None else read
         for app, version in commit.required_marks.items():
             if (table.transaction_version(app) if table else None) != version:
@@ -206,36 +214,68 @@ class DeltaRsCommitter:
             removed=new.removed,
         )
         self._just_read[merge.table] = table.delta, table.schema
-        try:
-            return replace(counts, version=self.commit(commit))
-        except BaseException:
-            for file in new.files:
-                delete_staged(self.lake, file)
-            raise
+        with self._settled(table, new.files):
+            self.commit(commit)
+        return replace(counts, version=table.version + 1)
 
     def _require_rewritable(self, table: Snapshot) -> None:
-        """Raise for tables whose files do not say all about their rows."""
+        """Raise for tables whose rows cannot be changed by replacing files."""
+        _require_readable_files(table)
         obstacle = None
-        if not table.is_plain:
-            obstacle = "deletion vectors or column mapping"
-        elif table.partition_columns:
+        if table.partition_columns:
             obstacle = "partitions"
         elif table.constraints.append_only:
             obstacle = "delta.appendOnly"
         if obstacle is not None:
             raise NotWritable(f"files of {table.table} are not rewritten: it has {obstacle}")
 
-    def compact(self, table: str, up_to: int) -> None:
-        opened = self._tables.newest(table)
-        if opened is None:
-            return
-        opened.optimize.compact(
-            target_size=up_to,
-            max_concurrent_tasks=1,
-            writer_properties=WriterProperties(compression="ZSTD"),
-        )
-        # Also files whose removal the log has forgotten: checkpoints keep it no longer than that.
-        opened.vacuum(dry_run=False, enforce_retention_duration=False, full=True)
+    def compact(self, table: str, size: int, fewest: int = 2) -> Compacted:
+        snapshot = Snapshot.of(self.lake, table, self._open(table))
+        if snapshot is None:
+            return Compacted()
+        self._require_writable(table, snapshot.delta)
+        _require_readable_files(snapshot)
+        groups = files_to_combine(snapshot, size, fewest)
+        if groups and _RETENTION not in snapshot.delta.metadata().configuration:
+            snapshot.delta.alter.set_table_properties({_RETENTION: _SHORT})
+        if groups:
+            self._replace(snapshot, groups)
+        return Compacted.of(groups)
+
+    def _replace(self, table: Snapshot, groups: Sequence[Sequence[DataFile]]) -> None:
+        """Replace each group of files by one with the same rows."""
+        files = [combine_files(table, group) for group in groups]
+        actions: list[AddAction | RemoveAction] = []
+        for file, group in zip(files, groups, strict=True):
+            # Readers that want rows in their order take files by time.
+            actions.append(add_action(file, group[-1].modified, data_change=False))
+            actions += [
+                RemoveAction(one.path, False, _now(), one.size, dict(file.partition or {}))
+                for one in group
+            ]
+        with self._settled(table, files):
+            table.delta.create_write_transaction(
+                actions,
+                "append",
+                table.delta.schema(),
+                partition_by=list(table.partition_columns),
+                post_commithook_properties=_post_commit_hooks(table.delta),
+            )
+
+    @contextmanager
+    def _settled(self, table: Snapshot, files: Sequence[StagedFile]) -> Iterator[None]:
+        """Delete files whose commit has lost against another one.
+
+        If the response of a store is lost, a commit is repeated, and loses against itself.
+        """
+        try:
+            yield
+        except CommitConflict:
+            if _has_added(table, files):
+                return
+            for file in files:
+                delete_staged(self.lake, file)
+            raise
 
     def _create(self, commit: Commit) -> int:
         url = table_url(self.lake, commit.table)
@@ -319,6 +359,14 @@ def _obstacle(table: DeltaTable) -> str | None:
     return str(constraints_of(table)) or None
 
 
+def _require_readable_files(table: Snapshot) -> None:
+    """Raise for tables whose files do not say all about their rows."""
+    if not table.is_plain:
+        raise NotWritable(
+            f"files of {table.table} are not rewritten: it has deletion vectors or column mapping"
+        )
+
+
 def _require_version(table: DeltaTable, name: str, version: int) -> None:
     if table.version() != version:
         raise CommitConflict(f"table {name} has a newer version than {version}")
@@ -337,20 +385,34 @@ def _post_commit_hooks(table: DeltaTable) -> PostCommitHookProperties:
     return PostCommitHookProperties(cleanup_expired_logs=is_due)
 
 
-def add_action(file: StagedFile) -> AddAction:
+def add_action(
+    file: StagedFile, modified: int | None = None, data_change: bool = True
+) -> AddAction:
     """Return the log action that adds a file."""
     return AddAction(
         path=file.path,
         size=file.size,
         partition_values=dict(file.partition or {}),
-        modification_time=int(time.time() * 1000),
-        data_change=True,
+        modification_time=_now() if modified is None else modified,
+        data_change=data_change,
         stats=file.statistics,
     )
 
 
-def _remove_action(path: str, size: int) -> RemoveAction:
-    return RemoveAction(path, True, int(time.time() * 1000), size, {})
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+def _has_added(table: Snapshot, files: Sequence[StagedFile]) -> bool:
+    """Whether a commit since a version of the table has added files, of which there is at least
+    one."""
+    wanted = {file.path for file in files}
+    with suppress(FileNotFoundError):
+        for version in count(table.version + 1):
+            added = (unquote(one["path"]) for one in LogEntry.read(table.url, version).added_files)
+            if not wanted.isdisjoint(added):
+                return True
+    return False
 
 
 def _has_marks(entry: LogEntry, marks: Sequence[Mark]) -> bool:

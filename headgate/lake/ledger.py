@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow as pa
 from headgate.errors import CheckpointError, LandingError
 from headgate.lake.commit import Commit, Committer, Mark
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.expire import delete_expired, expired_versions
 from headgate.lake.ledger_entries import (
     LEDGER,
     BatchEntry,
@@ -30,23 +31,16 @@ from headgate.lake.ledger_entries import (
 )
 from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, followed_app, run_app, totals_app
 from headgate.lake.parquet import stage_rows
+from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.tables import CommitConflict, TableError, table_url
 
 _SKIPPED_BY = ("pipeline", "kind", "version", "at", "table")
-OFTEN_COMPACTED = {
-    "delta.deletedFileRetentionDuration": "interval 1 hours",
-    "delta.logRetentionDuration": "interval 10 minutes",
-}
-"""Properties of tables that get a small file with every batch, which is soon compacted.
-
-On a local disk delta-rs lists the whole log with every commit, so it is kept short.
-"""
-_TABLE_PROPERTIES = {
-    **OFTEN_COMPACTED,
-    "delta.dataSkippingStatsColumns": ",".join(_SKIPPED_BY),
-}
+_TABLE_PROPERTIES = {"delta.dataSkippingStatsColumns": ",".join(_SKIPPED_BY)}
 """Statistics only where reads filter."""
+_KEPT = timedelta(minutes=10)
+"""How long an older version can be read. On a local disk delta-rs lists the whole log with every
+commit, so it is kept short."""
 
 _TOTALS_EVERY = 100
 """Batches between totals."""
@@ -272,7 +266,9 @@ class Ledger:
         )
 
 
-def compact_in_time(committer: Committer, table: str, version: int) -> None:
+def compact_in_time(
+    committer: Committer, table: str, version: int, keep: timedelta = _KEPT
+) -> None:
     """Compact a table that gets a small file with every batch, if it is time to.
 
     Files since the last time are combined; now and then the larger ones as well.
@@ -283,6 +279,9 @@ def compact_in_time(committer: Committer, table: str, version: int) -> None:
     # A concurrent compaction or rewrite wins the conflict.
     with suppress(TableError):
         committer.compact(table, _LARGE_FILE if rarely else _SMALL_FILE)
+        found = Snapshot.open(committer.lake, table)
+        if found is not None:
+            delete_expired(found, expired_versions(found, keep))
 
 
 def _files(rows: Sequence[LedgerRow[PendingEntry]]) -> tuple[Pending, ...]:

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Self
 
-from headgate.lake.storage import Identity, create_file, identify, identify_from, read_file
+from headgate.config.location import is_remote
+from headgate.lake.storage import (
+    MAX_REQUESTS,
+    Identity,
+    create_file,
+    identify,
+    identify_from,
+    read_file,
+)
+
+LOG = "_delta_log"
+"""The folder of the log in that of the table."""
+_ENTRY = re.compile(r"(\d{20})\.json")
 
 
 @dataclass(frozen=True)
@@ -28,6 +42,16 @@ class LogEntry:
     @property
     def added(self) -> list[Mapping[str, Any]]:
         return self._with_data("add")
+
+    @property
+    def added_files(self) -> list[Mapping[str, Any]]:
+        """Added files, also those of compactions."""
+        return list(self._all("add"))
+
+    @property
+    def removed_files(self) -> list[Mapping[str, Any]]:
+        """Removed files, also those of compactions."""
+        return list(self._all("remove"))
 
     @property
     def removed(self) -> list[Mapping[str, Any]]:
@@ -73,6 +97,24 @@ class LogEntry:
         return (action[kind] for action in self.actions if kind in action)
 
 
+def versions_of_entries(names: Iterable[str]) -> list[int]:
+    """Return the versions of entries among the names of files in a log, in order."""
+    return sorted(int(match[1]) for name in names if (match := _ENTRY.fullmatch(name)))
+
+
+def read_entries(url: str, versions: Iterable[int]) -> list[LogEntry]:
+    """Read entries side by side, without those that do not exist any more."""
+
+    def read(version: int) -> LogEntry | None:
+        try:
+            return LogEntry.read(url, version)
+        except FileNotFoundError:
+            return None
+
+    with ThreadPoolExecutor(MAX_REQUESTS if is_remote(url) else 1, "log") as pool:
+        return [entry for entry in pool.map(read, versions) if entry is not None]
+
+
 def identify_entry(url: str, version: int) -> Identity | None:
     """Return the identity of an entry, which differs if the table is replaced; None if gone."""
     return identify(_entry_url(url, version))
@@ -93,4 +135,4 @@ def write_entry(url: str, version: int, actions: Iterable[Mapping[str, Any]]) ->
 
 
 def _entry_url(url: str, version: int) -> str:
-    return f"{url}/_delta_log/{version:020d}.json"
+    return f"{url}/{LOG}/{version:020d}.json"

@@ -16,6 +16,9 @@ from headgate.config.pipeline import FILES_TABLE
 from headgate.lake.tables import tables_in
 from headgate.schema.names import digest, readable_name, safe_name
 
+TOMBSTONES = "_tombstones_"
+"""How the names of tables begin that keep the deleted rows of merged tables."""
+
 
 @dataclass(frozen=True)
 class TableNames:
@@ -191,7 +194,7 @@ class ChangeTables:
 
     def tombstones_for(self, source: SourceName) -> str:
         """Return the name of the table of rows that were deleted from the merged table."""
-        return f"_tombstones_{self.merged_for(source) or self.log_for(source)}"
+        return f"{TOMBSTONES}{self.merged_for(source) or self.log_for(source)}"
 
     def kind_of(self, table: str) -> ChangeTableKind | None:
         """Return the kind of a table; None for any other table."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
@@ -30,6 +30,20 @@ _IN_ORDER = {"datafusion.execution.target_partitions": "1"}
 """Read one file after the other, so that the same version always has the same order of rows."""
 
 ListFiles = Callable[[], Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file of a table."""
+
+    path: str
+    """Relative to the table's folder."""
+    size: int
+    rows: int
+    modified: int
+    """Milliseconds since the epoch."""
+    partition: str | None = None
+    """The value of the partition column, if the table has one."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,23 @@ class Snapshot:
         return dict(zip(names, added["num_records"].to_pylist(), strict=True))
 
     @property
+    def data_files(self) -> list[DataFile]:
+        """All files whose rows the log has counted, of a table with at most one partition column,
+        which is text."""
+        added = self._added.select(["path", "size_bytes", "num_records", "modification_time"])
+        rows = zip(*(column.to_pylist() for column in added.columns), strict=True)
+        return [
+            DataFile(path, size, count, modified, self._partition_of(path))
+            for path, size, count, modified in ((unquote(row[0]), *row[1:]) for row in rows)
+            if count is not None
+        ]
+
+    def _partition_of(self, path: str) -> str | None:
+        values = self._partitions.get(path)
+        value = next(iter(values.values())) if values else None
+        return None if value is None else str(value)
+
+    @property
     def files(self) -> tuple[str, ...]:
         """URLs of all files."""
         return tuple(f"{self.url}/{name}" for name in self.sizes)
@@ -125,7 +156,7 @@ class Snapshot:
         if version is None:
             return self
         added: dict[str, int] = {}
-        replaced = False
+        compacted = False
         for number in range(version + 1, self.version + 1):
             try:
                 entry = LogEntry.read(self.url, number)
@@ -133,11 +164,19 @@ class Snapshot:
                 return self
             if entry.removed:
                 return self  # rows have been rewritten
-            replaced |= entry.is_compaction
+            compacted |= entry.is_compaction
             added |= {unquote(file["path"]): file["size"] for file in entry.added}
-        if replaced and not added.keys() <= self.sizes.keys():
-            return self  # older and newer rows have been compacted into one file
+        if compacted and not self._still_has(added):
+            return self
         return type(self)(self.lake, self.table, self.version, self.delta, lambda: added)
+
+    def _still_has(self, paths: Iterable[str]) -> bool:
+        """Whether files can still be read, though their rows may be in larger ones now."""
+        gone = [path for path in paths if path not in self.sizes]
+        is_partitioned = bool(self.partition_columns)  # the values are known no more
+        return not gone or (
+            not is_partitioned and all(has_file(f"{self.url}/{path}") for path in gone)
+        )
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Read all rows from the files."""

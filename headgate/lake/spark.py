@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
+from headgate.lake.compact import Compacted
 from headgate.lake.constraints import Constraints
 from headgate.lake.parquet import stage_merge
 from headgate.lake.snapshot import Snapshot
@@ -126,13 +127,21 @@ class SparkCommitter:
             deleted=int(counts["num_deleted_rows"]),
         )
 
-    def compact(self, table: str, up_to: int) -> None:
-        if self._version(table) < 0:
-            return
-        size = {"minFileSize": str(up_to), "maxFileSize": str(up_to)}
-        settings = {f"spark.databricks.delta.optimize.{key}": one for key, one in size.items()}
+    def compact(self, table: str, size: int, fewest: int = 2) -> Compacted:
+        if self._version(table) < 0 or self._number_of_files(table) < fewest:
+            return Compacted()
+        sizes = {"minFileSize": str(size), "maxFileSize": str(size)}
+        settings = {f"spark.databricks.delta.optimize.{key}": one for key, one in sizes.items()}
         with self._one_merge_at_a_time, self._set(settings), _errors_of_delta():
-            self._spark.sql(f"OPTIMIZE {self._name(table)}")
+            (result,) = self._spark.sql(f"OPTIMIZE {self._name(table)}").collect()
+        done = result.metrics
+        return Compacted(
+            done.numFilesRemoved, int(done.filesRemoved.totalSize or 0), done.numFilesAdded
+        )
+
+    def _number_of_files(self, table: str) -> int:
+        (detail,) = self._spark.sql(f"DESCRIBE DETAIL {self._name(table)}").collect()
+        return int(detail.numFiles)
 
     def _create(self, commit: Commit, rows: DataFrame) -> None:
         writer = rows.write.format("delta").partitionBy(*commit.partition_by)

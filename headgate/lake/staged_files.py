@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import blake2b
 
 import pyarrow as pa
 
@@ -96,6 +97,11 @@ def _in_table(lake: str, file: StagedFile) -> str:
 
 def _held_back(lake: str, file: StagedFile) -> str:
     return f"{lake}/_staged/pending/{file.table}/{file.path}"
+
+
+def writer_of(app: str) -> str:
+    """Return the part of the names of staged files that is different for each pipeline."""
+    return blake2b(app.encode(), digest_size=4).hexdigest()
 
 
 def staged_prefix(writer: str, version: int) -> str:

@@ -11,8 +11,9 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -32,8 +33,14 @@ if TYPE_CHECKING:
 TASK_STORAGE = "HEADGATE_STORAGE"
 """Environment variable of tasks: options by URL, which they cannot get from a pipeline file."""
 
+MAX_REQUESTS = 16
+"""Requests to an object store at the same time."""
+
 _WHOLE = 64 << 20
 """Bytes up to which an object is read in one request."""
+
+_DELETED_AT_ONCE = 1_000
+"""Objects that S3 deletes in one request."""
 
 _Known = TypeVar("_Known")
 
@@ -131,6 +138,22 @@ def delete_file(url: str) -> None:
         obstore.delete(*_object(url))
 
 
+def delete_files(folder: str, paths: Sequence[str]) -> None:
+    """Delete files below a folder, in their order, if they exist."""
+    if not is_remote(folder):
+        for path in paths:
+            delete_file(f"{folder}/{path}")
+        return
+    import obstore
+
+    store, root = _object(folder)
+    for some in (
+        paths[at : at + _DELETED_AT_ONCE] for at in range(0, len(paths), _DELETED_AT_ONCE)
+    ):
+        with _explained(folder):
+            obstore.delete(store, [f"{root}/{path}" for path in some])
+
+
 def has_file(url: str) -> bool:
     return identify(url) is not None if is_remote(url) else Path(url).exists()
 
@@ -225,17 +248,54 @@ def move_folder(url: str, to: str) -> None:
 
 def list_files(folder: str, prefix: str = "") -> list[str]:
     """Return the paths, below a folder, of all files whose names begin with a prefix."""
+    paths = [file.path for file in find_files(folder)]
+    return [path for path in paths if path.rpartition("/")[2].startswith(prefix)]
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file of a folder."""
+
+    path: str
+    """Relative to the folder."""
+    size: int
+    modified: float
+    """Seconds since the epoch."""
+
+
+def find_files(folder: str, below: bool = True) -> list[FoundFile]:
+    """Return all files of a folder, by default also those in folders below it."""
     if not is_remote(folder):
-        root = Path(folder)
-        found = (path for path in root.rglob(f"{prefix}*") if path.is_file())
-        return [path.relative_to(root).as_posix() for path in found]
+        return list(_files_on_disk(folder, "", below))
     import obstore
 
     store, path = _object(f"{folder.rstrip('/')}/")
     with _explained(folder):
-        every = [one["path"] for part in obstore.list(store, path) for one in part]
-    names = [one.removeprefix(path).lstrip("/") for one in every]
-    return [name for name in names if name.rpartition("/")[2].startswith(prefix)]
+        if below:
+            objects = [one for part in obstore.list(store, path) for one in part]
+        else:
+            objects = list(obstore.list_with_delimiter(store, path)["objects"])
+    return [
+        FoundFile(
+            one["path"].removeprefix(path).lstrip("/"),
+            one["size"],
+            one["last_modified"].timestamp(),
+        )
+        for one in objects
+    ]
+
+
+def _files_on_disk(root: str, folder: str, below: bool) -> Iterator[FoundFile]:
+    with suppress(FileNotFoundError), os.scandir(os.path.join(root, folder)) as entries:
+        for entry in entries:
+            path = f"{folder}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                if below:
+                    yield from _files_on_disk(root, f"{path}/", below)
+            else:
+                with suppress(FileNotFoundError):
+                    found = entry.stat(follow_symlinks=False)
+                    yield FoundFile(path, found.st_size, found.st_mtime)
 
 
 def list_folders(folder: str) -> list[str]:

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from headgate.lake.log import identify_entry, identify_entry_and_next
-from headgate.lake.storage import Identity, is_folder, list_folders, options_of
+from headgate.lake.storage import MAX_REQUESTS, Identity, is_folder, list_folders, options_of
 
 TableError = DeltaError
 """Raised by reading or writing a table."""
@@ -24,8 +24,6 @@ class NotWritable(DeltaError):
     """Raised before anything is written, for a table that only another engine can write."""
 
 
-_MAX_REQUESTS = 16
-"""Requests to an object store at the same time."""
 _MAX_OPEN = 2_000
 """Beyond this number, the least recently used table is evicted."""
 
@@ -56,7 +54,7 @@ def is_table(url: str) -> bool:
 def tables_in(lake: str, pattern: str = "*") -> list[str]:
     """Return the names of all tables of a lake, or of those that match a pattern."""
     names = [name for name in list_folders(lake) if fnmatchcase(name, pattern)]
-    with ThreadPoolExecutor(_MAX_REQUESTS) as pool:
+    with ThreadPoolExecutor(MAX_REQUESTS) as pool:
         are_tables = pool.map(lambda name: is_folder(f"{table_url(lake, name)}/_delta_log"), names)
         return sorted(compress(names, are_tables))
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, Committer, Mark
-from headgate.lake.ledger import OFTEN_COMPACTED, compact_in_time
+from headgate.lake.ledger import compact_in_time
 from headgate.lake.parquet import stage_rows
 from headgate.models.state import Key, RecentRows
 
@@ -32,8 +32,8 @@ _VALUES = pa.schema(
 )
 
 
-_PROPERTIES = {**OFTEN_COMPACTED, "delta.logRetentionDuration": "interval 1 hours"}
-"""A push query can be continued for an hour."""
+_KEPT = timedelta(hours=1)
+"""For how long a push query can be continued."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,10 @@ class PredictionTable:
                 schema,
                 (stage_rows(self._committer.lake, self.table, rows),),
                 (mark,),
-                properties=_PROPERTIES,
                 required_marks={self._app: self._marked},
                 description="Predictions",
             )
         )
         self._marked = mark.version
-        compact_in_time(self._committer, self.table, mark.version)
+        compact_in_time(self._committer, self.table, mark.version, keep=_KEPT)
         return version

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, Committer, Engine, MergeCommit, MergeCounts, TableState
+from headgate.lake.compact import Compacted
 from headgate.lake.snapshot import Snapshot
 
 
@@ -75,9 +76,9 @@ class FailingCommitter:
         with self._failures(merge.table):
             return self.inner.merge(merge)
 
-    def compact(self, table: str, up_to: int) -> None:
+    def compact(self, table: str, size: int, fewest: int = 2) -> Compacted:
         with self._failures(table):
-            self.inner.compact(table, up_to)
+            return self.inner.compact(table, size, fewest)
 
     @contextmanager
     def _failures(self, table: str) -> Iterator[None]:

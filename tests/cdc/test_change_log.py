@@ -34,9 +34,12 @@ def test_log_is_read_whole_or_since_a_version(lake: Path) -> None:
     assert log.since(1).bytes == sum(log.since(1).sizes.values())
 
 
-def test_compacted_files_are_read_whole(lake: Path) -> None:
+def test_compacted_files_are_read_until_they_are_deleted(lake: Path) -> None:
     DeltaTable(lake / "log").optimize.compact()
     write_deltalake(lake / "log", pa.table({"n": [4]}), mode="append")
+    assert numbers(log_in(lake).since(1)) == [2, 3, 4]
+    assert numbers(log_in(lake).since(3)) == [4]
+    DeltaTable(lake / "log").vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert numbers(log_in(lake).since(1)) == [0, 1, 2, 3, 4]
     assert numbers(log_in(lake).since(3)) == [4]
 

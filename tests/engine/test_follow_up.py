@@ -19,6 +19,7 @@ class FollowUp:
     """Waits in each call until it may go on."""
 
     while_idle: ClassVar = False
+    of_all_tables: ClassVar = False
 
     def __init__(self) -> None:
         self.calls: list[tuple[list[str], int | None]] = []
@@ -108,3 +109,19 @@ def test_nothing_is_recorded_without_follow_ups() -> None:
     with Follower(()) as follower:
         follower.follow([CHESS], 3, batch=3)
         assert follower.wait() == FollowedUpTo([], None)
+
+
+class OfAllTables(FollowUp):
+    of_all_tables: ClassVar = True
+
+
+def test_some_follow_ups_get_all_tables_that_have_changed() -> None:
+    quarantine = TableChanged("quarantine", version=3, is_own=True)
+    derives, sees = FollowUp(), OfAllTables()
+    with Follower([derives, sees]) as follower:
+        for one in (derives, sees):
+            one.may_go_on.set()
+        follower.follow([CHESS, quarantine], 7, batch=7)
+        follower.wait()
+    assert derives.calls == [(["silver_chess"], 7)]
+    assert sees.calls == [(["silver_chess", "quarantine", "gold_silver_chess"], 7)]

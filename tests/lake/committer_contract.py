@@ -435,7 +435,9 @@ class CommitterContract:
     def test_compaction_keeps_rows_and_marks(self, lake: Path, committer: Committer) -> None:
         for number in range(4):
             commit(committer, number, staged(lake, "t", numbers(number)))
-        committer.compact("t", 1 << 20)
+        done = committer.compact("t", 1 << 20)
+        assert (done.files, done.into) == (4, 1)
+        assert done.bytes > 0
         assert len(DeltaTable(lake / "t").file_uris()) == 1
         assert [row["n"] for row in rows_in(lake, "t", "n")] == [0, 1, 2, 3]
         state = committer.state("t", APP)
@@ -443,4 +445,10 @@ class CommitterContract:
         assert state.marked == 3
         commit(committer, 4, staged(lake, "t", numbers(4)))
         assert [row["n"] for row in rows_in(lake, "t", "n")] == [0, 1, 2, 3, 4]
-        committer.compact("missing", 1 << 20)
+        assert committer.compact("missing", 1 << 20).files == 0
+
+    def test_few_files_are_not_compacted(self, lake: Path, committer: Committer) -> None:
+        for number in range(4):
+            commit(committer, number, staged(lake, "t", numbers(number)))
+        assert committer.compact("t", 1 << 20, fewest=5).files == 0
+        assert len(DeltaTable(lake / "t").file_uris()) == 4

@@ -15,6 +15,7 @@ from headgate.lake.commit import (
     MergeCounts,
     TableState,
 )
+from headgate.lake.compact import Compacted
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.snapshot import Snapshot
 
@@ -47,7 +48,7 @@ class RecordingCommitter:
         self.calls.append(f"commit to {commit.table}")
         return 7
 
-    def compact(self, table: str, up_to: int) -> None:
+    def compact(self, table: str, size: int, fewest: int = 2) -> Compacted:
         raise NotImplementedError
 
     def merge(self, merge: MergeCommit) -> MergeCounts:

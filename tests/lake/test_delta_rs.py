@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from headgate.lake.commit import Commit, Committer
+from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from tests.lake.staged import files_in, rows_in, staged
 
@@ -84,29 +84,3 @@ def test_expired_entries_of_the_log_are_cleaned_up_every_hundred_versions(tmp_pa
         commit(committer, number, staged(tmp_path, "chess", numbers(number)))
     assert len(list(log.glob("0*.json"))) < 60
     assert rows_in(tmp_path, "chess", "n") == [{"n": number} for number in range(102)]
-
-
-def test_compaction_deletes_what_it_has_replaced(tmp_path: Path) -> None:
-    committer = DeltaRsCommitter(str(tmp_path))
-    retention = {"delta.deletedFileRetentionDuration": "interval 0 hours"}
-    for number in range(3):
-        file = staged(tmp_path, "t", numbers(number))
-        committer.commit(Commit("t", file.schema, (file,), properties=retention))
-    for _ in range(2):
-        committer.compact("t", 1 << 20)
-    assert len(files_in(tmp_path, "t")) == 1
-
-
-def test_compaction_also_deletes_files_whose_removal_the_log_has_forgotten(tmp_path: Path) -> None:
-    """A checkpoint between two compactions drops removals that are older than the retention."""
-    committer = DeltaRsCommitter(str(tmp_path))
-    retention = {"delta.deletedFileRetentionDuration": "interval 0 hours"}
-    for number in range(25):
-        file = staged(tmp_path, "t", numbers(number))
-        committer.commit(Commit("t", file.schema, (file,), properties=retention))
-        if number == 10:
-            DeltaTable(tmp_path / "t").optimize.compact()
-    for _ in range(2):
-        committer.compact("t", 1 << 20)
-    assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
-    assert len(rows_in(tmp_path, "t", "n")) == 25

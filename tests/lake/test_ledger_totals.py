@@ -171,5 +171,5 @@ def test_compaction_that_fails_does_not_fail_the_batch(
     assert ledger.landed() == 3
 
 
-def _conflict(table: str, up_to: int) -> None:
+def _conflict(table: str, size: int) -> None:
     raise CommitConflict(table)
