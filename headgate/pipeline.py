@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headgate.inspect.schema import TableSchema
     from headgate.inspect.status import GoldTable, PendingTable, Status
     from headgate.inspect.tables import TableSummary
+    from headgate.lake.maintain import Upkeep
     from headgate.lake.snapshot import Snapshot
     from headgate.quarantine.filter import OffsetRange, QuarantineFilter
     from headgate.quarantine.replay import Replayed
@@ -212,6 +213,18 @@ class Pipeline(config.PipelineConfig):
         from headgate.cdc.verify import verify
 
         return Rows.of(verify(self, tables))
+
+    def run_maintenance(
+        self, *tables: str, dry_run: bool = False, at_most: timedelta | str | None = None
+    ) -> Rows[Upkeep]:
+        """Combine small files and delete what no version needs, in tables by name or pattern.
+
+        With `dry_run`, return what that would do. The pipeline may be running.
+        """
+        from headgate.maintain import maintain
+
+        limit = config.Duration.parse(at_most) if isinstance(at_most, str) else at_most
+        return Rows.of(maintain(self, tables or ("*",), dry_run=dry_run, at_most=limit))
 
     def query(
         self,

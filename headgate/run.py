@@ -65,7 +65,7 @@ def _records(
             follow_ups.append(GoldFollowUp(spark, committer, pipeline, listener))
         if pipeline.predict:
             follow_ups.append(PredictFollowUp.of(pipeline, committer, listener))
-        return [*follow_ups, *_maintenance(pipeline, committer, listener)]
+        return [*follow_ups, *maintenance(pipeline, committer, listener)]
 
     plan = RecordPlan.of(pipeline)
     return Runner(pipeline, source, plan, schema_history(pipeline), follow_ups, listener, stop)
@@ -91,7 +91,7 @@ def _changes(
         ]
         if pipeline.gold:
             follow_ups.append(GoldFollowUp(spark, committer, pipeline, listener))
-        return [*follow_ups, *_maintenance(pipeline, committer, listener)]
+        return [*follow_ups, *maintenance(pipeline, committer, listener)]
 
     return Runner(
         pipeline,
@@ -105,9 +105,10 @@ def _changes(
     )
 
 
-def _maintenance(
+def maintenance(
     pipeline: PipelineConfig, committer: Committer, listener: Listener
 ) -> Sequence[FollowUp]:
+    """Return the follow-up that maintains tables, if the pipeline declares it."""
     policy = pipeline.maintain
     return [] if policy is None else [MaintainFollowUp(pipeline, policy, committer, listener)]
 

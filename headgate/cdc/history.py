@@ -57,9 +57,14 @@ def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsS
         return None
     table = Snapshot.newest(plan.lake, plan.history)
     marked = table.mark(plan.app) if table else None
-    if table is not None and marked is not None and marked >= log.version:
-        return TableMerged.up_to_date(plan, table, marked, committer.engine(plan.history))
     new_changes = log.since(marked)
+    if (
+        table is not None
+        and marked is not None
+        and new_changes is not log
+        and not new_changes.sizes
+    ):
+        return TableMerged.up_to_date(plan, table, marked, committer.engine(plan.history))
     if new_changes.bytes > MAX_FOLD_BYTES:
         return NeedsSparkMerge(plan, plan.history, log.version, None, is_history=True)
     changes = new_changes.rows()

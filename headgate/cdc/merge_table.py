@@ -176,9 +176,9 @@ def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSpa
         return None
     table = Snapshot.newest(plan.lake, plan.merged)
     marked = table.mark(plan.app) if table else None
-    if table is not None and marked is not None and marked >= log.version:
-        return TableMerged.up_to_date(plan, table, marked, committer.engine(plan.merged))
     new = log.since(marked)
+    if table is not None and marked is not None and new is not log and not new.sizes:
+        return TableMerged.up_to_date(plan, table, marked, committer.engine(plan.merged))
     if new.bytes > MAX_FOLD_BYTES:
         return NeedsSparkMerge(plan, plan.merged, log.version, None)
     changes = new.rows(columns_to_merge(log.schema))

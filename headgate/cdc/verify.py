@@ -260,7 +260,7 @@ def _verify(
             trouble=f"version {marked} of {source.log}, up to which it is merged, no longer exists",
         )
     key = key_of(table)
-    result = replace(result, log_version=marked, behind=newest.version - marked, key=key.columns)
+    result = replace(result, log_version=marked, behind=_behind(newest, marked), key=key.columns)
     if not {*identifying_columns(key)} <= {*table.schema.names}:
         return replace(result, trouble="it lacks the columns that identify its rows")
     return _compared(source, result, log, table, options)
@@ -295,3 +295,9 @@ def _compared(
 def _absent(columns: pa.Schema, table: Snapshot) -> tuple[str, ...]:
     existing = table.schema.names
     return tuple(name for name in columns.names if name not in existing)
+
+
+def _behind(log: Snapshot, marked: int) -> int:
+    """Return the number of versions after one, if any of them has new changes."""
+    new = log.since(marked)
+    return 0 if new is not log and not new.sizes else log.version - marked

@@ -11,7 +11,7 @@ _GROUPS = {
     "Run": ("check", "doctor", "plan", "run"),
     "Inspect": ("status", "tables", "query", "serve", "schema", "graph"),
     "Predict": ("model",),
-    "Repair": ("quarantine", "pending", "refresh", "verify", "rewind"),
+    "Maintain": ("maintain", "quarantine", "pending", "refresh", "verify", "rewind"),
     "Other": ("export", "jars"),
 }
 

@@ -18,7 +18,7 @@ from headgate.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headgate.config import PipelineConfig
+    from headgate.config import Duration, PipelineConfig
 
 PipelineArgument = Annotated[
     str | None,
@@ -97,6 +97,16 @@ def load_change_pipeline(file: str) -> PipelineConfig:
         f"{file} declares a stream of records; this command is for change files only",
         hint="only pipelines with `source: {files: …}` have change logs",
     )
+
+
+def parse_duration(option: str, text: str) -> Duration:
+    """Return the duration that an option has as text."""
+    from headgate.config import Duration, InvalidPipeline
+
+    try:
+        return Duration.parse(text)
+    except InvalidPipeline as error:
+        raise UsageError("bad-argument", f"{option}: {error.message}", error.hint) from None
 
 
 @contextmanager

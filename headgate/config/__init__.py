@@ -12,6 +12,7 @@ from headgate.config.load import (
     load_pipeline,
     pipeline_json_schema,
 )
+from headgate.config.maintain import Maintain
 from headgate.config.pipeline import Merge, PipelineConfig
 from headgate.config.predict import Predict, PredictTo, Train
 from headgate.config.registry import Registry
@@ -34,6 +35,7 @@ __all__ = [
     "GoldUnion",
     "InvalidPipeline",
     "Kafka",
+    "Maintain",
     "Merge",
     "Mode",
     "PipelineConfig",

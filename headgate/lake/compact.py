@@ -30,11 +30,14 @@ class Compacted:
     files: int = 0
     bytes: int = 0
     into: int = 0
+    groups: tuple[tuple[str, ...], ...] = ()
+    """Paths of the files, by the file that they become; empty if Spark combined them."""
 
     @classmethod
     def of(cls, groups: Sequence[Sequence[DataFile]]) -> Compacted:
         files = [file for group in groups for file in group]
-        return cls(len(files), sum(file.size for file in files), len(groups))
+        paths = tuple(tuple(file.path for file in group) for group in groups)
+        return cls(len(files), sum(file.size for file in files), len(groups), paths)
 
 
 def files_to_combine(table: Snapshot, size: int, fewest: int = 2) -> list[list[DataFile]]:

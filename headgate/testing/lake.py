@@ -28,7 +28,7 @@ from headgate.notebook import Rows
 from headgate.pipeline import Pipeline, RunResult, RunTally, load
 from headgate.registry.folder import FolderRegistry
 from headgate.registry.registry import SchemaText, SchemaType
-from headgate.run import batch_plan, pending_replays, schema_history
+from headgate.run import batch_plan, maintenance, pending_replays, schema_history
 from headgate.sources.batch import Extent
 from headgate.sources.files import FIRST_BATCH, files_read
 from headgate.testing.records import Record, by_partition, frame, number_records
@@ -194,11 +194,13 @@ class InProcessLake:
         )
 
     def follow_ups(self, plan: BatchPlan, listener: Listener) -> Sequence[FollowUp]:
-        """Return the follow-ups of a run: merges of change logs."""
+        """Return the follow-ups of a run: merges of change logs, and maintenance."""
+        kept = maintenance(self.pipeline, self.committer, listener)
         if not isinstance(plan, ChangePlan):
-            return ()
+            return kept
         app = f"{self.ledger.app}:merge"
-        return [MergeFollowUp.of(None, self.committer, self.pipeline, plan, app, listener)]
+        merge = MergeFollowUp.of(None, self.committer, self.pipeline, plan, app, listener)
+        return [merge, *kept]
 
     def _pending_replays(self) -> Sequence[Pending]:
         return pending_replays(self.pipeline) if self.pipeline.lands_changes else ()

@@ -17,6 +17,7 @@ COMMANDS = [
     "simulate shop",
     "simulate pizza",
     "run",
+    "maintain",
     "refresh",
     "status",
     "tables",

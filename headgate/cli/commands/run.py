@@ -8,8 +8,12 @@ import typer
 
 from headgate.amounts import counted
 from headgate.cli.output import print_json_line, print_next_steps, printable
-from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, quiet_spark
-from headgate.errors import UsageError
+from headgate.cli.pipeline_argument import (
+    PipelineArgument,
+    find_pipeline,
+    parse_duration,
+    quiet_spark,
+)
 
 if TYPE_CHECKING:
     from headgate.cli.progress.tally import Tally
@@ -70,7 +74,7 @@ def run(
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
-    milliseconds = _milliseconds(trigger) if trigger else None
+    milliseconds = parse_duration("--trigger", trigger).milliseconds if trigger else None
     progress = choose_progress(progress)
     with quiet_spark():
         start_session(declared)
@@ -93,15 +97,6 @@ def run(
         _print_end(file, tally, ended.stopped, pending, behind)
     if pending or behind:
         raise typer.Exit(1)
-
-
-def _milliseconds(trigger: str) -> int:
-    from headgate.config import Duration, InvalidPipeline
-
-    try:
-        return Duration.parse(trigger).milliseconds
-    except InvalidPipeline as error:
-        raise UsageError("bad-argument", f"--trigger: {error.message}", error.hint) from None
 
 
 def _pending(pipeline: PipelineConfig) -> tuple[PendingTable, ...]:

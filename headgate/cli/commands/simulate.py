@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.cli.output import JsonOption, print_json
+from headgate.cli.pipeline_argument import parse_duration
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -337,8 +338,8 @@ def _pizza_plan(
         )
     if broken_oven is not None and broken_oven > stores:
         raise UsageError("bad-argument", f"there is no store {broken_oven}", hint="see --stores")
-    past = timedelta() if history.strip() == "0" else _duration("--history", history)
-    seconds = None if duration is None else _duration("--duration", duration).total_seconds()
+    past = timedelta() if history.strip() == "0" else parse_duration("--history", history)
+    seconds = None if duration is None else parse_duration("--duration", duration).total_seconds()
     end = _time(start)
     is_live = speed is not None or orders_per_second is not None
     if seconds is not None and not is_live:
@@ -360,15 +361,6 @@ def _pizza_plan(
 
 
 _FOR_GOOD = timedelta(days=36_500)
-
-
-def _duration(option: str, text: str) -> timedelta:
-    from headgate.config import Duration, InvalidPipeline
-
-    try:
-        return Duration.parse(text)
-    except InvalidPipeline as error:
-        raise UsageError("bad-argument", f"{option}: {error.message}", error.hint) from None
 
 
 def _time(text: str | None) -> datetime:
