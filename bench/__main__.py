@@ -25,6 +25,7 @@ from bench.gold import derive_large, derive_many, deriving_table, large_table
 from bench.history import BATCHES, history_table, measure_history
 from bench.landing import Landing, land, land_in_turn
 from bench.live_waits import live_table, live_waits
+from bench.maintain import maintained_table, measure_maintenance
 from bench.peers import a_stream_per_game, a_write_per_game
 from bench.readers import measure_readers, readers_table
 from bench.start import measure_starts, starts_table
@@ -43,6 +44,7 @@ READERS = (0, 1, 100)
 VISIBLE = (50, 10_000)
 PEER_BATCH = 250_000
 STORAGE = (250, 1_000_000)
+MAINTAIN = (50, 2_000)
 
 
 def main() -> None:
@@ -151,6 +153,12 @@ def _bench_storage(arguments: argparse.Namespace, folder: Path, out: Console) ->
         down(folder / "services")
 
 
+def _bench_maintain(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
+    tables, batches = arguments.maintain
+    found = measure_maintenance(lambda: _session(out), folder, tables, batches, out.print)
+    out.print(maintained_table(found))
+
+
 def _bench_readers(arguments: argparse.Namespace, folder: Path, out: Console) -> None:
     with _services(folder, out) as services:
         spent = arguments.rounds, arguments.seconds
@@ -180,6 +188,7 @@ PARTS = {
     "history": _bench_history,
     "start": _bench_start,
     "storage": _bench_storage,
+    "maintain": _bench_maintain,
     "visible": _bench_visible,
     "readers": _bench_readers,
     "live-waits": _bench_live_waits,
@@ -225,6 +234,14 @@ def _arguments() -> argparse.Namespace:
         default=STORAGE,
         metavar=("TABLES", "RECORDS"),
         help="tables, and records per batch, to land in an object store",
+    )
+    parser.add_argument(
+        "--maintain",
+        type=int,
+        nargs=2,
+        default=MAINTAIN,
+        metavar=("TABLES", "BATCHES"),
+        help="tables to maintain, and batches to land in them",
     )
     parser.add_argument("--readers", type=int, nargs="+", default=READERS)
     parser.add_argument("--seconds", type=int, default=20, help="how long to measure delays")

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,7 @@ from rich.table import Table
 
 import headgate
 from headgate.inspect.status import read_status
+from headgate.lake import ledger as ledger_module
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger import Ledger
@@ -67,10 +69,8 @@ def _scale_retention(table: Path) -> None:
 
     The bench commits about 40 batches a second, a pipeline one in two seconds: 80 times as many.
     """
-    scaled = {
-        "delta.logRetentionDuration": "interval 8 seconds",
-        "delta.deletedFileRetentionDuration": "interval 45 seconds",
-    }
+    ledger_module.KEPT = timedelta(seconds=8)
+    scaled = {"delta.deletedFileRetentionDuration": "interval 45 seconds"}
     DeltaTable(str(table)).alter.set_table_properties(scaled)
 
 

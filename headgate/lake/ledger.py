@@ -38,7 +38,7 @@ from headgate.lake.tables import CommitConflict, TableError, table_url
 _SKIPPED_BY = ("pipeline", "kind", "version", "at", "table")
 _TABLE_PROPERTIES = {"delta.dataSkippingStatsColumns": ",".join(_SKIPPED_BY)}
 """Statistics only where reads filter."""
-_KEPT = timedelta(minutes=10)
+KEPT = timedelta(minutes=10)
 """How long an older version can be read. On a local disk delta-rs lists the whole log with every
 commit, so it is kept short."""
 
@@ -267,7 +267,7 @@ class Ledger:
 
 
 def compact_in_time(
-    committer: Committer, table: str, version: int, keep: timedelta = _KEPT
+    committer: Committer, table: str, version: int, keep: timedelta | None = None
 ) -> None:
     """Compact a table that gets a small file with every batch, if it is time to.
 
@@ -281,7 +281,7 @@ def compact_in_time(
         committer.compact(table, _LARGE_FILE if rarely else _SMALL_FILE)
         found = Snapshot.open(committer.lake, table)
         if found is not None:
-            delete_expired(found, expired_versions(found, keep))
+            delete_expired(found, expired_versions(found, keep or KEPT))
 
 
 def _files(rows: Sequence[LedgerRow[PendingEntry]]) -> tuple[Pending, ...]:

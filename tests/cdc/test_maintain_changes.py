@@ -40,7 +40,7 @@ def test_logs_are_compacted_and_merges_go_on_where_they_were(tmp_path: Path) -> 
         land(lake, tmp_path, number)
     assert files(lake, "log_theatre_seats") == 4
     assert len(lake.rows("log_theatre_seats")) == 11
-    assert all(one.ok for one in verify(lake.pipeline, ()))
+    assert all(one.is_ok for one in verify(lake.pipeline, ()))
 
 
 def test_merged_tables_keep_their_files(tmp_path: Path) -> None:

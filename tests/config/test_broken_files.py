@@ -175,6 +175,18 @@ BROKEN = {
     ),
     # tables and the rest
     "lake in an unknown storage": ("./lake", "ftp://host/lake", "bad-value", 9, "`s3://`"),
+    "maintenance by a word": (
+        END, f"{END}maintain: often\n", "wrong-type", 10, "`maintain: true`",
+    ),
+    "files that are too small": (
+        END, f"{END}maintain: {{file_size: 1 kB}}\n", "bad-value", 10, "1 MB and 1 GB",
+    ),
+    "versions that are kept for too long": (
+        END, f"{END}maintain: {{keep: 90 days}}\n", "bad-value", 10, "30 days",
+    ),
+    "too few versions": (
+        END, f"{END}maintain: {{max_versions: 3}}\n", "bad-value", 10, "20",
+    ),
     "storage without a URL": (
         END, f"{END}storage: {{region: eu-central-1}}\n", "bad-value", 10, "no effect",
     ),

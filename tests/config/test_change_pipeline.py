@@ -16,6 +16,7 @@ from headgate.config import (
     Files,
     GoldQuery,
     InvalidPipeline,
+    Maintain,
     Merge,
     Mode,
     PipelineConfig,
@@ -50,6 +51,7 @@ envelope:
     lineages: ["log:mysql-bin", "gtid:3e11fa47-71ca-11e1-9e33-c80aa9429562"]
 lake: file:///data/lake
 checkpoint: ../checkpoint
+maintain: {file_size: 128 MB, keep: 2 days, max_versions: 500}
 storage: {endpoint: "https://store:9000/", region: eu, access_key: env:KEY, secret_key: file:key}
 change_log: "changes_{schema}_{table}"
 merged: "{table}"
@@ -99,6 +101,7 @@ def test_change_pipeline_has_defaults(write: Write) -> None:
         "lake": str(folder / "lake"),
         "checkpoint": str(folder / "lake/_checkpoints/shop"),
         "storage": Storage(),
+        "maintain": None,
         "quarantine_table": "quarantine",
         "ledger": "ledger",
         "contract": Contract(),
@@ -141,6 +144,7 @@ def test_change_pipeline_reads_every_key(write: Write, monkeypatch: pytest.Monke
         ),
         lake="file:///data/lake",
         checkpoint="../checkpoint",
+        maintain=Maintain(file_size=Size.parse("128 MB"), keep=Duration(days=2), max_versions=500),
         storage=Storage(
             endpoint="https://store:9000",
             region="eu",
