@@ -70,6 +70,8 @@ CODES: dict[str, str] = {
     "checkpoint-foreign": "The checkpoint has progress that the lake's ledger does not have.",
     "lineages-changed": "Changes have landed in a different order of lineages than is declared.",
     "pipeline-in-use": "The pipeline is already running.",
+    "shards-apart": "The shards of a pipeline end at different places in the source.",
+    "shards-unfinished": "A batch of a pipeline with another number of shards is not finished.",
     "lake-behind": "The checkpoint has batches that the lake's ledger does not have.",
     "lake-without-ledger": "The lake has tables of this pipeline but no ledger.",
     "table-ahead": "A table has a batch that checkpoint and ledger do not have.",

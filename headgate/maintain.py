@@ -24,8 +24,7 @@ from headgate.gold.declared import declared_gold
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
 from headgate.lake.expire import Expired, delete_expired, expired_versions
-from headgate.lake.ledger import Ledger
-from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, replay_name
+from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id
 from headgate.lake.maintain import Unfinished, Upkeep, maintain_table, upkeep_of
 from headgate.lake.names import TOMBSTONES, ChangeTables
 from headgate.lake.orphans import orphans_of_notes
@@ -206,8 +205,7 @@ def maintain(
 
 def owned_tables(pipeline: PipelineConfig) -> list[str]:
     """Return the tables that a pipeline has written, as its ledger records them."""
-    names = pipeline.name, replay_name(pipeline.name)
-    ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, *names)
+    ledger = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name)
     tables = {*ledger.tables(), *pipeline.own_tables.values()}
     if pipeline.lands_changes:
         tables |= {one.tombstones for one in known_sources(pipeline)}
@@ -215,13 +213,9 @@ def owned_tables(pipeline: PipelineConfig) -> list[str]:
 
 
 def _unfinished(pipeline: PipelineConfig) -> Unfinished:
-    names = pipeline.name, replay_name(pipeline.name)
-    ledgers = [Ledger(pipeline.lake, pipeline.ledger, name) for name in names]
-    landed = {
-        writer_of(app_id(name)): ledger.landed()
-        for name, ledger in zip(names, ledgers, strict=True)
-    }
-    pending = (one.file for ledger in ledgers for one in ledger.pending())
+    ledgers = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name).each
+    landed = {writer_of(app_id(ledger.name)): ledger.landed for ledger in ledgers}
+    pending = (row.entry.staged_file for ledger in ledgers for row in ledger.pending())
     return Unfinished(
         {writer: version for writer, version in landed.items() if version is not None},
         frozenset(f"{file.table}/{file.path}" for file in pending),

@@ -125,17 +125,21 @@ class Pipeline(config.PipelineConfig):
         from_ledger: bool = False,
         on_event: Listener | None = None,
         stop: StopSignal | None = None,
+        shard: str | None = None,
     ) -> RunResult:
         """Land what the source has now; with `once=False`, continue until a stop.
 
         Ctrl-C, SIGTERM and `stop.request()` finish the batch first. `from_ledger` starts a new
-        checkpoint and continues where the ledger ends.
+        checkpoint and continues where the ledger ends. Of a pipeline with several shards, each
+        run lands one, such as `2/4`.
         """
+        from headgate.config.shards import Shard
         from headgate.engine.runner import RunOptions
         from headgate.run import run_pipeline
 
         tally = RunTally(self, on_event)
-        options = RunOptions(once=once, from_ledger=from_ledger)
+        one_of = None if shard is None else Shard.parse(shard)
+        options = RunOptions(once=once, from_ledger=from_ledger, shard=one_of)
         ended = run_pipeline(self, options, tally.take, stop)
         return tally.result(ended)
 

@@ -17,6 +17,7 @@ from headgate.engine.record_plan import RecordPlan
 from headgate.engine.runner import Runner, RunOptions
 from headgate.gold.follow import GoldFollowUp
 from headgate.lake.commit import Committer
+from headgate.lake.layout import open_stream
 from headgate.lake.ledger import Ledger, Pending
 from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, replay_name
 from headgate.lake.run_lock import run_lock
@@ -41,9 +42,11 @@ def run_pipeline(
     """Run until the source is drained (`once`), or until a stop is requested."""
     if is_remote(pipeline.lake):
         probe(pipeline.lake)
-    with run_lock(pipeline.lake, pipeline.name, pipeline.name) as held:
+    options = options or RunOptions()
+    stream = open_stream(pipeline, options.shard)
+    with run_lock(pipeline.lake, stream.name, pipeline.name) as held:
         build = _changes if pipeline.lands_changes else _records
-        return build(pipeline, options or RunOptions(), listener, stop or StopSignal()).run(held)
+        return build(pipeline.on(stream), options, listener, stop or StopSignal()).run(held)
 
 
 def _records(
@@ -63,7 +66,7 @@ def _records(
         follow_ups: list[FollowUp] = []
         if pipeline.gold:
             follow_ups.append(GoldFollowUp(spark, committer, pipeline, listener))
-        if pipeline.predict:
+        if pipeline.predict and pipeline.stream.is_first:
             follow_ups.append(PredictFollowUp.of(pipeline, committer, listener))
         return [*follow_ups, *maintenance(pipeline, committer, listener)]
 
@@ -125,5 +128,5 @@ def pending_replays(pipeline: PipelineConfig) -> tuple[Pending, ...]:
 
 def schema_history(pipeline: PipelineConfig) -> SchemaHistory:
     """Return the schemas that tables have met, in runs and in replays."""
-    names = pipeline.name, replay_name(pipeline.name)
-    return LedgerSnapshot.open(pipeline.lake, pipeline.ledger, *names).schema_history()
+    ledger = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name)
+    return ledger.schema_history()

@@ -18,7 +18,7 @@ from headgate.engine.follow_up import Followed, TableChanged
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger_entries import MergeEntry
-from headgate.lake.ledger_snapshot import LedgerSnapshot, replay_name
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.names import pattern_name
 from headgate.lake.spark import SparkCommitter
 from headgate.lake.tables import CommitConflict, table_cache
@@ -151,8 +151,7 @@ class MergeFollowUp:
 
 def recorded_merges(pipeline: PipelineConfig) -> dict[str, int]:
     """Return the version of its log that each table has, according to the ledger."""
-    names = pipeline.name, replay_name(pipeline.name)
-    ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, *names)
+    ledger = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name)
     return {table: last.log_version for table, last in ledger.merged_tables().items()}
 
 

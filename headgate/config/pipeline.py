@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from headgate.config.contract import Contract, ContractField
-from headgate.config.envelopes import Datastream, EnvelopeField
+from headgate.config.envelopes import Confluent, Datastream, EnvelopeField
 from headgate.config.expect import Expectations, check_patterns
 from headgate.config.gold import ROUTE, GoldTables, check_names_are_free, check_sources
 from headgate.config.kafka import Kafka
@@ -39,6 +39,7 @@ from headgate.config.secrets import (
     check_spark_value,
     settings_checked_by,
 )
+from headgate.config.shards import MAX_SHARDS, Stream
 from headgate.config.sources import Files, SourceField, SourceKeys
 from headgate.config.storage import Folder, Storage, declare_storage
 from headgate.config.units import Duration, Size
@@ -47,7 +48,7 @@ from headgate.errors import InvalidPipeline, nearest, shown
 FILES_TABLE = "_files"
 """The table of files read; no template produces a name with a leading `_`."""
 
-RECORD_KEYS = ("registry", "bronze", "silver", "max_record_bytes", "predict", "train")
+RECORD_KEYS = ("registry", "bronze", "silver", "max_record_bytes", "shards", "predict", "train")
 """Keys only for a stream of records."""
 
 CHANGE_KEYS = ("change_log", "merged", "history", "merge", "max_file_bytes")
@@ -191,6 +192,10 @@ class PipelineConfig(ConfigModel):
     max_record_bytes: Size = Size.parse("16 MB")
     """Maximum size of a record. Larger ones go to the quarantine."""
 
+    shards: int = Field(default=1, strict=True, ge=1, le=MAX_SHARDS)
+    """Number of streams that the routes are split over, each run by a process of its own:
+    `headgate run --shard 1/4`."""
+
     predict: Predictions = Field(default_factory=dict)
     """Values that models predict as records land, by name."""
 
@@ -214,11 +219,24 @@ class PipelineConfig(ConfigModel):
     """Maximum size of a change file. Larger ones go to the quarantine."""
 
     _file: str | None = PrivateAttr(None)
+    _stream: Stream | None = PrivateAttr(None)
 
     @property
     def file(self) -> str | None:
         """The path that the pipeline was loaded from, as given."""
         return self._file
+
+    @property
+    def stream(self) -> Stream:
+        """The stream that a run lands: the only one, unless there are shards."""
+        return self._stream or Stream(self.name)
+
+    def on(self, stream: Stream) -> Self:
+        """Return the pipeline of a run that lands this stream, with a checkpoint of its own."""
+        suffix = stream.name.removeprefix(self.name)
+        copy = self.model_copy(update={"checkpoint": f"{self.checkpoint}{suffix}"})
+        copy._stream = stream
+        return copy
 
     @property
     def lands_changes(self) -> bool:
@@ -369,6 +387,15 @@ class PipelineConfig(ConfigModel):
         """What the pipeline reads and writes in an object storage."""
         source = () if isinstance(self.source, Kafka) else (self.source.path,)
         return [place for place in (self.lake, self.checkpoint, *source) if is_remote(place)]
+
+    @model_validator(mode="after")
+    def _shards_know_routes(self) -> Self:
+        by_schema = isinstance(self.envelope, Confluent) and self.envelope.route == "record"
+        if self.shards > 1 and by_schema:
+            message = "cannot be more than 1 with `envelope.confluent.route: record`"
+            hint = "a shard has to know the route of a record without its schema"
+            raise invalid_at({"shards": InvalidPipeline("bad-value", message, hint)})
+        return self
 
     @model_validator(mode="after")
     def _merge_has_a_target(self) -> Self:

@@ -10,10 +10,10 @@ from headgate.config import PipelineConfig
 from headgate.engine.session import pipeline_session
 from headgate.errors import LandingError, did_you_mean, listed, shown
 from headgate.lake.choose_committer import choose_committer
+from headgate.lake.layout import lock_all
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import LedgerRow, LostEntry, PendingEntry
-from headgate.lake.ledger_snapshot import replay_name
-from headgate.lake.run_lock import run_lock
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import delete_staged, is_staged
@@ -52,7 +52,7 @@ def drop_pending(
 
     The ledger keeps a row for each of them.
     """
-    with run_lock(pipeline.lake, pipeline.name, pipeline.name) as lock:
+    with lock_all(pipeline) as holder:
         found = [(ledger, ledger.snapshot().pending()) for ledger in _ledgers(pipeline)]
         rows = [row for _, pending in found for row in pending]
         chosen = {id(row): row for row in rows if _is_chosen(row.entry, table, file)}
@@ -65,7 +65,7 @@ def drop_pending(
             dropped = [row.entry for row in pending if id(row) in chosen]
             kept = [row.entry for row in pending if id(row) not in chosen]
             if dropped:
-                ledger.take_over(str(lock.holder))
+                ledger.take_over(holder)
                 ledger.record_pending(
                     pending[0].version, pending[0].batch, [*kept, *_lost(dropped)]
                 )
@@ -76,7 +76,7 @@ def drop_pending(
 
 def _ledgers(pipeline: PipelineConfig) -> list[Ledger]:
     committer = choose_committer(pipeline.commit, lambda: pipeline_session(pipeline), pipeline.lake)
-    names = pipeline.name, replay_name(pipeline.name)
+    names = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name).names
     return [Ledger(pipeline.lake, pipeline.ledger, name, committer) for name in names]
 
 

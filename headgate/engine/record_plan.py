@@ -10,12 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.config import Mode, PipelineConfig, Registry
+from headgate.config.shards import Shard
 from headgate.engine.expectations import rules_of
 from headgate.engine.plan import BatchPlan, TableShape
 from headgate.engine.quarantine_table import QUARANTINE, quarantine_rows
@@ -71,6 +73,8 @@ class RecordPlan(BatchPlan):
     envelope: Envelope
     registry: Registry
     max_record_bytes: int
+    shard: Shard | None = None
+    """The only routes to land, if other streams land the others."""
 
     @classmethod
     def of(cls, pipeline: PipelineConfig, known_tables: frozenset[str] = frozenset()) -> RecordPlan:
@@ -82,6 +86,7 @@ class RecordPlan(BatchPlan):
             known_tables=known_tables,
             max_tables=pipeline.max_tables,
             max_record_bytes=int(pipeline.max_record_bytes),
+            shard=pipeline.stream.shard,
             contract=pipeline.contract,
             expect=rules_of(pipeline.expect),
         )
@@ -172,11 +177,15 @@ def _stage_portion(
     to_open, rejected = _check_sizes(records, plan.max_record_bytes)
     opened = open_in_pieces(plan.envelope, _rows_at(records, to_open), decoders)
     rejected += [replace(one, row=int(to_open[one.row])) for one in opened.rejected]
+    own = opened.groups
+    if plan.shard is not None:
+        own = [group for group in own if plan.shard.has(group.route)]
+        rejected = _of_shard(plan.shard, records, rejected)
     origins = PortionOrigins(records, to_open)
     blocked: list[BlockedSchemaChange] = []
     expectations: list[ExpectationResult] = []
     in_bronze: list[np.ndarray] = []
-    for table, groups, decoded in _table_by_table(plan, opened.groups, origins, decoders):
+    for table, groups, decoded in _table_by_table(plan, own, origins, decoders):
         known = table in plan.known_tables or table in created
         decodable = [one for one in groups if _has_decoder(decoders, *one, rejected)]
         if decodable and not known and plan.contract.for_table(table).tables is not Mode.EVOLVE:
@@ -198,6 +207,13 @@ def _stage_portion(
     if rejected:
         staged = _stage_quarantine(plan, records, rejected, in_bronze)
         yield replace(staged, blocked=tuple(blocked), expectations=tuple(expectations))
+
+
+def _of_shard(shard: Shard, records: pa.Table, rejected: list[Rejected]) -> list[Rejected]:
+    """Return the records without a route that are a shard's own, by their partition."""
+    rows = pa.array([one.row for one in rejected], pa.int64())
+    partitions = records.column("partition").take(rows).to_pylist()
+    return [*compress(rejected, [(one or 0) % shard.of == shard.number - 1 for one in partitions])]
 
 
 def _table_by_table(

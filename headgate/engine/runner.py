@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from headgate.config import PipelineConfig
 from headgate.config.location import is_remote
+from headgate.config.shards import Shard
 from headgate.engine.batch import BatchLander
 from headgate.engine.events import (
     BatchLanded,
@@ -69,6 +70,8 @@ class RunOptions:
     """Start a new checkpoint and continue where the ledger ends."""
     trigger_milliseconds: int | None = None
     """How often to look for new records; overrides the pipeline file."""
+    shard: Shard | None = None
+    """Which of the pipeline's shards to land, if it has several."""
 
 
 @dataclass
@@ -114,8 +117,9 @@ class Runner:
     def __post_init__(self) -> None:
         pipeline = self.pipeline
         self.committer = self._new_committer()
-        self.ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name, self.committer)
-        self.note = StagedBatchNote(pipeline.lake, pipeline.name)
+        stream = pipeline.stream.name
+        self.ledger = Ledger(pipeline.lake, pipeline.ledger, stream, self.committer)
+        self.note = StagedBatchNote(pipeline.lake, stream)
 
     def _new_committer(self) -> Committer:
         pipeline = self.pipeline

@@ -46,13 +46,19 @@ class GoldDeriver:
     def __post_init__(self) -> None:
         self._queries, unions = declared_gold(self.pipeline, self.app)
         # Unions last: they may read tables of the queries.
-        self._declared: list[DeclaredQuery | DeclaredUnion] = [*self._queries, *unions]
+        every: list[DeclaredQuery | DeclaredUnion] = [*self._queries, *unions]
+        self._declared = [one for one in every if self._is_own(one)]
         self._failed: dict[str, Landed] = {}
         """Landed tables that a failed derivation may have to read again."""
         self._errors: dict[str, str] = {}
         """The last errors of tables that have failed ever since."""
         self._tables = TableCache(self.pipeline.lake)
         self._sources = SourceTables(self.pipeline.lake, self._tables)
+
+    def _is_own(self, declared: DeclaredQuery | DeclaredUnion) -> bool:
+        """Whether this stream derives the tables: the first has those over all routes."""
+        by_route = isinstance(declared, DeclaredQuery) and declared.by_route
+        return by_route or self.pipeline.stream.is_first
 
     def derive(self, landed: Sequence[Landed]) -> list[GoldEntry]:
         """Update derived tables from landed ones; those without new rows are skipped.
@@ -119,6 +125,7 @@ class GoldDeriver:
         self, query: DeclaredQuery, landed: Sequence[Landed], rebuild: frozenset[str] | None
     ) -> list[OutdatedTable]:
         """Return the outdated tables of a query with one table per source."""
+        landed = [one for one in landed if self.pipeline.stream.has(one.route)]
 
         def outdated(one: Landed) -> OutdatedTable | None:
             name = query.table_for(one.name)

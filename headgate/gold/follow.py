@@ -16,10 +16,10 @@ from headgate.gold.declared import Landed, landed
 from headgate.gold.derive import GoldDeriver
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
+from headgate.lake.layout import lock_all
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import GoldEntry, Kind
-from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, replay_name
-from headgate.lake.run_lock import run_lock
+from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,13 +44,16 @@ class GoldFollowUp:
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         """Derive from tables that have changed; the first time from all landed tables."""
-        if not self._caught_up:
+        stream = self._pipeline.stream
+        tables: list[Landed] = []
+        # The first shard also follows what the others land, for tables over all routes.
+        if not self._caught_up or (stream.shard is not None and stream.is_first):
             self._caught_up = True
             tables = all_landed(self._pipeline)
+            if not stream.is_first:
+                tables = [one for one in tables if stream.has(one.route)]
             known = {one.table for one in tables}
             changed = [one for one in changed if one.table not in known]
-        else:
-            tables = []
         tables += landed(self._pipeline, [(one.table, one.route) for one in changed])
         return Followed(self._deriver.derive(tables))
 
@@ -75,8 +78,9 @@ def all_landed(pipeline: PipelineConfig) -> list[Landed]:
     if pipeline.lands_changes:
         merged = [one.merged for one in known_sources(pipeline) if one.merged is not None]
         return landed(pipeline, [(table, None) for table in merged])
-    names = pipeline.name, replay_name(pipeline.name)
-    tables = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, *names).tables(Kind.TABLE)
+    tables = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name).tables(
+        Kind.TABLE
+    )
     return landed(pipeline, [(one.table, one.route) for one in tables.values()])
 
 
@@ -97,7 +101,7 @@ def refresh(
     began: Callable[[list[str]], None] = lambda _: None,
 ) -> list[Refreshed]:
     """Rebuild derived tables, each in one commit: readers see the old rows until then."""
-    with run_lock(pipeline.lake, pipeline.name, pipeline.name):
+    with lock_all(pipeline):
         spark = pipeline_session(pipeline)
         committer = choose_committer(pipeline.commit, lambda: spark, pipeline.lake)
         derived = GoldFollowUp(spark, committer, pipeline, listener)

@@ -34,6 +34,7 @@ from headgate.lab.database import NAME, Database, database_answers
 from headgate.lab.process import is_free, recorded_process
 from headgate.lab.registry import registry_answers
 from headgate.lab.services import Services, find, find_database, read_services
+from headgate.lake.layout import current_streams
 from headgate.lake.ledger import Ledger
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.storage import probe
@@ -282,15 +283,23 @@ def _behind(pipeline: PipelineConfig) -> Check:
 
 
 def _checkpoint(pipeline: PipelineConfig) -> Check:
-    run = find_current_run(pipeline)
+    """Check the checkpoints of all shards; return the worst result."""
+    checks = [_checkpoint_of(pipeline.on(stream)) for stream in current_streams(pipeline)]
+    return next((one for one in checks if one.state is not CheckState.OK), checks[0])
+
+
+def _checkpoint_of(pipeline: PipelineConfig) -> Check:
+    stream = pipeline.stream.name
+    run = find_current_run(pipeline, stream)
     if run is not None:
         return ok("checkpoint", f"in use by process {run.pid} on {run.host}")
-    progress = Ledger(pipeline.lake, pipeline.ledger, pipeline.name).progress()
-    staged = batch_in_progress(pipeline, progress.landed) if progress else None
+    progress = Ledger(pipeline.lake, pipeline.ledger, stream).progress()
+    staged = batch_in_progress(pipeline, progress.landed, stream) if progress else None
     checkpoint = Checkpoint(pipeline.checkpoint)
     state = CheckpointState(checkpoint.query_id, checkpoint.last_begun, checkpoint.last_committed)
     try:
-        found = resume(progress, staged, state, landed_tables(pipeline), from_ledger=False)
+        tables = landed_tables(pipeline) if stream == pipeline.name else []
+        found = resume(progress, staged, state, tables, from_ledger=False)
     except CheckpointError as error:
         return fail("checkpoint", f"{error.message} ({pipeline.checkpoint})", error.hint)
     if progress is None or progress.landed is None:

@@ -8,12 +8,12 @@ from functools import cached_property
 
 from headgate.config import PipelineConfig
 from headgate.lake.ledger_entries import Kind, LedgerRow, SchemaEntry
-from headgate.lake.ledger_snapshot import LedgerSnapshot, TableTotals, replay_name
+from headgate.lake.ledger_snapshot import LedgerSnapshot, TableTotals
 
 
 @dataclass(frozen=True)
 class PipelineLedger:
-    """One version of the ledger: the rows of the stream, of replays, and of both."""
+    """One version of the ledger: the rows of all streams, of replays, and of both."""
 
     stream: LedgerSnapshot
     replays: LedgerSnapshot
@@ -26,9 +26,9 @@ class PipelineLedger:
 
 
 def open_ledger(pipeline: PipelineConfig) -> PipelineLedger:
-    name, replays = pipeline.name, replay_name(pipeline.name)
-    stream = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, name)
-    return PipelineLedger(stream, stream.of(replays), stream.of(name, replays))
+    everything = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name)
+    *streams, replays = everything.names
+    return PipelineLedger(everything.of(*streams), everything.of(replays), everything)
 
 
 @dataclass(frozen=True)

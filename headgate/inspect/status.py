@@ -23,7 +23,7 @@ from headgate.lake.ledger_entries import (
     PredictionEntry,
     TrainingEntry,
 )
-from headgate.lake.ledger_snapshot import LedgerSnapshot, Totals
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.run_lock import read_holder
 from headgate.lake.staged import ExpectationResult, StagedBatchNote
 from headgate.notebook import ResultView
@@ -38,15 +38,55 @@ class CurrentRun:
     host: str
 
 
-def find_current_run(pipeline: PipelineConfig) -> CurrentRun | None:
-    holder = read_holder(pipeline.lake, pipeline.name)
+def find_current_run(pipeline: PipelineConfig, stream: str | None = None) -> CurrentRun | None:
+    """Return the run of the pipeline, or of one of its streams."""
+    holder = read_holder(pipeline.lake, stream or pipeline.name)
     return CurrentRun(holder.pid, holder.host) if holder and holder.is_alive else None
 
 
-def batch_in_progress(pipeline: PipelineConfig, landed: int | None) -> int | None:
+def batch_in_progress(
+    pipeline: PipelineConfig, landed: int | None, stream: str | None = None
+) -> int | None:
     """Return the version of a staged batch that is being committed, or that a run left behind."""
-    staged = StagedBatchNote(pipeline.lake, pipeline.name).under_way(landed)
+    staged = StagedBatchNote(pipeline.lake, stream or pipeline.name).under_way(landed)
     return staged.version if staged else None
+
+
+@dataclass(frozen=True)
+class ShardStatus:
+    """The stream of a shard."""
+
+    shard: str
+    run: CurrentRun | None
+    batches: int
+    last_at: datetime | None
+    """When its last batch landed."""
+    open_batch: int | None
+    follow_up_lag: FollowUpLag | None
+
+
+def read_shards(pipeline: PipelineConfig, ledger: PipelineLedger) -> tuple[ShardStatus, ...]:
+    """Return the shards of a pipeline that has several."""
+    layout = ledger.stream.of(pipeline.name).layouts[-1]
+    if layout.number == 0:
+        return ()
+    streams = layout.streams(pipeline.name)
+    return tuple(
+        _shard(pipeline, ledger.stream.of(stream), f"{number}/{len(streams)}")
+        for number, stream in enumerate(streams, 1)
+    )
+
+
+def _shard(pipeline: PipelineConfig, ledger: LedgerSnapshot, shard: str) -> ShardStatus:
+    batches = ledger.batches()
+    return ShardStatus(
+        shard,
+        find_current_run(pipeline, ledger.name),
+        batches.count,
+        batches.at,
+        batch_in_progress(pipeline, ledger.landed, ledger.name),
+        follow_up_lag(ledger),
+    )
 
 
 @dataclass(frozen=True)
@@ -62,7 +102,7 @@ class PendingTable:
 def pending_tables(ledger: LedgerSnapshot) -> tuple[PendingTable, ...]:
     """Return the tables that are still pending after the newest batch."""
     by_table: dict[str, list[PendingEntry]] = {}
-    for row in ledger.pending():
+    for row in (row for stream in ledger.each for row in stream.pending()):
         by_table.setdefault(row.entry.table, []).append(row.entry)
     return tuple(
         PendingTable(table, sum(one.rows for one in files), len(files), files[-1].error)
@@ -257,6 +297,8 @@ class Status(ResultView):
     """How far tables that follow from others are behind; None if they are up to date."""
     predictions: tuple[PredictionStatus, ...] = ()
     """What `predict` declares."""
+    shards: tuple[ShardStatus, ...] = ()
+    """The streams of a pipeline with several shards."""
 
 
 def read_status(pipeline: PipelineConfig) -> Status:
@@ -265,21 +307,29 @@ def read_status(pipeline: PipelineConfig) -> Status:
     landed = [one for one in ledger.landed.values() if one.table not in own]
     quarantined = count_quarantined(pipeline)
     batches = ledger.stream.batches()
+    shards = read_shards(pipeline, ledger)
+    runs = [one.run for one in shards] if shards else [find_current_run(pipeline)]
+    open_batches = (
+        [one.open_batch for one in shards]
+        if shards
+        else [batch_in_progress(pipeline, batches.version)]
+    )
+    lags = [follow_up_lag(one) for one in ledger.stream.each]
     return Status(
         pipeline=pipeline.name,
         file=pipeline.file,
         lake=pipeline.lake,
-        run=find_current_run(pipeline),
+        run=next(filter(None, runs), None),
         batches=batches.count,
-        last_batch=_last_batch(ledger, batches, own),
-        open_batch=batch_in_progress(pipeline, batches.version),
+        last_batch=_last_batch(ledger, own),
+        open_batch=next((one for one in open_batches if one is not None), None),
         rows=sum(one.rows for one in landed),
         quarantined=quarantined.open,
         replayed=quarantined.replayed,
         dropped=quarantined.dropped,
         replay_cut_short=_is_replay_interrupted(pipeline, ledger),
         tables=len(landed),
-        pending=(*pending_tables(ledger.stream), *pending_tables(ledger.replays)),
+        pending=pending_tables(ledger.everything),
         schema_changes=sum(
             change.change != "CreateTable" and kind_of(pipeline, change.table).is_landed_in
             for change in recorded_changes(ledger)
@@ -290,8 +340,9 @@ def read_status(pipeline: PipelineConfig) -> Status:
         merge_errors=merge_errors(ledger) if pipeline.lands_changes else {},
         lost=lost_files(ledger),
         derived=read_gold(pipeline, ledger) if pipeline.gold else (),
-        follow_up_lag=follow_up_lag(ledger.stream),
+        follow_up_lag=max(filter(None, lags), key=lambda lag: lag.batches, default=None),
         predictions=read_predictions(pipeline, ledger) if pipeline.predict else (),
+        shards=shards,
     )
 
 
@@ -300,12 +351,19 @@ def _files_read(ledger: PipelineLedger) -> int:
     return sum(one.rows for one in found.values())
 
 
-def _last_batch(ledger: PipelineLedger, newest: Totals, own: set[str]) -> LastBatch | None:
-    if newest.version is None or newest.at is None:
+def _last_batch(ledger: PipelineLedger, own: set[str]) -> LastBatch | None:
+    found = ((one, one.batches()) for one in ledger.stream.each)
+    known = [
+        (totals.at, totals.version, stream)
+        for stream, totals in found
+        if totals.version is not None and totals.at is not None
+    ]
+    if not known:
         return None
-    tables = ledger.stream.tables(Kind.TABLE, since=newest.version).values()
+    at, version, stream = max(known, key=lambda one: one[0])
+    tables = stream.tables(Kind.TABLE, since=version).values()
     landed = [one for one in tables if one.table not in own]
-    return LastBatch(newest.version, newest.at, sum(one.rows for one in landed), len(landed))
+    return LastBatch(version, at, sum(one.rows for one in landed), len(landed))
 
 
 def _is_replay_interrupted(pipeline: PipelineConfig, ledger: PipelineLedger) -> bool:

@@ -23,13 +23,22 @@ from headgate.lake.ledger_entries import (
     LEDGER,
     BatchEntry,
     Entry,
+    LayoutEntry,
     LedgerRow,
     PendingEntry,
     RunEntry,
     StartEntry,
     encode_entry,
 )
-from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, followed_app, run_app, totals_app
+from headgate.lake.ledger_snapshot import (
+    Layout,
+    LedgerSnapshot,
+    app_id,
+    followed_app,
+    layout_app,
+    run_app,
+    totals_app,
+)
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
@@ -137,6 +146,14 @@ class Ledger:
             self.run = run
             return run
         raise self._busy()
+
+    def change_layout(self, layout: Layout) -> None:
+        """Record another layout. Raises `CommitConflict` if that has happened meanwhile."""
+        app, landed = layout_app(self.app), self.landed() or 0
+        entry = LayoutEntry(layout.shards, layout.start)
+        before = layout.number - 1 or None
+        rows = self._rows([entry], landed, layout.number)
+        self._append(rows, (Mark(app, layout.number),), {app: before})
 
     def require_ownership(self) -> None:
         """Raise if another run has taken over the pipeline."""

@@ -50,6 +50,7 @@ LEDGER = pa.schema(
         _column("query_id", pa.string(), "Id of the streaming query, from its checkpoint"),
         _column("run", pa.int64(), "Number of the run, counted over all runs of the pipeline"),
         _column("holder", pa.string(), "Process of the run: user, host and process id"),
+        _column("shards", pa.int64(), "Of a layout: number of streams"),
         _column("source_start", pa.string(), "Where the batch starts in the source, as JSON"),
         _column("source_end", pa.string(), "Where the batch ends in the source, as JSON"),
         _column("schema_ids", pa.list_(pa.int64()), "Schemas of the records, by id"),
@@ -95,6 +96,7 @@ LEDGER = pa.schema(
 class Kind(StrEnum):
     """Kinds of rows in the ledger; each has its own type of entry."""
 
+    LAYOUT = "layout"
     START = "start"
     RUN = "run"
     TABLE = "table"
@@ -140,6 +142,19 @@ class RunEntry(Entry):
     kind = Kind.RUN
     run: int
     holder: str
+
+
+@dataclass(frozen=True)
+class LayoutEntry(Entry):
+    """Another number of shards: from here on, their streams land the pipeline.
+
+    The batch of the row is the number of the layout.
+    """
+
+    kind = Kind.LAYOUT
+    shards: int
+    source_end: Any
+    """Where the streams before have ended in the source, and these begin."""
 
 
 @dataclass(frozen=True)
@@ -335,6 +350,7 @@ class LedgerRow(Generic[EntryType]):
 
 
 ENTRY_TYPES: tuple[type[Entry], ...] = (
+    LayoutEntry,
     StartEntry,
     RunEntry,
     TableEntry,

@@ -17,6 +17,7 @@ from headgate.lake.ledger_entries import (
     LEDGER,
     EntryType,
     Kind,
+    LayoutEntry,
     LedgerRow,
     MergeEntry,
     OfTable,
@@ -32,7 +33,10 @@ from headgate.lake.tables import TableError, open_table, table_url
 from headgate.schema.changes import DropColumn, SchemaHistory
 
 _OF_PREDICTIONS = (Kind.PREDICTION, Kind.ACCURACY, Kind.TRAINING)
-_NOT_OF_A_BATCH = (Kind.START, Kind.RUN, Kind.MERGED, Kind.GOLD, *_OF_PREDICTIONS)
+_NOT_OF_A_BATCH = (
+    *(Kind.LAYOUT, Kind.START, Kind.RUN, Kind.MERGED, Kind.GOLD),
+    *_OF_PREDICTIONS,
+)
 """Rows that are also written between batches, and do not list the files that are pending."""
 
 _SUMMED = (
@@ -67,6 +71,11 @@ def run_app(app: str) -> str:
     return f"{app}:run"
 
 
+def layout_app(app: str) -> str:
+    """Return the application id of the marks that number the layouts of a pipeline."""
+    return f"{app}:layout"
+
+
 def totals_app(app: str) -> str:
     """Return the application id of the mark at the newest totals."""
     return f"{app}:totals"
@@ -95,6 +104,26 @@ class TableTotals:
     at: datetime
     lineages: tuple[str, ...]
     """As last recorded."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The streams of a pipeline, from one change of their number to the next."""
+
+    number: int
+    shards: int
+    start: Any = None
+    """Where its streams begin in the source; None for the `start` of the source."""
+
+    def streams(self, pipeline: str) -> list[str]:
+        """Return the names of its streams, in the order of the shards."""
+        if self.number == 0:
+            return [pipeline]
+        return [f"{pipeline}.{self.number}.{one}of{self.shards}" for one in _from_1(self.shards)]
+
+
+def _from_1(count: int) -> range:
+    return range(1, count + 1)
 
 
 @dataclass(frozen=True)
@@ -135,27 +164,60 @@ class LedgerSnapshot:
         except (TableError, OSError) as error:
             raise _unreadable(path, error) from error
 
+    @classmethod
+    def open_all(cls, lake: str, ledger: str, pipeline: str) -> LedgerSnapshot:
+        """Open the newest version for all streams of a pipeline, and for its replays."""
+        of_one = cls.open(lake, ledger, pipeline)
+        return of_one.of(*of_one.streams, replay_name(pipeline))
+
     def of(self, *pipelines: str) -> LedgerSnapshot:
         """Return the same version, read for other pipelines."""
         return LedgerSnapshot(self._path, self._table, pipelines)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The pipelines, streams and replays that it is read for."""
+        return self._pipelines
+
+    @property
+    def each(self) -> list[LedgerSnapshot]:
+        """The same version, read for each of the pipelines."""
+        return [self.of(name) for name in self._pipelines]
+
+    @property
+    def name(self) -> str:
+        """The pipeline, of a snapshot for one."""
+        (pipeline,) = self._pipelines
+        return pipeline
+
+    @cached_property
+    def layouts(self) -> list[Layout]:
+        """All layouts of one pipeline; the last is that of now."""
+        first = Layout(0, 1)
+        if self._marked(layout_app(app_id(self.name))) is None:
+            return [first]
+        rows = self.entries(LayoutEntry)
+        return [first, *(Layout(row.batch, row.entry.shards, row.entry.source_end) for row in rows)]
+
+    @property
+    def streams(self) -> list[str]:
+        """The streams of one pipeline, of all layouts."""
+        return [stream for layout in self.layouts for stream in layout.streams(self.name)]
+
     @cached_property
     def landed(self) -> int | None:
         """The newest complete version, of a snapshot for one pipeline."""
-        (pipeline,) = self._pipelines
-        return self._marked(app_id(pipeline))
+        return self._marked(app_id(self.name))
 
     @cached_property
     def totals_at(self) -> int | None:
         """The version whose commit has the newest totals, of a snapshot for one pipeline."""
-        (pipeline,) = self._pipelines
-        return self._marked(totals_app(app_id(pipeline)))
+        return self._marked(totals_app(app_id(self.name)))
 
     @cached_property
     def followed(self) -> int | None:
         """The newest batch that all merged and derived tables include, of one pipeline."""
-        (pipeline,) = self._pipelines
-        return self._marked(followed_app(app_id(pipeline)))
+        return self._marked(followed_app(app_id(self.name)))
 
     def entries(
         self, kind: type[EntryType], *, table: str | None = None, since: int | None = None
@@ -311,7 +373,7 @@ class LedgerSnapshot:
             FROM mine WHERE {_in("kind", _SUMMED)} GROUP BY {grouped}, error IS NULL
             UNION ALL BY NAME
             SELECT {columns}, version AS last_version
-            FROM mine WHERE {_where((Kind.SCHEMA, Kind.LOST))}
+            FROM mine WHERE {_where((Kind.SCHEMA, Kind.LOST, Kind.LAYOUT))}
             UNION ALL BY NAME
             SELECT {columns}, version AS last_version
             {_last_of_each("pipeline", _where((Kind.START,)), order="version DESC, at DESC")}

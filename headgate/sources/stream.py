@@ -80,7 +80,7 @@ class StreamSource:
                 progress,
                 staged.version if staged else None,
                 state,
-                TableNames.of(self._pipeline).silver_in(self._pipeline.lake),
+                self._tables_before(),
                 self._from_ledger,
             )
         except CheckpointError as error:
@@ -99,6 +99,12 @@ class StreamSource:
             next_batch=None if landed is None else landed - found.first_version + 1,
             lands_staged=found.from_ledger and staged is not None,
         )
+
+    def _tables_before(self) -> list[str]:
+        """Return tables that only a lost ledger explains; streams of later layouts find some."""
+        if self._pipeline.stream.name != self._pipeline.name:
+            return []
+        return TableNames.of(self._pipeline).silver_in(self._pipeline.lake)
 
     def batches(
         self, spark: SparkSession, ledger: Ledger
@@ -146,9 +152,9 @@ class StreamSource:
         )
 
     def _stream(self, spark: SparkSession, ledger: Ledger) -> DataFrame:
-        """Read the source from its `start`, or from where the ledger ends."""
+        """Read the source from its `start`, or from where the ledger or another stream ends."""
         source = self._pipeline.source
-        end = None
+        end = self._pipeline.stream.start
         if self._resume is not None and self._resume.from_ledger:
             progress = ledger.progress()
             end = progress.ended_at if progress else None
@@ -167,7 +173,7 @@ class StreamSource:
         # Spark keeps a reference to the function after the query ends; do not leak this object.
         this = weakref.proxy(self)
         writer = (
-            frame.writeStream.queryName(self._pipeline.name)
+            frame.writeStream.queryName(self._pipeline.stream.name)
             .option("checkpointLocation", self._pipeline.checkpoint)
             .foreachBatch(lambda frame, number: this._hand_over(frame, number))
         )

@@ -59,8 +59,9 @@ class InProcessLake:
         self.folder = Path(folder).absolute()
         self.registry = FolderRegistry(self.folder / "schemas")
         self.pipeline = self._moved(declared)
-        self.ledger = Ledger(self.pipeline.lake, self.pipeline.ledger, self.pipeline.name)
-        self.note = StagedBatchNote(self.pipeline.lake, self.pipeline.name)
+        stream = self.pipeline.stream.name
+        self.ledger = Ledger(self.pipeline.lake, self.pipeline.ledger, stream)
+        self.note = StagedBatchNote(self.pipeline.lake, stream)
         self.committer: Committer = DeltaRsCommitter(self.pipeline.lake)
         """Commits to the landed tables; replace it with a `FailingCommitter` to test failures."""
         self.events: list[Event] = []

@@ -36,6 +36,10 @@ def run(
             show_default="from the pipeline file",
         ),
     ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="N/OF", help="Land one of the pipeline's shards: 2/4."),
+    ] = None,
     from_ledger: Annotated[
         bool,
         typer.Option(
@@ -70,10 +74,12 @@ def run(
     from headgate.cli.progress.live import choose_progress, choose_view
     from headgate.cli.progress.tally import Tally
     from headgate.config import load_pipeline
+    from headgate.config.shards import Shard
     from headgate.engine.session import start_session
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
+    one_of = Shard.parse(shard) if shard else None
     milliseconds = parse_duration("--trigger", trigger).milliseconds if trigger else None
     progress = choose_progress(progress)
     with quiet_spark():
@@ -88,7 +94,9 @@ def run(
         with choose_view(progress, tally, as_json) as view:
             stop = StopSignal()
             tally.stop_asked = lambda: stop.requested
-            ended = run_pipeline(declared, RunOptions(once, from_ledger, milliseconds), view, stop)
+            ended = run_pipeline(
+                declared, RunOptions(once, from_ledger, milliseconds, one_of), view, stop
+            )
     pending, behind = _pending(declared), _not_derived(declared)
     if as_json:
         summary = _summary(tally, ended.stopped, pending, behind)

@@ -17,7 +17,7 @@ from headgate.cli.output import (
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
 
 if TYPE_CHECKING:
-    from headgate.inspect.status import PredictionStatus, Status
+    from headgate.inspect.status import PredictionStatus, ShardStatus, Status
 
 _MAX_RULES = 10
 _MAX_ERRORS = 5
@@ -67,6 +67,7 @@ def _facts(found: Status) -> list[tuple[str, str]]:
         what = f"{counted(last.rows, thing)} into {counted(last.tables, table)}"
         facts.append(("last batch", f"{last.batch}, {ago(last.at)}: {what}"))
     facts.append(("batches", number(found.batches)))
+    facts += [(f"shard {one.shard}", _shard(one)) for one in found.shards]
     if found.open_batch is not None:
         begun = "is being landed" if found.run else "is incomplete; the next run completes it"
         facts.append(("open batch", f"{found.open_batch} {begun}"))
@@ -97,6 +98,12 @@ def _facts(found: Status) -> list[tuple[str, str]]:
     facts += _predicted(found)
     facts.append(("lake", found.lake))
     return facts
+
+
+def _shard(shard: ShardStatus) -> str:
+    state = f"runs as process {shard.run.pid} on {shard.run.host}" if shard.run else "does not run"
+    last = f", the last {ago(shard.last_at)}" if shard.last_at else ""
+    return f"{state}, {counted(shard.batches, 'batch', 'batches')}{last}"
 
 
 def _not_merged(found: Status) -> list[tuple[str, str]]:
