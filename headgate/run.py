@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headgate.catalog.register import CatalogFollowUp
 from headgate.cdc.merge import MergeFollowUp
 from headgate.cdc.stage import change_plan
 from headgate.config import PipelineConfig
@@ -64,7 +65,7 @@ def _records(
             follow_ups.append(GoldFollowUp(spark, committer, pipeline, listener))
         if pipeline.predict:
             follow_ups.append(PredictFollowUp.of(pipeline, committer, listener))
-        return follow_ups
+        return [*follow_ups, *_registration(spark, pipeline, listener)]
 
     plan = RecordPlan.of(pipeline)
     return Runner(pipeline, source, plan, schema_history(pipeline), follow_ups, listener, stop)
@@ -90,7 +91,7 @@ def _changes(
         ]
         if pipeline.gold:
             follow_ups.append(GoldFollowUp(spark, committer, pipeline, listener))
-        return follow_ups
+        return [*follow_ups, *_registration(spark, pipeline, listener)]
 
     return Runner(
         pipeline,
@@ -102,6 +103,15 @@ def _changes(
         stop,
         partial(pending_replays, pipeline),
     )
+
+
+def _registration(
+    spark: SparkSession, pipeline: PipelineConfig, listener: Listener
+) -> Sequence[FollowUp]:
+    """Return the last of all follow-ups, if the pipeline has a catalog."""
+    if pipeline.catalog is None:
+        return ()
+    return (CatalogFollowUp.of(spark, pipeline, pipeline.catalog, listener),)
 
 
 def batch_plan(pipeline: PipelineConfig) -> BatchPlan:

@@ -26,6 +26,7 @@ LAYERS = [
     {"cdc"},
     {"gold", "quarantine", "serve"},
     {"models"},
+    {"catalog"},
     {"run"},
     {"lab"},
     {"inspect"},

@@ -37,6 +37,7 @@ class MergeFollowUp:
     """Merges change logs into merged and history tables, at the interval of the pipeline."""
 
     while_idle: ClassVar = False
+    of_all_tables: ClassVar = False
     spark: SparkSession | None
     """None to merge in this process; tables that are too large for that then fail."""
     committer: Committer

@@ -282,16 +282,18 @@ class BatchLander:
         return False
 
     def _changed(self, outcome: BatchOutcome, files: Iterable[StagedFile]) -> list[TableChanged]:
-        """Return the landed tables with the committed files, and add these to the plan."""
+        """Return the tables with the committed files, and add those of landed ones to the plan."""
         committed: dict[str, list[StagedFile]] = defaultdict(list)
         for file in (*files, *(one.file for one in self.pending)):
             committed[file.table].append(file)
         changed = [
-            TableChanged(one.table, one.route, tuple(committed[one.table]))
+            TableChanged(
+                one.table, one.route, tuple(committed[one.table]), one.table in self._own_tables
+            )
             for one in outcome.landed
-            if one.table not in self._own_tables
         ]
-        self.plan = self.plan.with_committed([file for one in changed for file in one.files])
+        landed = [file for one in changed if not one.is_own for file in one.files]
+        self.plan = self.plan.with_committed(landed)
         return changed
 
     def _staged_before(self, version: int, extent: Extent) -> StagedBatch | None:

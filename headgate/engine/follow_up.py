@@ -11,7 +11,7 @@ from time import monotonic
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
-from headgate.lake.ledger_entries import Entry
+from headgate.lake.ledger_entries import Entry, EntryOfTable
 from headgate.lake.staged import StagedFile
 
 _MAX_REST = 0.8
@@ -26,6 +26,8 @@ class TableChanged:
     route: str | None = None
     files: tuple[StagedFile, ...] = ()
     """The committed files, if a batch landed them."""
+    is_own: bool = False
+    """Whether it is one of the pipeline's own, such as the quarantine."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,9 @@ class FollowUp(Protocol):
 
     while_idle: ClassVar[bool]
     """Whether to call it also while the source is idle, a few times per second."""
+
+    of_all_tables: ClassVar[bool]
+    """Whether it gets all tables that have changed, rather than those of the follow-up before."""
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         """Update the tables that depend on changed ones.
@@ -167,9 +172,22 @@ class _Waiting:
 def _follow_all(follow_ups: Sequence[FollowUp], waiting: _Waiting) -> FollowedUpTo:
     """Run follow-ups in order; each gets the tables that the one before has changed."""
     entries: list[Entry] = []
-    changed: Sequence[TableChanged] = waiting.by_table
+    landed = waiting.by_table
+    changed: Sequence[TableChanged] = [one for one in landed if not one.is_own]
     for follow_up in follow_ups:
+        if follow_up.of_all_tables:
+            changed = [*landed, *_written(entries)]
         followed = follow_up.follow(changed, waiting.batch)
         entries += followed.entries
         changed = followed.tables
     return FollowedUpTo(entries, waiting.version)
+
+
+def _written(entries: Sequence[Entry]) -> list[TableChanged]:
+    """Return the tables that follow-ups have written."""
+    tables = [
+        entry.table
+        for entry in entries
+        if isinstance(entry, EntryOfTable) and getattr(entry, "table_version", None) is not None
+    ]
+    return [TableChanged(table) for table in dict.fromkeys(tables)]

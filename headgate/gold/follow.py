@@ -29,6 +29,7 @@ class GoldFollowUp:
     """Updates derived tables after the landed ones."""
 
     while_idle: ClassVar = False
+    of_all_tables: ClassVar = False
 
     def __init__(
         self,

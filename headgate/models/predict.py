@@ -424,6 +424,7 @@ class PredictFollowUp:
     """
 
     while_idle: ClassVar = True
+    of_all_tables: ClassVar = False
 
     def __init__(self, predictions: Sequence[Prediction]) -> None:
         self._predictions = predictions

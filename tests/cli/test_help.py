@@ -21,6 +21,7 @@ COMMANDS = [
     "status",
     "tables",
     "query",
+    "spark",
     "serve",
     "graph",
     "schema",

@@ -19,6 +19,7 @@ class FollowUp:
     """Waits in each call until it may go on."""
 
     while_idle: ClassVar = False
+    of_all_tables: ClassVar = False
 
     def __init__(self) -> None:
         self.calls: list[tuple[list[str], int | None]] = []
