@@ -83,7 +83,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"spark", "services", "database", "storage", "metastore"} & {*getattr(item, "fixturenames", ())}:
+        if {"spark", "services", "database", "storage", "metastore"} & {
+            *getattr(item, "fixturenames", ())
+        }:
             assert item.nodeid.startswith(SESSION + PROCESSES), f"{item.nodeid} needs a server"
     # They take longest, so they start first.
     items.sort(key=lambda item: not item.nodeid.startswith(SESSION + PROCESSES))
