@@ -15,7 +15,7 @@ from headgate.catalog import register
 from headgate.catalog.catalog import location_of
 from headgate.catalog.hive import HiveMetastore
 from headgate.catalog.register import Recorded, drop_entries
-from headgate.config import Catalog, Delta, PipelineConfig, Registry
+from headgate.config import Catalog, Datastream, Delta, Files, PipelineConfig, Registry
 from headgate.engine.events import CatalogFailed, TablesRegistered
 from headgate.engine.runner import RunOptions
 from headgate.errors import CatalogError
@@ -26,6 +26,7 @@ from headgate.lab.games import GamesPlan
 from headgate.lab.metastore import Metastore
 from headgate.lab.process import choose_port
 from headgate.lab.services import down, up_catalog
+from headgate.lab.shop.simulate import ShopPlan, simulate_shop
 from headgate.lake.tables import tables_in
 from headgate.registry.folder import FolderRegistry
 from headgate.registry.registry import SchemaText
@@ -228,6 +229,29 @@ def test_entry_for_another_table_is_reported_and_kept(
         assert metastore.tables() == {"silver_chess"}
         assert metastore.location("silver_chess") == elsewhere
     assert {*tables_in(games.lake)} == landed
+
+
+def test_logs_merged_and_history_tables_are_registered(
+    spark: SparkSession, metastore: Metastore, schema: str, tmp_path: Path
+) -> None:
+    catalog = Catalog(name=schema, in_=metastore.url)
+    plan = ShopPlan(tmp_path / "landing", changes=100, seed=1)
+    for _ in simulate_shop(plan):
+        pass
+    shop = PipelineConfig(
+        name="shop",
+        source=Files(path=str(plan.landing)),
+        envelope=Datastream(),
+        lake=str(tmp_path / "lake"),
+        history="history_{database}_{table}",
+        catalog=catalog,
+    )
+    run_pipeline(shop, ONCE)
+    with HiveMetastore.open(spark, catalog) as opened:
+        found = opened.tables()
+    assert {"_files", "ledger", "log_shop_orders", "shop_orders", "history_shop_orders"} < found
+    landed = {table for table in tables_in(shop.lake) if not table.startswith("_tombstones_")}
+    assert found == landed
 
 
 def test_hostile_routes_are_registered_under_safe_names(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.config import (
+    Catalog,
     Contract,
     Datastream,
     Duration,
@@ -51,6 +52,7 @@ envelope:
 lake: file:///data/lake
 checkpoint: ../checkpoint
 storage: {endpoint: "https://store:9000/", region: eu, access_key: env:KEY, secret_key: file:key}
+catalog: {name: sales.shop, in: main}
 change_log: "changes_{schema}_{table}"
 merged: "{table}"
 history: "{table}_then"
@@ -99,6 +101,7 @@ def test_change_pipeline_has_defaults(write: Write) -> None:
         "lake": str(folder / "lake"),
         "checkpoint": str(folder / "lake/_checkpoints/shop"),
         "storage": Storage(),
+        "catalog": None,
         "quarantine_table": "quarantine",
         "ledger": "ledger",
         "contract": Contract(),
@@ -147,6 +150,7 @@ def test_change_pipeline_reads_every_key(write: Write, monkeypatch: pytest.Monke
             access_key=Secret.parse("env:KEY"),
             secret_key=Secret.parse("file:key"),
         ),
+        catalog=Catalog(name="sales.shop", in_="main"),
         change_log="changes_{schema}_{table}",
         merged="{table}",
         history="{table}_then",

@@ -112,6 +112,7 @@ def test_pipeline_has_defaults(write: Write) -> None:
         "lake": str(folder / "lake"),
         "checkpoint": str(folder / "lake/_checkpoints/games"),
         "storage": Storage(),
+        "catalog": None,
         "bronze": None,
         "silver": "silver_{route}",
         "quarantine_table": "quarantine",

@@ -40,6 +40,10 @@ class WhileIdle(FollowUp):
     while_idle: ClassVar = True
 
 
+class OfAllTables(FollowUp):
+    of_all_tables: ClassVar = True
+
+
 def test_batches_that_land_meanwhile_are_followed_together() -> None:
     slow = FollowUp()
     with Follower([slow]) as follower:
@@ -84,6 +88,18 @@ def test_each_follow_up_gets_the_tables_of_the_one_before() -> None:
         follower.follow([CHESS], 0)
         follower.wait()
     assert second.calls == [(["gold_silver_chess"], None)]
+
+
+def test_follow_up_of_all_tables_gets_landed_and_written_ones() -> None:
+    first, last = FollowUp(), OfAllTables()
+    first.may_go_on.set()
+    last.may_go_on.set()
+    own = TableChanged("quarantine", is_own=True)
+    with Follower([first, last]) as follower:
+        follower.follow([CHESS, own], 0)
+        follower.wait()
+    assert first.calls == [(["silver_chess"], None)]
+    assert last.calls == [(["silver_chess", "quarantine", "gold_silver_chess"], None)]
 
 
 def test_error_is_raised_where_results_are_taken() -> None:
