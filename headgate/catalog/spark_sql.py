@@ -30,16 +30,21 @@ class SparkCatalog:
         yield cls(spark, catalog)
 
     def tables(self) -> set[str]:
-        show = f"SHOW TABLES IN {self._schema}"
         try:
-            rows = self._sql(show).collect()
+            rows = self._sql(f"SHOW TABLES IN {self._schema}").collect()
         except Exception as error:
             if _condition(error) not in _NO_SCHEMA:
                 raise self._unavailable(error) from error
-            with self._reported():
-                self._sql(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
-                rows = self._sql(show).collect()
+            return self._created()
         return {row.tableName for row in rows if not row.isTemporary}
+
+    def _created(self) -> set[str]:
+        try:
+            self._sql(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
+        except Exception as error:
+            message = f"{self._catalog.identity} cannot be created: {_first_line(error)}"
+            raise CatalogError("catalog-refused", message) from error
+        return set()
 
     def location(self, table: str) -> str | None:
         try:

@@ -14,6 +14,9 @@ from headgate.config.model import ConfigModel, invalid_at
 from headgate.errors import InvalidPipeline, shown
 
 HIVE = "thrift://"
+SESSION_CATALOG = "spark_catalog"
+"""The catalog that every Spark session has, often a Hive metastore too."""
+
 _HIVE_DATABASE = re.compile(r"[a-z0-9_]{1,128}")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,254}", re.ASCII)
 _METASTORE = re.compile(r"thrift://[^\s/@?#:]+:\d{1,5}/?")
@@ -66,19 +69,20 @@ class Catalog(ConfigModel):
 
     @model_validator(mode="after")
     def _name_fits_the_catalog(self) -> Self:
-        if self.is_hive and not _HIVE_DATABASE.fullmatch(self.name):
-            error = InvalidPipeline(
-                "bad-value",
-                f"cannot be {shown(self.name)}",
-                "databases of Hive have lowercase letters, digits and `_`, up to 128",
-            )
-            raise invalid_at({"name": error})
-        if not self.is_hive and self.name.split(".")[0] == self.in_ and "." in self.name:
-            rest = self.name.partition(".")[2]
+        first, _, rest = self.name.partition(".")
+        if rest and first == self.in_:
             error = InvalidPipeline(
                 "bad-value",
                 f"begins with the name of the catalog: {shown(self.name)}",
                 f"the catalog is in `in`: `catalog: {{name: {rest}, in: {self.in_}}}`",
+            )
+            raise invalid_at({"name": error})
+        as_in_hive = self.is_hive or self.in_ == SESSION_CATALOG
+        if as_in_hive and not _HIVE_DATABASE.fullmatch(self.name):
+            error = InvalidPipeline(
+                "bad-value",
+                f"cannot be {shown(self.name)}",
+                "databases of Hive have lowercase letters, digits and `_`, up to 128",
             )
             raise invalid_at({"name": error})
         return self
@@ -101,7 +105,7 @@ class Catalog(ConfigModel):
 
     def name_of(self, table: str) -> str:
         """Return the name of a table in SQL, without quotes, as for people."""
-        schema = self.name if self.is_hive or self.in_ == "spark_catalog" else self.identity
+        schema = self.name if self.is_hive or self.in_ == SESSION_CATALOG else self.identity
         return f"{schema}.{table}"
 
     def for_spark(self) -> Mapping[str, str]:

@@ -22,7 +22,7 @@ from tests.config.test_broken_files import GOOD
 
 @pytest.fixture
 def catalog(spark: SparkSession) -> Iterator[Catalog]:
-    declared = Catalog(name=f"games-{uuid4().hex[:8]}", in_="spark_catalog")
+    declared = Catalog(name=f"games_{uuid4().hex[:8]}", in_="spark_catalog")
     yield declared
     spark.sql(f"DROP SCHEMA IF EXISTS `{declared.name}` CASCADE")
 
@@ -53,6 +53,15 @@ def test_tables_are_registered_and_dropped(
         opened.drop("chess")
         assert opened.tables() == {"1up"}
     assert Path(location.removeprefix("file:"), "_delta_log").is_dir()
+
+
+def test_schema_that_cannot_be_created_is_refused_with_the_reason(spark: SparkSession) -> None:
+    catalog = Catalog.model_construct(name="no-such", in_="spark_catalog")
+    with (
+        open_catalog(spark, catalog) as opened,
+        pytest.raises(CatalogError, match="INVALID_SCHEMA_OR_RELATION_NAME"),
+    ):
+        opened.tables()
 
 
 def test_unknown_catalog_does_not_answer(spark: SparkSession) -> None:

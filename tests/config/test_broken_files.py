@@ -191,6 +191,9 @@ BROKEN = {
     "catalog with SQL in its name": (
         END, f"{END}catalog: {{name: 'a`; DROP TABLE b', in: main}}\n", "bad-value", 10, "letters",
     ),
+    "catalog of the session with a dot": (
+        END, f"{END}catalog: {{name: a.b, in: spark_catalog}}\n", "bad-value", 10, "databases",
+    ),
     "catalog twice": (
         END, f"{END}catalog: {{name: main.games, in: main}}\n",
         "bad-value", 10, "{name: games, in: main}",
