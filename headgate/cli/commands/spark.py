@@ -65,11 +65,12 @@ def spark(
 
 
 def _print_result(session: SparkSession, pipeline: PipelineConfig, sql: str, as_json: bool) -> None:
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         rows = session.sql(sql).toArrow()
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         message = str(error).strip().splitlines()[0]
         raise LandingError("bad-query", message, hint=_names(pipeline)) from error
     print_rows(rows, as_json)

@@ -158,6 +158,8 @@ def _registered(found: Status) -> list[tuple[str, str]]:
     facts = [("registered", f"{counted(one.registered, 'table')} in {one.catalog}")]
     for table, error in list(one.errors.items())[:_MAX_ERRORS]:
         facts.append((styled("not registered", "yellow"), f"{table}: {printable(error)}"))
+    if len(one.errors) > _MAX_ERRORS:
+        facts.append(("", f"and {number(len(one.errors) - _MAX_ERRORS)} more: --json lists all"))
     others = [table for table in one.missing if table not in one.errors]
     if others:
         what = f"{counted(len(others), 'table')} such as {others[0]}; the next run registers them"
