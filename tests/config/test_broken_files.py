@@ -184,6 +184,9 @@ BROKEN = {
     "catalog without a place": (
         END, f"{END}catalog: {{name: games}}\n", "missing-key", 10, "`in: main`",
     ),
+    "catalog with the name of the field": (
+        END, f"{END}catalog: {{name: games, in_: main}}\n", "unknown-key", 10, "`in`?",
+    ),
     "catalog with a dash in Hive": (
         END, f"{END}catalog: {{name: my-games, in: 'thrift://h:9083'}}\n",
         "bad-value", 10, "lowercase letters",
