@@ -1,8 +1,8 @@
 """A Hive metastore, through the client in the jars of Spark.
 
 A statement of Spark costs a quarter of a second per table, a call of the client five milliseconds.
-And a session of Spark that uses a metastore cannot run without it, so that a metastore that is down
-would stop the pipeline.
+And the session of a run does not have to be connected to the metastore: it may be down, and a
+session that is active already, such as that of a notebook, cannot be connected any more.
 """
 
 from __future__ import annotations
