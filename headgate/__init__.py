@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headgate.config import (
+        Catalog,
         Confluent,
         Contract,
         Datastream,
@@ -50,6 +51,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "headgate.config": (
+        "Catalog",
         "Confluent",
         "Contract",
         "Datastream",
@@ -85,6 +87,7 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "BatchLanded",
+    "Catalog",
     "Confluent",
     "Contract",
     "Datastream",

@@ -8,6 +8,8 @@ HeadgateError
 ├── RegistryError        the registry cannot answer a request
 │   └── RegistryUnavailable    (transient) it is down, slow or responds with garbage
 ├── StorageError         the object storage cannot be reached, or refuses a request
+├── CatalogError         the catalog cannot be reached, or refuses a table
+│   └── CatalogUnavailable     (transient) it does not answer
 ├── CheckpointError      checkpoint and ledger do not match, or are in use
 └── LandingError         a batch or a table could not be committed, or cannot be read
 """
@@ -65,6 +67,9 @@ CODES: dict[str, str] = {
     "storage-refused": "The object storage refuses the credentials, or what they may not do.",
     "bucket-missing": "The object storage has no such bucket or container.",
     "storage-unsafe": "The object storage has no conditional put, which commits need.",
+    # the catalog
+    "catalog-unavailable": "The catalog cannot be reached; the run goes on, and retries.",
+    "catalog-refused": "The catalog refuses a table, or has another table under its name.",
     # checkpoint and ledger
     "checkpoint-reset": "The ledger has batches that the checkpoint does not have.",
     "checkpoint-foreign": "The checkpoint has progress that the lake's ledger does not have.",
@@ -171,6 +176,14 @@ class RegistryUnavailable(RegistryError):
 
 class StorageError(HeadgateError):
     """The object storage cannot be reached, or refuses a request."""
+
+
+class CatalogError(HeadgateError):
+    """The catalog cannot be reached, or refuses a table."""
+
+
+class CatalogUnavailable(CatalogError):
+    """The catalog does not answer; a retry may succeed."""
 
 
 class CheckpointError(HeadgateError):

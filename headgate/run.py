@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headgate.catalog.register import CatalogFollowUp
 from headgate.cdc.merge import MergeFollowUp
 from headgate.cdc.stage import change_plan
 from headgate.config import PipelineConfig
@@ -68,7 +69,7 @@ def _records(
             follow_ups.append(GoldFollowUp(spark, committer, pipeline, listener))
         if pipeline.predict and pipeline.stream.is_first:
             follow_ups.append(PredictFollowUp.of(pipeline, committer, listener))
-        return [*follow_ups, *maintenance(pipeline, committer, listener)]
+        return [*follow_ups, *_for_all_tables(spark, pipeline, committer, listener)]
 
     plan = RecordPlan.of(pipeline)
     return Runner(pipeline, source, plan, schema_history(pipeline), follow_ups, listener, stop)
@@ -94,7 +95,7 @@ def _changes(
         ]
         if pipeline.gold:
             follow_ups.append(GoldFollowUp(spark, committer, pipeline, listener))
-        return [*follow_ups, *maintenance(pipeline, committer, listener)]
+        return [*follow_ups, *_for_all_tables(spark, pipeline, committer, listener)]
 
     return Runner(
         pipeline,
@@ -106,6 +107,15 @@ def _changes(
         stop,
         partial(pending_replays, pipeline),
     )
+
+
+def _for_all_tables(
+    spark: SparkSession, pipeline: PipelineConfig, committer: Committer, listener: Listener
+) -> Sequence[FollowUp]:
+    """Return the last follow-ups, which get all tables: the catalog, then maintenance."""
+    catalog = pipeline.catalog
+    registers = [] if catalog is None else [CatalogFollowUp.of(spark, pipeline, catalog, listener)]
+    return [*registers, *maintenance(pipeline, committer, listener)]
 
 
 def maintenance(

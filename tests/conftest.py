@@ -16,8 +16,9 @@ from headgate.config.storage import declare_storage
 from headgate.engine.session import LOGGING
 from headgate.errors import SetupError
 from headgate.lab.database import Database
+from headgate.lab.metastore import Metastore
 from headgate.lab.object_store import BUCKET, ObjectStore
-from headgate.lab.services import Services, down, up, up_database, up_storage
+from headgate.lab.services import Services, down, up, up_catalog, up_database, up_storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +45,8 @@ INTERPRETED = {
 """Queries over so few rows are over before compiled code pays off."""
 
 SESSION = (
+    "tests/catalog/test_hive_metastore.py",
+    "tests/catalog/test_spark_catalog.py",
     "tests/faults/test_broker_faults.py",
     "tests/faults/test_full_disk.py",
     "tests/lab/pizza/test_pizza_on_kafka.py",
@@ -80,7 +83,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"spark", "services", "database", "storage"} & {*getattr(item, "fixturenames", ())}:
+        if {"spark", "services", "database", "storage", "metastore"} & {
+            *getattr(item, "fixturenames", ())
+        }:
             assert item.nodeid.startswith(SESSION + PROCESSES), f"{item.nodeid} needs a server"
     # They take longest, so they start first.
     items.sort(key=lambda item: not item.nodeid.startswith(SESSION + PROCESSES))
@@ -119,6 +124,13 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
             raise
         pytest.skip(error.message)
     yield store
+    down(folder)
+
+
+@pytest.fixture(scope="session")
+def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
+    folder = tmp_path_factory.mktemp("metastore")
+    yield up_catalog(folder)
     down(folder)
 
 

@@ -26,7 +26,7 @@ LAYERS = [
     {"cdc"},
     {"gold", "quarantine", "serve"},
     {"models"},
-    {"maintain"},
+    {"catalog", "maintain"},
     {"run"},
     {"lab"},
     {"inspect"},

@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 _GROUPS = {
     "Get started": ("init", "demo", "up", "down", "simulate"),
     "Run": ("check", "doctor", "plan", "run"),
-    "Inspect": ("status", "tables", "query", "serve", "schema", "graph"),
+    "Inspect": ("status", "tables", "query", "spark", "serve", "schema", "graph"),
     "Predict": ("model",),
     "Maintain": ("maintain", "quarantine", "pending", "refresh", "verify", "rewind"),
     "Other": ("export", "jars"),

@@ -10,13 +10,16 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
 from headgate.amounts import counted
 from headgate.as_json import json_text, plain
 from headgate.errors import HeadgateError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
@@ -163,3 +166,20 @@ def command_here(called: str, on_path: str | None) -> str:
         return "headgate"
     shorter = os.path.relpath(called)
     return called if shorter.startswith("..") else shorter
+
+
+def print_rows(rows: pa.Table, as_json: bool) -> None:
+    """Print the rows of a query as columns, or as JSON lines."""
+    from headgate.lake.query import python_rows
+
+    records = python_rows(rows)
+    if as_json:
+        for record in records:
+            print_json_line(record)
+        return
+    print_columns(rows.column_names, [list(map(cell, record.values())) for record in records])
+    print(f"\n{counted(len(records), 'row')}")
+
+
+def cell(value: Any) -> str:
+    return "" if value is None else printable(str(plain(value)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headgate.config.catalog import Catalog
 from headgate.config.contract import Contract, Mode, Rules, TableRules, UnknownFields
 from headgate.config.envelopes import Confluent, Datastream, Wrapper
 from headgate.config.expect import Expectation
@@ -23,6 +24,7 @@ from headgate.config.units import Duration, Size
 from headgate.errors import Finding, InvalidPipeline
 
 __all__ = [
+    "Catalog",
     "Confluent",
     "Contract",
     "Datastream",

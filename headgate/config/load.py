@@ -72,7 +72,9 @@ def _read_text(file: str) -> str | Finding:
 
 def _validate(marked: MarkedYaml, model: type[PipelineConfig]) -> PipelineConfig | None:
     try:
-        return model.model_validate(marked.data, context=FileContext(marked.file))
+        context = FileContext(marked.file)
+        # A field that is named after a keyword of Python has its own key in a file: `in`.
+        return model.model_validate(marked.data, context=context, by_alias=True, by_name=False)
     except ValidationError as error:
         for path, finding in explain(error, model):
             at_key = finding.code in ("unknown-key", "insecure-option")

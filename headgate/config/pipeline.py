@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from headgate.config.catalog import Catalog
 from headgate.config.contract import Contract, ContractField
 from headgate.config.envelopes import Confluent, Datastream, EnvelopeField
 from headgate.config.expect import Expectations, check_patterns
@@ -138,6 +139,9 @@ class PipelineConfig(ConfigModel):
 
     storage: Storage = Storage()
     """How to reach the object storage of the URLs in this file."""
+
+    catalog: Catalog | None = None
+    """Catalog to register the tables in, so that any Spark session finds them by name."""
 
     quarantine_table: TableName = Field(default="quarantine", alias="quarantine")
     """Table of records that could not land."""

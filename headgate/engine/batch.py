@@ -281,7 +281,7 @@ class BatchLander:
         return False
 
     def _changed(self, outcome: BatchOutcome, files: Iterable[StagedFile]) -> list[TableChanged]:
-        """Return the landed tables with the committed files, and add these to the plan."""
+        """Return the tables with the committed files, and add those of landed ones to the plan."""
         committed: dict[str, list[StagedFile]] = defaultdict(list)
         for file in (*files, *(one.file for one in self.pending)):
             committed[file.table].append(file)

@@ -336,6 +336,39 @@ class TrainingStarted(Event):
 
 
 @dataclass(frozen=True)
+class TablesRegistered(Event):
+    """Tables are in the catalog from now on."""
+
+    catalog: str
+    tables: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        names = ", ".join(self.tables[:_MAX_NAMES])
+        return (
+            f"registered {counted(len(self.tables), 'table')} in {self.catalog}: "
+            f"{names}{_more(len(self.tables))}"
+        )
+
+
+@dataclass(frozen=True)
+class CatalogFailed(Event):
+    """A table could not be registered, or the catalog not be reached; landing goes on."""
+
+    subject: str
+    error: str
+    code: str
+
+    @property
+    def text(self) -> str:
+        return ": ".join(self.notice)
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        return self.subject, f"{self.error} [{self.code}]"
+
+
+@dataclass(frozen=True)
 class WithoutKey(Event):
     """A source table has no key, so its merged table keeps every change as a row."""
 

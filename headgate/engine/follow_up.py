@@ -49,7 +49,7 @@ class FollowUp(Protocol):
     while_idle: ClassVar[bool]
     """Whether to call it also while the source is idle, a few times per second."""
     of_all_tables: ClassVar[bool]
-    """Whether it gets all tables that have changed rather than those of the follow-up before."""
+    """Whether it gets all tables that have changed, rather than those of the follow-up before."""
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         """Update the tables that depend on changed ones.

@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 _HERE = os.path.dirname(__file__)
 _REDACTED = "spark.redaction.regex"
 
-_SETTINGS = {
+DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""Settings with which Spark reads and writes Delta tables."""
+
+_SETTINGS = {
+    **DELTA,
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
     # Batches need throughput; pauses of the collector do not matter.
@@ -108,13 +113,16 @@ def settings_of(
             "spark.scheduler.allocation.file": f"file://{_POOLS}",
         }
     given["spark.app.name"] = f"headgate {name}"
-    given["spark.jars"] = ",".join(
-        str(path) for conf in ("spark", *jars) for path in jar_paths(conf)
-    )
+    given["spark.jars"] = jar_list(jars)
     given |= {key: one for key, one in settings.items() if isinstance(one, str)}
     if given.get("spark.master", os.environ.get("MASTER", "")).startswith("local"):
         given = {**_ON_THIS_MACHINE, **given}
     return given
+
+
+def jar_list(groups: Sequence[str] = ()) -> str:
+    """Return the jars of every session and of further groups, as Spark takes them."""
+    return ",".join(str(path) for conf in ("spark", *groups) for path in jar_paths(conf))
 
 
 def _start(settings: Mapping[str, str], secrets: Mapping[str, str]) -> None:
@@ -146,15 +154,27 @@ def _java_options(given: str) -> str:
     return " ".join(filter(None, options))
 
 
-def pipeline_session(pipeline: PipelineConfig) -> SparkSession:
+def pipeline_session(
+    pipeline: PipelineConfig, further: Mapping[str, str] | None = None
+) -> SparkSession:
     """Return the session of a pipeline, in which tasks reach its storage."""
+    settings = {**pipeline_settings(pipeline), **(further or {})}
+    spark = spark_session(pipeline.name, settings, jar_groups(pipeline))
+    spark.sparkContext.environment |= task_environment()
+    return spark
+
+
+def pipeline_settings(pipeline: PipelineConfig) -> dict[str, str | Secret]:
+    """Return the settings that a pipeline adds to those of every session."""
     settings: dict[str, str | Secret] = {}
     for url in pipeline.urls:
         settings |= pipeline.storage.for_spark(url)
-    confs = ("s3",) if any(scheme_of(url) in S3 for url in pipeline.urls) else ()
-    spark = spark_session(pipeline.name, {**settings, **pipeline.spark}, confs)
-    spark.sparkContext.environment |= task_environment()
-    return spark
+    return {**settings, **pipeline.spark}
+
+
+def jar_groups(pipeline: PipelineConfig) -> Sequence[str]:
+    """Return the groups of jars that a pipeline needs beyond those of every session."""
+    return ("s3",) if any(scheme_of(url) in S3 for url in pipeline.urls) else ()
 
 
 def start_session(pipeline: PipelineConfig) -> None:

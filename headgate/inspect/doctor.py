@@ -14,7 +14,9 @@ from pathlib import Path
 
 from pyarrow.fs import FileSystem, FileType
 
-from headgate.config import Duration, Kafka, PipelineConfig, Secret, load_pipeline
+from headgate.catalog.hive import require_reachable
+from headgate.catalog.register import Recorded
+from headgate.config import Catalog, Duration, Kafka, PipelineConfig, Secret, load_pipeline
 from headgate.config.location import is_remote
 from headgate.errors import (
     CheckpointError,
@@ -214,7 +216,26 @@ def check_all(pipeline_file: str | None, services_folder: Path) -> list[Check]:
     pipeline = load_pipeline(pipeline_file) if file.state is CheckState.OK else None
     lake = Path(pipeline.lake) if pipeline and not is_remote(pipeline.lake) else Path.cwd()
     checks = [*check_machine(lake), *check_services(services_folder), file]
-    return [*checks, *check_source(pipeline), *check_lake(pipeline)] if pipeline else checks
+    if pipeline is None:
+        return checks
+    return [*checks, *check_source(pipeline), *check_lake(pipeline), *check_catalog(pipeline)]
+
+
+def check_catalog(pipeline: PipelineConfig) -> list[Check]:
+    if pipeline.catalog is None:
+        return []
+    return [tried("catalog", partial(_catalog, pipeline, pipeline.catalog))]
+
+
+def _catalog(pipeline: PipelineConfig, catalog: Catalog) -> Check:
+    if not catalog.is_hive:
+        return ok("catalog", f"{catalog.identity} is reached by Spark, in a run")
+    require_reachable(catalog)
+    missing = Recorded.of(pipeline, catalog).missing
+    if missing:
+        detail = f"{catalog.in_} answers; {len(missing)} not registered, such as {missing[0]}"
+        return warn("catalog", detail, "headgate run registers them; headgate status shows why not")
+    return ok("catalog", f"{catalog.in_} answers, and all tables are registered in {catalog.name}")
 
 
 def _file(path: str) -> Check:

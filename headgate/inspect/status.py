@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from headgate.catalog.register import Recorded
 from headgate.config import PipelineConfig
 from headgate.config.gold import ROUTE, as_pattern, is_declared_gold
 from headgate.config.pipeline import FILES_TABLE
@@ -256,6 +257,28 @@ def follow_up_lag(ledger: LedgerSnapshot) -> FollowUpLag | None:
 
 
 @dataclass(frozen=True)
+class CatalogStatus:
+    """Tables that are registered in the catalog, as the runs have recorded it."""
+
+    catalog: str
+    registered: int
+    missing: tuple[str, ...] = ()
+    """Tables that the next run registers."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Why tables could not be registered."""
+
+
+def read_catalog(pipeline: PipelineConfig) -> CatalogStatus | None:
+    """Return None without a catalog. The catalog itself is not asked."""
+    if pipeline.catalog is None:
+        return None
+    recorded = Recorded.of(pipeline, pipeline.catalog)
+    registered = len(recorded.tables & recorded.registered)
+    missing = tuple(recorded.missing)
+    return CatalogStatus(pipeline.catalog.identity, registered, missing, recorded.errors)
+
+
+@dataclass(frozen=True)
 class Status(ResultView):
     """A pipeline at one point in time."""
 
@@ -299,6 +322,8 @@ class Status(ResultView):
     """What `predict` declares."""
     shards: tuple[ShardStatus, ...] = ()
     """The streams of a pipeline with several shards."""
+    catalog: CatalogStatus | None = None
+    """What is registered; None if the pipeline has no catalog."""
 
 
 def read_status(pipeline: PipelineConfig) -> Status:
@@ -343,6 +368,7 @@ def read_status(pipeline: PipelineConfig) -> Status:
         follow_up_lag=max(filter(None, lags), key=lambda lag: lag.batches, default=None),
         predictions=read_predictions(pipeline, ledger) if pipeline.predict else (),
         shards=shards,
+        catalog=read_catalog(pipeline),
     )
 
 

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 from headgate.errors import SetupError
 from headgate.jars.jars import fetch_jars, hold_lock
-from headgate.lab import broker, database, object_store, registry, require_lab
+from headgate.lab import broker, database, metastore, object_store, registry, require_lab
 from headgate.lab.database import Database, database_folder
+from headgate.lab.metastore import Metastore, MetastoreFolder
 from headgate.lab.object_store import ObjectStore, StoreFolder
 from headgate.lab.process import (
     HOST,
@@ -25,7 +26,7 @@ from headgate.lab.process import (
 
 DEFAULT_FOLDER = Path(".headgate")
 _PAIR = (broker.NAME, registry.NAME)
-_ALL = (*_PAIR, database.NAME, object_store.NAME)
+_ALL = (*_PAIR, database.NAME, object_store.NAME, metastore.NAME)
 
 Report = Callable[[str], None]
 """Receives progress messages."""
@@ -169,6 +170,32 @@ def up_storage(
         return started
 
 
+def up_catalog(
+    folder: Path = DEFAULT_FOLDER, port: int | None = None, report: Report = _ignore
+) -> Metastore:
+    """Start the metastore unless it runs; its entries survive `down`."""
+    require_lab("psutil")
+    folder = folder.absolute()
+    with _exclusive(folder, report):
+        running = find_catalog(folder)
+        if running is not None:
+            if not metastore.metastore_answers(running.port):
+                raise _unresponsive([f"{metastore.NAME} (pid {running.pid})"], folder, "--catalog")
+            report(f"Already up: {metastore.NAME} at {running.address}")
+            return running
+        _clear_record(metastore.NAME, folder, report)
+        last = MetastoreFolder.of(folder).port()
+        chosen = choose_port(metastore.NAME, requested=port, previous=last)
+        report(f"Starting a Hive metastore on port {chosen}")
+        process = _ready(
+            metastore.start_metastore(folder, chosen),
+            lambda: metastore.metastore_answers(chosen),
+        )
+        started = Metastore(folder, chosen, process.pid)
+        report(f"Up: {metastore.NAME} at {started.address}")
+        return started
+
+
 def down(folder: Path = DEFAULT_FOLDER) -> list[str]:
     """Stop the folder's services; return those that were stopped, as `broker (pid 123)`."""
     folder = folder.absolute()
@@ -216,6 +243,16 @@ def find_storage(folder: Path = DEFAULT_FOLDER) -> ObjectStore | None:
     if process is None or port is None or not process.is_alive():
         return None
     return ObjectStore(folder, port, process.pid)
+
+
+def find_catalog(folder: Path = DEFAULT_FOLDER) -> Metastore | None:
+    """Return the folder's metastore if it runs."""
+    folder = folder.absolute()
+    process = recorded_process(metastore.NAME, folder)
+    port = MetastoreFolder.of(folder).port()
+    if process is None or port is None or not process.is_alive():
+        return None
+    return Metastore(folder, port, process.pid)
 
 
 def _start(folder: Path, kafka: int, schemas: int, controller: int) -> Services:

@@ -89,6 +89,7 @@ LEDGER = pa.schema(
         _column("truths", pa.int64(), "Recent predictions whose truth is known"),
         _column("mae", pa.float64(), "Mean absolute error of these predictions"),
         _column("trained_mae", pa.float64(), "Mean absolute error of the model when trained"),
+        _column("catalog", pa.string(), "Catalog that the table is registered in"),
     ]
 )
 
@@ -111,6 +112,7 @@ class Kind(StrEnum):
     PREDICTION = "prediction"
     ACCURACY = "accuracy"
     TRAINING = "training"
+    CATALOG = "catalog"
 
 
 @dataclass(frozen=True)
@@ -334,6 +336,15 @@ class TrainingEntry(EntryOfTable):
     error: str | None = None
 
 
+@dataclass(frozen=True)
+class CatalogEntry(EntryOfTable):
+    """A table that is registered in a catalog, or why it is not."""
+
+    kind = Kind.CATALOG
+    catalog: str
+    error: str | None = None
+
+
 EntryType = TypeVar("EntryType", bound=Entry)
 OfTable = TypeVar("OfTable", bound=EntryOfTable)
 
@@ -365,6 +376,7 @@ ENTRY_TYPES: tuple[type[Entry], ...] = (
     PredictionEntry,
     AccuracyEntry,
     TrainingEntry,
+    CatalogEntry,
 )
 
 

@@ -34,13 +34,13 @@ from headgate.schema.changes import DropColumn, SchemaHistory
 
 _OF_PREDICTIONS = (Kind.PREDICTION, Kind.ACCURACY, Kind.TRAINING)
 _NOT_OF_A_BATCH = (
-    *(Kind.LAYOUT, Kind.START, Kind.RUN, Kind.MERGED, Kind.GOLD),
+    *(Kind.LAYOUT, Kind.START, Kind.RUN, Kind.MERGED, Kind.GOLD, Kind.CATALOG),
     *_OF_PREDICTIONS,
 )
 """Rows that are also written between batches, and do not list the files that are pending."""
 
 _SUMMED = (
-    *(Kind.TABLE, Kind.MERGED, Kind.GOLD, Kind.EXPECTATION, Kind.BATCH),
+    *(Kind.TABLE, Kind.MERGED, Kind.GOLD, Kind.EXPECTATION, Kind.BATCH, Kind.CATALOG),
     *_OF_PREDICTIONS,
 )
 """Rows that totals sum up, by the columns that tell them apart."""

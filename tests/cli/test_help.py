@@ -22,6 +22,7 @@ COMMANDS = [
     "status",
     "tables",
     "query",
+    "spark",
     "serve",
     "graph",
     "schema",

@@ -3,11 +3,12 @@ from __future__ import annotations
 from configparser import RawConfigParser
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headgate.cli.commands.services import _preferred
 from headgate.lab.process import HOST, is_free
-from headgate.lab.services import Services, find_database, write_services
+from headgate.lab.services import Services, find_catalog, find_database, write_services
 from tests.cli.conftest import Headgate
 
 
@@ -64,8 +65,30 @@ def test_up_starts_a_database_alone_and_keeps_its_password_to_itself(headgate: H
     assert stopped.out == f"Stopped: database (pid {database.pid})\n"
 
 
+def test_up_starts_a_metastore_alone_on_this_machine_only(headgate: Headgate) -> None:
+    try:
+        started = headgate("up", "--catalog")
+        again = headgate("up", "--catalog")
+        metastore = find_catalog()
+        assert metastore is not None
+        listening = psutil.Process(metastore.pid).children()[0].net_connections()
+    finally:
+        stopped = headgate("down")
+    assert (started.code, started.err, again.code) == (0, "", 0)
+    assert f"in: {metastore.url}" in started.out
+    assert f"Already up: metastore at {metastore.address}" in again.out
+    assert {one.laddr.ip.removeprefix("::ffff:") for one in listening} == {HOST}
+    assert stopped.out == f"Stopped: metastore (pid {metastore.pid})\n"
+
+
 @pytest.mark.parametrize(
-    "words", [["--database", "--kafka-port", "9092"], ["--database-port", "3306"]]
+    "words",
+    [
+        ["--database", "--kafka-port", "9092"],
+        ["--database-port", "3306"],
+        ["--catalog-port", "9083"],
+        ["--catalog", "--storage"],
+    ],
 )
 def test_up_rejects_ports_of_services_it_does_not_start(
     headgate: Headgate, words: list[str]

@@ -193,6 +193,42 @@ BROKEN = {
     "storage with a key in the file": (
         END, f"{END}storage: {{secret_key: hunter2}}\n", "secret-in-file", 10, "reference",
     ),
+    "catalog without a place": (
+        END, f"{END}catalog: {{name: games}}\n", "missing-key", 10, "`in: main`",
+    ),
+    "catalog with the name of the field": (
+        END, f"{END}catalog: {{name: games, in_: main}}\n", "unknown-key", 10, "`in`?",
+    ),
+    "catalog with a dash in Hive": (
+        END, f"{END}catalog: {{name: my-games, in: 'thrift://h:9083'}}\n",
+        "bad-value", 10, "lowercase letters",
+    ),
+    "catalog with SQL in its name": (
+        END, f"{END}catalog: {{name: 'a`; DROP TABLE b', in: main}}\n", "bad-value", 10, "letters",
+    ),
+    "catalog of the session with a dot": (
+        END, f"{END}catalog: {{name: a.b, in: spark_catalog}}\n", "bad-value", 10, "databases",
+    ),
+    "catalog twice": (
+        END, f"{END}catalog: {{name: main.games, in: main}}\n",
+        "bad-value", 10, "{name: games, in: main}",
+    ),
+    "metastore without a port": (
+        END, f"{END}catalog: {{name: games, in: 'thrift://host'}}\n",
+        "bad-value", 10, "host and port",
+    ),
+    "metastore with another port": (
+        END, f"{END}catalog: {{name: games, in: 'thrift://host:99999'}}\n",
+        "bad-value", 10, "host and port",
+    ),
+    "one of two metastores is none": (
+        END, f"{END}catalog: {{name: games, in: 'thrift://a:1,http://b:2'}}\n",
+        "bad-value", 10, "`http://b:2`",
+    ),
+    "metastore with a password": (
+        END, f"{END}catalog: {{name: games, in: 'thrift://me:pw@host:9083'}}\n",
+        "secret-in-file", 10, "in the URL",
+    ),
     "lake without a path": ("./lake", "''", "bad-value", 9, "path"),
     "silver without a route": (END, f"{END}silver: silver\n", "bad-template", 10, "`{route}`"),
     "silver with two routes": (

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.config import (
+    Catalog,
     Contract,
     Datastream,
     Duration,
@@ -53,6 +54,7 @@ lake: file:///data/lake
 checkpoint: ../checkpoint
 maintain: {file_size: 128 MB, keep: 2 days, max_versions: 500}
 storage: {endpoint: "https://store:9000/", region: eu, access_key: env:KEY, secret_key: file:key}
+catalog: {name: sales.shop, in: main}
 change_log: "changes_{schema}_{table}"
 merged: "{table}"
 history: "{table}_then"
@@ -102,6 +104,7 @@ def test_change_pipeline_has_defaults(write: Write) -> None:
         "checkpoint": str(folder / "lake/_checkpoints/shop"),
         "storage": Storage(),
         "maintain": None,
+        "catalog": None,
         "quarantine_table": "quarantine",
         "ledger": "ledger",
         "contract": Contract(),
@@ -151,6 +154,7 @@ def test_change_pipeline_reads_every_key(write: Write, monkeypatch: pytest.Monke
             access_key=Secret.parse("env:KEY"),
             secret_key=Secret.parse("file:key"),
         ),
+        catalog=Catalog(name="sales.shop", in_="main"),
         change_log="changes_{schema}_{table}",
         merged="{table}",
         history="{table}_then",

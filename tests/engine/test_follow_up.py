@@ -40,6 +40,10 @@ class WhileIdle(FollowUp):
     while_idle: ClassVar = True
 
 
+class OfAllTables(FollowUp):
+    of_all_tables: ClassVar = True
+
+
 def test_batches_that_land_meanwhile_are_followed_together() -> None:
     slow = FollowUp()
     with Follower([slow]) as follower:
@@ -86,6 +90,18 @@ def test_each_follow_up_gets_the_tables_of_the_one_before() -> None:
     assert second.calls == [(["gold_silver_chess"], None)]
 
 
+def test_follow_up_of_all_tables_gets_landed_and_written_ones() -> None:
+    first, last = FollowUp(), OfAllTables()
+    first.may_go_on.set()
+    last.may_go_on.set()
+    own = TableChanged("quarantine", is_own=True)
+    with Follower([first, last]) as follower:
+        follower.follow([CHESS, own], 0)
+        follower.wait()
+    assert first.calls == [(["silver_chess"], None)]
+    assert last.calls == [(["silver_chess", "quarantine", "gold_silver_chess"], None)]
+
+
 def test_error_is_raised_where_results_are_taken() -> None:
     broken = FollowUp()
     broken.error = OSError("the disk is full")
@@ -109,19 +125,3 @@ def test_nothing_is_recorded_without_follow_ups() -> None:
     with Follower(()) as follower:
         follower.follow([CHESS], 3, batch=3)
         assert follower.wait() == FollowedUpTo([], None)
-
-
-class OfAllTables(FollowUp):
-    of_all_tables: ClassVar = True
-
-
-def test_some_follow_ups_get_all_tables_that_have_changed() -> None:
-    quarantine = TableChanged("quarantine", version=3, is_own=True)
-    derives, sees = FollowUp(), OfAllTables()
-    with Follower([derives, sees]) as follower:
-        for one in (derives, sees):
-            one.may_go_on.set()
-        follower.follow([CHESS, quarantine], 7, batch=7)
-        follower.wait()
-    assert derives.calls == [(["silver_chess"], 7)]
-    assert sees.calls == [(["silver_chess", "quarantine", "gold_silver_chess"], 7)]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headgate.amounts import counted, number
-from headgate.as_json import plain
-from headgate.cli.output import print_columns, print_json_line, printable, styled
+from headgate.cli.output import cell, print_json_line, print_rows, printable, styled
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, split_arguments
 from headgate.errors import UsageError
 
@@ -91,16 +90,7 @@ def query(
 
 
 def _print_rows(query: Query, as_json: bool) -> None:
-    from headgate.lake.query import python_rows
-
-    rows = query.read()
-    records = python_rows(rows)
-    if as_json:
-        for record in records:
-            print_json_line(record)
-        return
-    print_columns(rows.column_names, [list(map(_cell, record.values())) for record in records])
-    print(f"\n{counted(len(records), 'row')}")
+    print_rows(query.read(), as_json)
 
 
 def _print_changes(query: Query) -> None:
@@ -145,10 +135,6 @@ def _table(changes: deque[Change], count: int) -> Table:
         table.add_column(Text(printable(name)), overflow="ellipsis", no_wrap=True)
     for change in changes:
         mark, style = _MARKS[change.operation]
-        cells = [Text(_cell(change.row.get(name))) for name in names]
+        cells = [Text(cell(change.row.get(name))) for name in names]
         table.add_row(Text(mark, style), *cells)
     return table
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else printable(str(plain(value)))

@@ -19,6 +19,7 @@ _DEFAULT_KAFKA_PORT = 9092
 _DEFAULT_REGISTRY_PORT = 8081
 _DEFAULT_DATABASE_PORT = 3306
 _DEFAULT_STORAGE_PORT = 9000
+_DEFAULT_CATALOG_PORT = 9083
 
 
 def up(
@@ -55,40 +56,59 @@ def up(
             show_default="9000, or a free one",
         ),
     ] = None,
+    catalog: Annotated[
+        bool, typer.Option("--catalog", help="Start a Hive metastore instead.")
+    ] = False,
+    catalog_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="The metastore's port, with --catalog.",
+            show_default="9083, or a free one",
+        ),
+    ] = None,
 ) -> None:
-    """Start a local Kafka broker and schema registry, a database, or an object store.
+    """Start a local Kafka broker and schema registry, or another service.
 
     \b
       headgate up                                            a broker and a registry
       headgate up --kafka-port 19092 --registry-port 18081
       headgate up --database                                 only a database
       headgate up --storage                                  only an object store
+      headgate up --catalog                                  only a Hive metastore
 
     They keep running after the command; their data survives `headgate down`. Needs the extra
     headgate[lab]. The object store is versitygw, built with Go if it is not installed.
 
     Next: headgate simulate games --to kafka, or headgate simulate shop --database
     """
-    if database and storage:
+    others = {
+        "--database": (database, database_port),
+        "--storage": (storage, storage_port),
+        "--catalog": (catalog, catalog_port),
+    }
+    chosen = [option for option, (wanted, _) in others.items() if wanted]
+    if len(chosen) > 1:
         raise UsageError(
             "bad-argument",
-            "--database and --storage are two services",
+            f"{' and '.join(chosen)} are {len(chosen)} services",
             hint="start them one after the other",
         )
-    if (database or storage) and (kafka_port, registry_port) != (None, None):
+    if chosen and (kafka_port, registry_port) != (None, None):
         raise UsageError(
             "bad-argument",
-            f"--{'database' if database else 'storage'} does not start a broker or a registry",
+            f"{chosen[0]} does not start a broker or a registry",
             hint="start them with a separate headgate up",
         )
-    if database_port is not None and not database:
-        raise UsageError("bad-argument", "--database-port needs --database")
-    if storage_port is not None and not storage:
-        raise UsageError("bad-argument", "--storage-port needs --storage")
+    for option, (wanted, port) in others.items():
+        if port is not None and not wanted:
+            raise UsageError("bad-argument", f"{option}-port needs {option}")
     if database:
         _up_database(folder, database_port)
     elif storage:
         _up_storage(folder, storage_port)
+    elif catalog:
+        _up_catalog(folder, catalog_port)
     else:
         _up_broker_and_registry(folder, kafka_port, registry_port)
 
@@ -142,6 +162,21 @@ def _up_storage(folder: Path, port: int | None) -> None:
     print(f"    secret_key: {settings.secret_key}")
     stop = "headgate down" if folder == _DEFAULT_FOLDER else f"headgate down --folder {folder}"
     print_next_steps([("headgate jars s3", "fetch the jars for Spark"), (stop, "stop it")])
+
+
+def _up_catalog(folder: Path, port: int | None) -> None:
+    from headgate.lab import services as lab
+    from headgate.lab.metastore import MetastoreFolder
+
+    last = MetastoreFolder.of(folder.absolute()).port()
+    preferred = port or _unless_used(_DEFAULT_CATALOG_PORT, last is not None)
+    metastore = lab.up_catalog(folder, preferred, report=print)
+    print("\nFor the pipeline file:\n")
+    print("  catalog:")
+    print("    name: games")
+    print(f"    in: {metastore.url}")
+    stop = "headgate down" if folder == _DEFAULT_FOLDER else f"headgate down --folder {folder}"
+    print_next_steps([("headgate spark", "query the tables in Spark, by name"), (stop, "stop it")])
 
 
 def down(folder: _Folder = _DEFAULT_FOLDER) -> None:

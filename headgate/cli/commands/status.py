@@ -96,6 +96,7 @@ def _facts(found: Status) -> list[tuple[str, str]]:
         facts.append((styled("lost", "red"), f"{lost.table}: {what}: {printable(lost.error)}"))
     facts += _derived(found)
     facts += _predicted(found)
+    facts += _registered(found)
     facts.append(("lake", found.lake))
     return facts
 
@@ -153,6 +154,23 @@ def _predicted(found: Status) -> list[tuple[str, str]]:
         for error in (one.error, one.training_error):
             if error is not None:
                 facts.append((styled("prediction", "yellow"), f"{one.table}: {printable(error)}"))
+    return facts
+
+
+def _registered(found: Status) -> list[tuple[str, str]]:
+    """The number of tables in the catalog, and those that are missing there."""
+    if found.catalog is None:
+        return []
+    one = found.catalog
+    facts = [("registered", f"{counted(one.registered, 'table')} in {one.catalog}")]
+    for table, error in list(one.errors.items())[:_MAX_ERRORS]:
+        facts.append((styled("not registered", "yellow"), f"{table}: {printable(error)}"))
+    if len(one.errors) > _MAX_ERRORS:
+        facts.append(("", f"and {number(len(one.errors) - _MAX_ERRORS)} more: --json lists all"))
+    others = [table for table in one.missing if table not in one.errors]
+    if others:
+        what = f"{counted(len(others), 'table')} such as {others[0]}; the next run registers them"
+        facts.append((styled("not registered", "yellow"), what))
     return facts
 
 

@@ -1,0 +1,1 @@
+"""Catalogs: tables registered by name, so that any Spark session finds them."""
