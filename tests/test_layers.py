@@ -27,7 +27,7 @@ LAYERS = [
     {"gold", "quarantine", "serve"},
     {"models"},
     {"catalog", "maintain"},
-    {"run"},
+    {"remove", "run"},
     {"lab"},
     {"inspect"},
     {"pipeline"},

@@ -11,7 +11,7 @@ _GROUPS = {
     "Run": ("check", "doctor", "plan", "run"),
     "Inspect": ("status", "tables", "query", "spark", "serve", "schema", "graph"),
     "Predict": ("model",),
-    "Maintain": ("maintain", "quarantine", "pending", "refresh", "verify", "rewind"),
+    "Maintain": ("maintain", "quarantine", "pending", "refresh", "verify", "rewind", "remove"),
     "Other": ("export", "jars"),
 }
 

@@ -179,6 +179,13 @@ class LedgerSnapshot:
         """The pipelines, streams and replays that it is read for."""
         return self._pipelines
 
+    def all_names(self) -> list[str]:
+        """Return every pipeline, stream and replay that the ledger has rows of."""
+        if self._table is None:
+            return []
+        found = query_table(self._table, "SELECT DISTINCT pipeline FROM stored ORDER BY pipeline")
+        return [row["pipeline"] for row in python_rows(found)]
+
     @property
     def each(self) -> list[LedgerSnapshot]:
         """The same version, read for each of the pipelines."""

@@ -154,6 +154,15 @@ def delete_files(folder: str, paths: Sequence[str]) -> None:
             obstore.delete(store, [f"{root}/{path}" for path in some])
 
 
+def delete_folder(url: str) -> None:
+    """Delete a folder with everything in it, if it exists."""
+    if is_remote(url):
+        delete_files(url, [file.path for file in find_files(url)])
+        return
+    with suppress(FileNotFoundError):
+        shutil.rmtree(url)
+
+
 def has_file(url: str) -> bool:
     return identify(url) is not None if is_remote(url) else Path(url).exists()
 

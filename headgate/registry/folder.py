@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 from headgate.registry.registry import (
@@ -105,6 +106,14 @@ class FolderRegistry:
             message = f"subject {subject} has no version {number} in {self.folder}"
             raise UnknownSchema("schema-unknown", message)
         return versions[number - 1]
+
+    def delete(self, subject: str) -> None:
+        with suppress(UnknownSchema):
+            for one in self._subject_versions(subject):
+                path = self._path_of(one.schema_id)
+                if path is not None:
+                    path.unlink(missing_ok=True)
+                    del self._paths[one.schema_id]
 
     def subjects_of(self, schema_id: int) -> list[str]:
         path = self._path_of(schema_id)

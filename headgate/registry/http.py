@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -96,6 +97,16 @@ class HttpRegistry:
 
     def version(self, subject: str, number: int) -> SubjectVersion:
         return self._version(subject, number)
+
+    def delete(self, subject: str) -> None:
+        for permanent in (False, True):
+            # The second request deletes what the first has only hidden.
+            with suppress(UnknownSchema):
+                self._retry(
+                    partial(self._client.delete_subject, subject, permanent),
+                    f"subject {subject}",
+                    one_of_many=True,
+                )
 
     def subjects_of(self, schema_id: int) -> list[str]:
         def request() -> list[str]:

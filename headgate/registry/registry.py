@@ -85,6 +85,10 @@ class SchemaCatalog(SchemaRegistry, Protocol):
         """Return a version of a subject; raise UnknownSchema if it does not exist."""
         ...
 
+    def delete(self, subject: str) -> None:
+        """Delete all versions of a subject for good, if it exists."""
+        ...
+
     def subjects_of(self, schema_id: int) -> list[str]:
         """Return the subjects that a schema is registered under; empty if it is unknown."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -169,6 +169,21 @@ def topics_found(source: Kafka, seconds: float = 10) -> dict[str, int]:
     else:
         wanted = [name for name in source.topics if name in known]
     return {name: len(known[name].partitions) for name in wanted}
+
+
+def delete_topics(source: Kafka, topics: Sequence[str]) -> None:
+    """Delete topics with all their records."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    for topic, deleted in AdminClient(client_settings(source)).delete_topics(list(topics)).items():
+        try:
+            deleted.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise SourceError(
+                    "source-missing", f"topic {topic} cannot be deleted: {error.args[0].str()}"
+                ) from None
 
 
 class Lag:

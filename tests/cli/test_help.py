@@ -18,6 +18,7 @@ COMMANDS = [
     "simulate pizza",
     "run",
     "maintain",
+    "remove",
     "refresh",
     "status",
     "tables",

@@ -123,6 +123,7 @@ def test_pipeline_has_defaults(write: Write) -> None:
         "gold": {},
         "max_tables": 2000,
         "max_record_bytes": Size.parse("16 MB"),
+        "shards": 1,
         "predict": {},
         "train": {},
         "trigger": Duration(seconds=10),

@@ -77,6 +77,7 @@ class GamesLake(InProcessLake):
 
     def __init__(self, folder: Path, **declared: Any) -> None:
         keys: dict[str, Any] = {
+            "name": "games",
             "source": headgate.Delta(path=str(folder / "inbox")),
             "registry": str(folder / "schemas"),
             "envelope": wrapper(),
@@ -84,7 +85,7 @@ class GamesLake(InProcessLake):
             "max_tables": 100,
             "max_record_bytes": headgate.Size(1 << 20),
         }
-        super().__init__(headgate.Pipeline(name="games", **{**keys, **declared}), folder)
+        super().__init__(headgate.Pipeline(**{**keys, **declared}), folder)
         for text in SCHEMAS:
             self.register("event", text)
 
