@@ -486,8 +486,8 @@ def storage_error(url: str, error: BaseException) -> StorageError:
 
 
 _REFUSED = re.compile(
-    r"\b(?:401|403)\b|Unauthorized|Forbidden|Access ?Denied|InvalidAccessKeyId|Signature"
-    r"|RequestTimeTooSkewed|AuthorizationFailure|permission",
+    r"(?<!\.)\b(?:401|403)\b(?!\.\d)|Unauthorized|Forbidden|Access ?Denied|InvalidAccessKeyId"
+    r"|Signature|RequestTimeTooSkewed|AuthorizationFailure|permission",
     re.IGNORECASE,
 )
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist", re.IGNORECASE)

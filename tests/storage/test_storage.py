@@ -129,6 +129,16 @@ def test_store_without_conditional_puts_is_refused(
     assert refused.value.code == "storage-unsafe"
 
 
+@pytest.mark.parametrize("took", ["403.7ms", "7.403s", "401.2µs"])
+def test_time_that_a_request_took_is_not_its_status(took: str) -> None:
+    text = f"Error performing GET http://host:1/b in {took} - status code: 404: NoSuchBucket"
+    assert files.storage_error("s3://b/lake", OSError(text)).code == "bucket-missing"
+    refused = OSError(
+        f"Error performing GET http://host:1/b in {took} - status code: 403 Forbidden"
+    )
+    assert files.storage_error("s3://b/lake", refused).code == "storage-refused"
+
+
 class TestFaults:
     """Errors say what to check, and nothing that is secret."""
 
