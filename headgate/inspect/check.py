@@ -5,27 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from headgate.config import Finding, PipelineConfig, Wrapper, check_pipeline, load_pipeline
+from headgate.config import Finding, Kafka, PipelineConfig, Wrapper, check_pipeline, load_pipeline
+from headgate.config.location import is_remote
 from headgate.config.model import Path
 from headgate.config.predict import in_sql_file, is_sql_file
 from headgate.config.yaml import read_marked_yaml
-from headgate.errors import HeadgateError, InvalidPipeline, PipelineFileError
+from headgate.errors import HeadgateError, InvalidPipeline, PipelineFileError, StorageError
+from headgate.lake.storage import probe, require_reachable
 
 
-def find_mistakes(path: str | os.PathLike[str]) -> list[Finding]:
+def find_mistakes(path: str | os.PathLike[str], online: bool = False) -> list[Finding]:
     """Return the mistakes of the file; if it has none, those of what it refers to."""
     findings = check_pipeline(path)
     if findings:
         return findings
-    return find_mistakes_beyond_the_file(load_pipeline(path))
+    return find_mistakes_beyond_the_file(load_pipeline(path), online)
 
 
-def find_mistakes_beyond_the_file(pipeline: PipelineConfig) -> list[Finding]:
+def find_mistakes_beyond_the_file(pipeline: PipelineConfig, online: bool = False) -> list[Finding]:
     """Return the mistakes of the .proto file, and of queries for features and fallbacks.
 
-    A topic for predictions is checked if the registry is a folder.
+    A topic for predictions is checked if the registry is a folder; the object storage if `online`.
     """
     found = [*_envelope_mistakes(pipeline), *_prediction_mistakes(pipeline)]
+    if online:
+        found += _storage_mistakes(pipeline)
     if pipeline.file is None or not os.path.isfile(pipeline.file):
         return [Finding(one.code, one.message, pipeline.file, hint=one.hint) for _, one in found]
     with open(pipeline.file, encoding="utf-8-sig") as opened:
@@ -45,6 +49,23 @@ def _value_at(data: object, path: Path) -> object:
     for key in path:
         data = data.get(key) if isinstance(data, dict) else None
     return data
+
+
+def _storage_mistakes(pipeline: PipelineConfig) -> Iterator[tuple[Path, HeadgateError]]:
+    """Write, list and delete a file where the pipeline writes; list where it reads."""
+    written = {"lake": pipeline.lake, "checkpoint": pipeline.checkpoint}
+    for key, url in written.items():
+        if is_remote(url):
+            try:
+                probe(url)
+            except StorageError as error:
+                yield (key if key in pipeline.model_fields_set else "lake",), error
+                return
+    if not isinstance(pipeline.source, Kafka):
+        try:
+            require_reachable(pipeline.source.path)
+        except StorageError as error:
+            yield ("source",), error
 
 
 def _envelope_mistakes(pipeline: PipelineConfig) -> Iterator[tuple[Path, HeadgateError]]:

@@ -30,13 +30,13 @@ from headgate.lake.append import KnownTables, has_new_columns
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.compact import Compacted, combine_files, files_to_combine
 from headgate.lake.constraints import constraints_of
-from headgate.lake.log import LogEntry, identify_entry
+from headgate.lake.log import LogEntry, identify_entry, read_entries
 from headgate.lake.merge import merge_into_files
 from headgate.lake.parquet import ParquetRows, write_parquet
 from headgate.lake.snapshot import DataFile, Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import delete_staged
-from headgate.lake.storage import options_of
+from headgate.lake.storage import is_transient, options_of
 from headgate.lake.tables import (
     CommitConflict,
     NotWritable,
@@ -92,6 +92,11 @@ _SHORT = "interval 1 hours"
 """How long checkpoints repeat that a file was removed. With a week, the default, they would list
 all small files of that week."""
 
+_WAITS = (0.2, 0.5, 1.0, 2.0, 4.0)
+"""Seconds before each further attempt, after an object store has not answered."""
+_RECENT = 20
+"""Versions among which a commit without an answer is looked for."""
+
 _MAX_MERGES = 4
 """How often a merge is tried that loses against commits of others."""
 
@@ -142,6 +147,29 @@ class DeltaRsCommitter:
         return constraints_of(opened).allow_rewrite
 
     def commit(self, commit: Commit) -> int:
+        for seconds in _WAITS:
+            try:
+                return self._commit(commit)
+            except Exception as error:
+                if not is_transient(self.lake, error):
+                    raise
+            # The store may have lost the request or only its response.
+            time.sleep(seconds)
+            committed = self._version_of(commit)
+            if committed is not None:
+                return committed
+        return self._commit(commit)
+
+    def _version_of(self, commit: Commit) -> int | None:
+        """Return the version that a commit has made, if it is among the last ones."""
+        opened = self._open(commit.table)
+        if opened is None:
+            return None
+        newest, url = opened.version(), table_url(self.lake, commit.table)
+        recent = read_entries(url, range(max(0, newest - _RECENT), newest + 1))
+        return next((entry.version for entry in recent if _is_of(entry, commit)), None)
+
+    def _commit(self, commit: Commit) -> int:
         read = self._just_read.pop(commit.table, None)
         appended = self._known.append(commit)
         if appended is not None:
@@ -401,6 +429,14 @@ def add_action(
 
 def _now() -> int:
     return int(time.time() * 1000)
+
+
+def _is_of(entry: LogEntry, commit: Commit) -> bool:
+    """Whether an entry was written by a commit, which has files or marks of its own."""
+    added = {unquote(one["path"]) for one in entry.added_files}
+    if commit.files:
+        return not added.isdisjoint(file.path for file in commit.files)
+    return bool(commit.marks) and _has_marks(entry, commit.marks)
 
 
 def _has_added(table: Snapshot, files: Sequence[StagedFile]) -> bool:

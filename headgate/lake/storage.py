@@ -499,6 +499,14 @@ def is_storage_error(text: str) -> bool:
     return bool(_OF_STORE.search(text))
 
 
+def is_transient(url: str, error: Exception) -> bool:
+    """Whether an object store did not answer, so that another attempt may succeed."""
+    if not is_remote(url) or not (isinstance(error, StorageError) or is_storage_error(str(error))):
+        return False
+    code = error.code if isinstance(error, StorageError) else storage_error(url, error).code
+    return code == "storage-unreachable"
+
+
 _OF_STORE = re.compile(
     r"Generic (?:S3|MicrosoftAzure|GCS) error|error sending request|Error performing [A-Z]+ http"
     r"|fs\.s3a|\bs3a://|software\.amazon\.awssdk"

@@ -28,6 +28,13 @@ def check(
             show_default=False,
         ),
     ] = None,
+    online: Annotated[
+        bool,
+        typer.Option(
+            "--online",
+            help="Also test the object storage: write, list and delete a file, conditional put.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Validate pipeline files without running them.
@@ -37,15 +44,15 @@ def check(
       headgate check games.yaml
       headgate check *.yaml --json
 
-    Reports every problem with its line and a hint. Starts no Spark and contacts no server;
-    exits with 1 if it finds a problem.
+    Reports every problem with its line and a hint. Starts no Spark, and contacts no server
+    without --online; exits with 1 if it finds a problem.
 
     Next: headgate doctor PIPELINE also contacts the servers
     """
     from headgate.inspect.check import find_mistakes
 
     files = pipelines or [find_pipeline(None)]
-    found = {file: find_mistakes(file) for file in files}
+    found = {file: find_mistakes(file, online) for file in files}
     findings = [finding for each in found.values() for finding in each]
     if as_json:
         print_json({"files": files}, errors=findings)
