@@ -89,6 +89,8 @@ class MaintainFollowUp:
         self._due: dict[str, bool] = {}
         """Tables to look at; true if their log is due, too."""
         self._errors: dict[str, str] = {}
+        self._has_key: dict[str, bool] = {}
+        """As far as known: a merged table may get its key later."""
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         for one in changed:
@@ -134,16 +136,21 @@ class MaintainFollowUp:
         return upkeep
 
     def _looked_at(self, name: str, is_expiring: bool) -> Upkeep:
-        table = Snapshot.newest(self._lake, name)
-        if table is None:
-            return Upkeep(name)
-        expired = self._expired(table) if is_expiring else Expired()
-        if self._keys.has(table):
-            deleted_rows = Snapshot.newest(self._lake, f"{TOMBSTONES}{name}")
-            if is_expiring and deleted_rows is not None:
-                self._expired(deleted_rows)
-            return Upkeep(name, expired=expired)
-        return Upkeep(name, self._committer.compact(name, self._policy.file_size, _FEWEST), expired)
+        expired = Expired()
+        if is_expiring or name not in self._has_key:
+            table = Snapshot.newest(self._lake, name)
+            if table is None:
+                return Upkeep(name)
+            self._has_key[name] = self._keys.has(table)
+            if is_expiring:
+                expired = self._expired(table)
+        if not self._has_key[name]:
+            compacted = self._committer.compact(name, self._policy.file_size, _FEWEST)
+            return Upkeep(name, compacted, expired)
+        deleted_rows = Snapshot.newest(self._lake, f"{TOMBSTONES}{name}") if is_expiring else None
+        if deleted_rows is not None:
+            self._expired(deleted_rows)
+        return Upkeep(name, expired=expired)
 
     def _expired(self, table: Snapshot) -> Expired:
         expired = expired_versions(table, self._policy.keep, self._policy.max_versions)
