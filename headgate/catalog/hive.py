@@ -1,6 +1,6 @@
 """A Hive metastore, through the client in the jars of Spark.
 
-A statement of Spark costs a quarter of a second per table, a call of the client five milliseconds.
+A statement of Spark costs a quarter of a second per table, the client a tenth of that.
 And the session of a run does not have to be connected to the metastore: it may be down, and a
 session that is active already, such as that of a notebook, cannot be connected any more.
 """
