@@ -32,6 +32,7 @@ from headgate.cli.commands import (
     services,
     simulate,
     status,
+    submit,
     tables,
     verify,
 )
@@ -80,6 +81,7 @@ for command in (
     services.up,
     services.down,
     run.run,
+    submit.submit,
     status.status,
     tables.tables,
     query.query,

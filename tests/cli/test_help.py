@@ -19,6 +19,7 @@ COMMANDS = [
     "run",
     "refresh",
     "status",
+    "submit",
     "tables",
     "query",
     "serve",

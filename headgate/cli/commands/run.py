@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headgate.amounts import counted
 from headgate.cli.output import print_json_line, print_next_steps, printable
-from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, quiet_spark
+from headgate.cli.pipeline_argument import (
+    ConfOption,
+    PipelineArgument,
+    find_pipeline,
+    quiet_spark,
+    with_settings,
+)
 from headgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,6 +46,7 @@ def run(
             "--from-ledger", help="Start a new checkpoint and continue where the ledger ends."
         ),
     ] = False,
+    conf: ConfOption = None,
     progress: Annotated[
         str,
         typer.Option(
@@ -66,12 +75,13 @@ def run(
     from headgate.cli.progress.live import choose_progress, choose_view
     from headgate.cli.progress.tally import Tally
     from headgate.config import load_pipeline
-    from headgate.engine.session import start_session
+    from headgate.engine.session import prepare_pack, start_session
 
     file = find_pipeline(pipeline)
-    declared = load_pipeline(file)
+    declared = with_settings(load_pipeline(file), conf or ())
     milliseconds = _milliseconds(trigger) if trigger else None
     progress = choose_progress(progress)
+    prepare_pack(declared, partial(print, file=sys.stderr))
     with quiet_spark():
         start_session(declared)
         # Modules are loaded while Java starts.
