@@ -18,12 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
-
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from typing import TYPE_CHECKING
 
 from headgate.errors import SetupError
 from headgate.jars.jars import headgate_home, hold_lock
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 _OWN = "headgate"
 _OF_THE_CLUSTER = {"pyspark", "py4j"}
@@ -76,6 +77,9 @@ def build_pack(report: Report = lambda _: None, extras: Collection[str] = ()) ->
 
 def required_packages(extras: Collection[str] = ()) -> dict[str, Distribution]:
     """Return Headgate and all packages that it requires, by name, as they are installed."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
     found: dict[str, Distribution] = {}
     wanted: dict[str, set[str]] = {}
     queue: list[tuple[str, frozenset[str]]] = [(_OWN, frozenset(extras))]

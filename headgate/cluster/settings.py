@@ -30,7 +30,7 @@ def master_of(settings: Mapping[str, str | Secret]) -> str:
 
 def is_cluster(master: str | None) -> bool:
     """Whether tasks run on other machines than the driver."""
-    return bool(master) and not master.startswith("local")
+    return not (master or "local").startswith("local")
 
 
 def is_submitted() -> bool:
