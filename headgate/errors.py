@@ -49,6 +49,7 @@ CODES: dict[str, str] = {
     "database-missing": "The MariaDB server is not installed.",
     "object-store-missing": "The S3 gateway is not installed, and cannot be built.",
     "pack-failed": "The packages for executors on other machines could not be packed.",
+    "cluster-unavailable": "The cluster cannot be reached, or refuses the application.",
     "executors-unfit": "Executors have no suitable Python, or lack packages.",
     "folder-not-shared": "Executors cannot use a folder or file of the driver's machine.",
     "port-in-use": "A port is used by another program.",

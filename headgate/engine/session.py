@@ -23,6 +23,7 @@ from headgate.config import PipelineConfig, Secret
 from headgate.config.secret_patterns import redaction
 from headgate.config.secrets import task_secrets
 from headgate.config.storage import S3, scheme_of
+from headgate.errors import SetupError
 from headgate.jars.class_archive import archive_options
 from headgate.jars.jars import jar_paths
 from headgate.jars.java import find_java
@@ -98,11 +99,32 @@ def _session(
         os.environ["SPARK_SUBMIT_OPTS"] = java_options(os.environ.get("SPARK_SUBMIT_OPTS", ""))
     secrets = {key: one for key, one in (settings or {}).items() if isinstance(one, Secret)}
     given[_REDACTED] = redaction(secrets, given.get(_REDACTED))
-    _start(given, {key: secret.resolve() for key, secret in secrets.items()})
+    resolved = {key: secret.resolve() for key, secret in secrets.items()}
     builder = SparkSession.builder
     for key, value in given.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        _start(given, resolved)
+        return builder.getOrCreate()
+    except Exception as error:
+        if is_cluster(master_of(given)) and _NOT_ACCEPTED.search(str(error)):
+            raise cluster_unavailable(master_of(given)) from error
+        raise
+
+
+_NOT_ACCEPTED = re.compile(
+    r"stopped SparkContext|Master(?:s are|\b.* is) unresponsive|[Ff]ailed to connect to master"
+    r"|External scheduler cannot be instantiated|JAVA_GATEWAY_EXITED"
+)
+
+
+def cluster_unavailable(master: str) -> SetupError:
+    return SetupError(
+        "cluster-unavailable",
+        f"the cluster at {master} did not accept the application",
+        hint="check `spark.master` (for YARN also HADOOP_CONF_DIR), that the cluster has the same "
+        "version of Spark, and that executors can reach the driver (`spark.driver.host`)",
+    )
 
 
 def _choose_python(settings: Mapping[str, str]) -> None:

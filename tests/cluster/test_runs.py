@@ -191,24 +191,26 @@ def _kill_a_worker_in_the_batch(landing: Landing, schema: int) -> Callable[[], R
 def landing(storage: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Landing]:
     folder = tmp_path_factory.mktemp("driver")
     url = "s3://lake/cluster"
-    _, second, third = _simulate(folder)
-    responses = folder_responses(FolderRegistry(folder / "schemas"))
-    with _cluster() as cluster, fake_registry(responses) as registry:
-        landing = Landing(folder, url, storage, cluster, registry)
-        _write_pipelines(folder, url, storage, registry.url)
-        _declare(landing)
-        upload(folder / "wave-0", f"{url}/inbox")
-        upload(folder / "landing", f"{url}/landing")
-        master = ("--master", cluster.url)
-        landing.run("-m", "headgate", "submit", f"{folder}/games.yaml", "--once", *master)
-        for schema, respond in (
-            (min(second), _hold_a_task_until_its_copy_lands),
-            (min(third), _kill_a_worker_in_the_batch),
-        ):
-            responses[f"/schemas/ids/{schema}"] = respond(landing, schema)
-        landing.run("-m", "tests.cluster.land", str(folder), cluster.url)
-        landing.run("-m", "tests.cluster.land", str(folder), "local[2]")
-        yield landing
+    with _cluster() as cluster:
+        # Workers start meanwhile.
+        _, second, third = _simulate(folder)
+        responses = folder_responses(FolderRegistry(folder / "schemas"))
+        with fake_registry(responses) as registry:
+            landing = Landing(folder, url, storage, cluster, registry)
+            _write_pipelines(folder, url, storage, registry.url)
+            _declare(landing)
+            upload(folder / "wave-0", f"{url}/inbox")
+            upload(folder / "landing", f"{url}/landing")
+            master = ("--master", cluster.url, "--conf", "spark.cores.max=1")
+            landing.run("-m", "headgate", "submit", f"{folder}/games.yaml", "--once", *master)
+            for schema, respond in (
+                (min(second), _hold_a_task_until_its_copy_lands),
+                (min(third), _kill_a_worker_in_the_batch),
+            ):
+                responses[f"/schemas/ids/{schema}"] = respond(landing, schema)
+            landing.run("-m", "tests.cluster.land", str(folder), cluster.url)
+            landing.run("-m", "tests.cluster.land", str(folder), "local[2]")
+            yield landing
 
 
 def _declare(landing: Landing) -> None:
