@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -91,9 +92,11 @@ def _spark_home() -> Path:
 
 def _on_its_own(command: Sequence[str], folder: Path) -> list[str]:
     """Run a command in a folder and with an environment of its own."""
+    # This Python last: another user may not be allowed to run it.
+    programs = (str(find_java().path.resolve().parent), os.defpath, f"{sys.base_prefix}/bin")
     environment = {
         "HOME": str(folder),
-        "PATH": f"{find_java().path.resolve().parent}{os.pathsep}{os.defpath}",
+        "PATH": os.pathsep.join(programs),
         "SPARK_DAEMON_MEMORY": "512m",
         "SPARK_HOME": str(_spark_home()),
     }
