@@ -56,6 +56,7 @@ SESSION = (
 
 PROCESSES = (
     "tests/cli/test_demo.py",
+    "tests/cluster/",
     "tests/kills/test_kills_with_spark.py",
     "tests/lab/shop/test_database.py",
     "tests/lab/test_database.py",

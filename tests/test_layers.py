@@ -21,6 +21,7 @@ LAYERS = [
     {"formats"},
     {"envelopes"},
     {"lake"},
+    {"cluster"},
     {"sources"},
     {"engine"},
     {"cdc"},

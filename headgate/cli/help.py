@@ -8,7 +8,7 @@ from typer.core import TyperCommand, TyperGroup
 
 _GROUPS = {
     "Get started": ("init", "demo", "up", "down", "simulate"),
-    "Run": ("check", "doctor", "plan", "run"),
+    "Run": ("check", "doctor", "plan", "run", "submit"),
     "Inspect": ("status", "tables", "query", "spark", "serve", "schema", "graph"),
     "Predict": ("model",),
     "Maintain": ("maintain", "quarantine", "pending", "refresh", "verify", "rewind", "remove"),

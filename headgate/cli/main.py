@@ -35,6 +35,7 @@ from headgate.cli.commands import (
     simulate,
     spark,
     status,
+    submit,
     tables,
     verify,
 )
@@ -83,6 +84,7 @@ for command in (
     services.up,
     services.down,
     run.run,
+    submit.submit,
     status.status,
     tables.tables,
     query.query,

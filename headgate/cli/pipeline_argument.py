@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +25,16 @@ PipelineArgument = Annotated[
     typer.Argument(
         metavar="PIPELINE",
         help="Pipeline file; optional if the folder has only one.",
+        show_default=False,
+    ),
+]
+
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf",
+        metavar="KEY=VALUE",
+        help="A Spark setting, instead of that in the pipeline file.",
         show_default=False,
     ),
 ]
@@ -53,6 +63,25 @@ def find_pipeline(named: str | None) -> str:
         "no pipeline file in this folder",
         hint="name one, or create one with headgate init",
     )
+
+
+def with_settings(pipeline: PipelineConfig, confs: Sequence[str]) -> PipelineConfig:
+    """Return the pipeline with further Spark settings, each written as `KEY=VALUE`."""
+    from headgate.config.secrets import check_spark_setting, check_spark_value, read_setting
+    from headgate.errors import InvalidPipeline
+
+    settings = dict(pipeline.spark)
+    for conf in confs:
+        key, equals, value = conf.partition("=")
+        if not equals:
+            raise UsageError("bad-argument", "--conf needs KEY=VALUE")
+        try:
+            check_spark_setting(key)
+            settings[key] = read_setting(key, value, os.getcwd())
+            check_spark_value(key, settings[key])
+        except InvalidPipeline as error:
+            raise UsageError("bad-argument", f"--conf {key} {error.message}", error.hint) from None
+    return pipeline.model_copy(update={"spark": settings})
 
 
 def load_record_pipeline(named: str | None) -> PipelineConfig:

@@ -392,6 +392,15 @@ class PipelineConfig(ConfigModel):
         source = () if isinstance(self.source, Kafka) else (self.source.path,)
         return [place for place in (self.lake, self.checkpoint, *source) if is_remote(place)]
 
+    @property
+    def secrets(self) -> list[Secret]:
+        """Every secret that the pipeline refers to, once."""
+        models = [self.storage, self.registry, getattr(self.source, "security", None)]
+        values: list[object] = [*self.spark.values(), *self.storage.options.values()]
+        values += getattr(self.source, "options", {}).values()
+        values += [value for model in models if model is not None for _, value in model]
+        return list(dict.fromkeys(each for each in values if isinstance(each, Secret)))
+
     @model_validator(mode="after")
     def _shards_know_routes(self) -> Self:
         by_schema = isinstance(self.envelope, Confluent) and self.envelope.route == "record"

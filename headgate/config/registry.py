@@ -61,6 +61,17 @@ class Registry(ConfigModel):
     timeout: Duration = Duration(seconds=60)
     """How long to wait for a schema while the registry is unavailable."""
 
+    @property
+    def secrets(self) -> list[Secret]:
+        given = (self.username, self.password, self.token, self.key_password)
+        return [one for one in given if isinstance(one, Secret)]
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The folder of schemas, or the files with which to reach the registry, by key."""
+        keys = ("folder", "ca", "certificate", "key")
+        return {key: path for key in keys if (path := getattr(self, key)) is not None}
+
     @field_validator("folder", mode="after")
     @classmethod
     def _url_or_folder(cls, folder: str | None, info: ValidationInfo) -> str | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
@@ -18,6 +19,8 @@ from headgate.config.units import value_schema
 from headgate.errors import InvalidPipeline, PipelineFileError, shown
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_TASK_SECRETS = "HEADGATE_SECRETS"
+"""Environment variable of tasks on other machines: secrets by reference."""
 _HINT = "write `env:NAME` for an environment variable, `file:/path` for a file"
 
 
@@ -41,7 +44,7 @@ class Secret:
 
     def resolve(self) -> str:
         """Return the secret, read on every call so that it can be rotated."""
-        value = os.environ.get(self.name) if self.kind == "env" else self._read_file()
+        value = self._value() or json.loads(os.environ.get(_TASK_SECRETS, "{}")).get(str(self))
         if not value:
             looked = "the environment variable" if self.kind == "env" else "the file"
             raise PipelineFileError(
@@ -49,7 +52,10 @@ class Secret:
                 f"the secret `{self}` is missing: looked in {looked} `{self.name}`",
                 f"set {looked}; the pipeline needs it to connect",
             )
-        return value
+        return str(value)
+
+    def _value(self) -> str | None:
+        return os.environ.get(self.name) if self.kind == "env" else self._read_file()
 
     def _read_file(self) -> str | None:
         try:
@@ -74,6 +80,12 @@ class Secret:
     @classmethod
     def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return value_schema(cls._read)
+
+
+def task_secrets(secrets: Iterable[Secret]) -> dict[str, str]:
+    """Return the environment variables with which tasks on other machines resolve secrets."""
+    resolved = {str(secret): secret.resolve() for secret in secrets}
+    return {_TASK_SECRETS: json.dumps(resolved)} if resolved else {}
 
 
 def _read_username(value: object, info: ValidationInfo) -> str | Secret:

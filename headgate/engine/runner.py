@@ -14,6 +14,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from headgate.cluster.shared_folders import require_shared
 from headgate.config import PipelineConfig
 from headgate.config.location import is_remote
 from headgate.config.shards import Shard
@@ -148,6 +149,7 @@ class Runner:
         staged = self.note.under_way(progress.landed) if progress else None
         recovery = self.source.recover(progress, staged)
         spark = pipeline_session(self.pipeline)
+        require_shared(spark, self.pipeline)
         self.ledger.take_over(str(lock.holder))
         # A committer of its own: that of the batches is in use by another thread.
         follow_ups = self.follow_ups(spark, self._new_committer(), self._emit)

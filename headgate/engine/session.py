@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from headgate.cluster.pack import Report
+from headgate.cluster.settings import (
+    PYTHON,
+    is_cluster,
+    is_submitted,
+    master_of,
+    same_python,
+    shipped,
+)
 from headgate.config import PipelineConfig, Secret
 from headgate.config.secret_patterns import redaction
+from headgate.config.secrets import task_secrets
 from headgate.config.storage import S3, scheme_of
+from headgate.errors import SetupError
 from headgate.jars.class_archive import archive_options
 from headgate.jars.jars import jar_paths
 from headgate.jars.java import find_java
@@ -29,12 +41,17 @@ DELTA = {
 }
 """Settings with which Spark reads and writes Delta tables."""
 
-_SETTINGS = {
-    **DELTA,
-    "spark.sql.session.timeZone": "UTC",
+DRIVER = {
     "spark.driver.memory": "1g",
     # Batches need throughput; pauses of the collector do not matter.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+}
+"""Settings that a driver needs when it starts."""
+
+_SETTINGS = {
+    **DELTA,
+    **DRIVER,
+    "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Spark computes the size of an Arrow batch again for every record. With a column of lists (the
@@ -54,9 +71,6 @@ _FOLLOW_UPS = "follow-ups"
 
 _ON_THIS_MACHINE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """Nobody else needs to reach the driver, and no name of this machine has to be resolved."""
-
-_PYTHON = "spark.pyspark.python"
-"""The Python of executors, on their machines."""
 
 _LOCAL_MASTER = "local[*,4]"
 """All cores, and four attempts for a task, as on a cluster: one that is cancelled may take the
@@ -82,21 +96,48 @@ def _session(
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    find_java()
-    # Executors must run this Python, not the first one on the PATH; on other machines, theirs.
-    python = (settings or {}).get(_PYTHON)
-    if isinstance(python, str):
-        os.environ["PYSPARK_PYTHON"] = python
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ["SPARK_SUBMIT_OPTS"] = _java_options(os.environ.get("SPARK_SUBMIT_OPTS", ""))
     given = settings_of(name, settings or {}, jars)
+    if not is_submitted():
+        find_java()
+        given |= shipped(given)
+        _choose_python(given)
+        os.environ["SPARK_SUBMIT_OPTS"] = java_options(os.environ.get("SPARK_SUBMIT_OPTS", ""))
     secrets = {key: one for key, one in (settings or {}).items() if isinstance(one, Secret)}
     given[_REDACTED] = redaction(secrets, given.get(_REDACTED))
-    _start(given, {key: secret.resolve() for key, secret in secrets.items()})
+    resolved = {key: secret.resolve() for key, secret in secrets.items()}
     builder = SparkSession.builder
     for key, value in given.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        _start(given, resolved)
+        return builder.getOrCreate()
+    except Exception as error:
+        if is_cluster(master_of(given)) and _NOT_ACCEPTED.search(str(error)):
+            raise cluster_unavailable(master_of(given)) from error
+        raise
+
+
+_NOT_ACCEPTED = re.compile(
+    r"stopped SparkContext|Master(?:s are|\b.* is) unresponsive|[Ff]ailed to connect to master"
+    r"|External scheduler cannot be instantiated|JAVA_GATEWAY_EXITED"
+)
+
+
+def cluster_unavailable(master: str) -> SetupError:
+    return SetupError(
+        "cluster-unavailable",
+        f"the cluster at {master} did not accept the application",
+        hint="check `spark.master` (for YARN also HADOOP_CONF_DIR), that the cluster has the same "
+        "version of Spark, and that executors can reach the driver (`spark.driver.host`)",
+    )
+
+
+def _choose_python(settings: Mapping[str, str]) -> None:
+    """Let executors run this Python, not the first one on the PATH; on other machines, theirs."""
+    default = same_python() if is_cluster(master_of(settings)) else sys.executable
+    if PYTHON in settings:
+        os.environ["PYSPARK_PYTHON"] = settings[PYTHON]
+    os.environ.setdefault("PYSPARK_PYTHON", default)
 
 
 def settings_of(
@@ -112,17 +153,31 @@ def settings_of(
             "spark.scheduler.mode": "FAIR",
             "spark.scheduler.allocation.file": f"file://{_POOLS}",
         }
-    given["spark.app.name"] = f"headgate {name}"
-    given["spark.jars"] = jar_list(jars)
+    given["spark.app.name"] = app_name(name)
+    if not is_submitted():
+        given["spark.jars"] = jar_list(jars)
     given |= {key: one for key, one in settings.items() if isinstance(one, str)}
-    if given.get("spark.master", os.environ.get("MASTER", "")).startswith("local"):
+    if is_submitted():
+        return {key: one for key, one in given.items() if not _OF_SPARK_SUBMIT.fullmatch(key)}
+    if master_of(given).startswith("local"):
         given = {**_ON_THIS_MACHINE, **given}
     return given
 
 
+def app_name(pipeline: str) -> str:
+    return f"headgate {pipeline}"
+
+
 def jar_list(groups: Sequence[str] = ()) -> str:
-    """Return the jars of every session and of further groups, as Spark takes them."""
+    """Return the jars of Spark and of further groups, as Spark's settings have them."""
     return ",".join(str(path) for conf in ("spark", *groups) for path in jar_paths(conf))
+
+
+_OF_SPARK_SUBMIT = re.compile(
+    r"spark\.(?:master|home|jars(?:\..*)?|files|archives|submit\..*|driver\..*|pyspark\..*"
+    r"|kubernetes\..*|yarn\..*|executorEnv\.PYTHONPATH|headgate\..*)"
+)
+"""Settings that `spark-submit` has made by the time that it starts the driver."""
 
 
 def _start(settings: Mapping[str, str], secrets: Mapping[str, str]) -> None:
@@ -143,7 +198,7 @@ def _start(settings: Mapping[str, str], secrets: Mapping[str, str]) -> None:
 LOGGING = os.path.join(_HERE, "log4j2.properties")
 
 
-def _java_options(given: str) -> str:
+def java_options(given: str) -> str:
     """Add to the options of Spark's Java what they do not set."""
     options = [given]
     if "log4j2.configurationFile" not in given:
@@ -161,6 +216,8 @@ def pipeline_session(
     settings = {**pipeline_settings(pipeline), **(further or {})}
     spark = spark_session(pipeline.name, settings, jar_groups(pipeline))
     spark.sparkContext.environment |= task_environment()
+    if is_cluster(spark.sparkContext.master):
+        spark.sparkContext.environment |= task_secrets(_secrets_of_tasks(pipeline))
     return spark
 
 
@@ -173,8 +230,19 @@ def pipeline_settings(pipeline: PipelineConfig) -> dict[str, str | Secret]:
 
 
 def jar_groups(pipeline: PipelineConfig) -> Sequence[str]:
-    """Return the groups of jars that a pipeline needs beyond those of every session."""
+    """Return the groups of jars that a pipeline needs beside those of Spark."""
     return ("s3",) if any(scheme_of(url) in S3 for url in pipeline.urls) else ()
+
+
+def _secrets_of_tasks(pipeline: PipelineConfig) -> list[Secret]:
+    """Return the secrets that tasks need themselves: those of the registry."""
+    return [] if pipeline.registry is None else pipeline.registry.secrets
+
+
+def prepare_pack(pipeline: PipelineConfig, report: Report) -> None:
+    """Build what executors on other machines need, which may take a while."""
+    if not is_submitted():
+        shipped(pipeline.spark, report)
 
 
 def start_session(pipeline: PipelineConfig) -> None:

@@ -16,6 +16,8 @@ from pyarrow.fs import FileSystem, FileType
 
 from headgate.catalog.hive import require_reachable
 from headgate.catalog.register import Recorded
+from headgate.cluster.settings import is_cluster, master_of
+from headgate.cluster.shared_folders import paths_of_tasks
 from headgate.config import Catalog, Duration, Kafka, PipelineConfig, Secret, load_pipeline
 from headgate.config.location import is_remote
 from headgate.errors import (
@@ -218,7 +220,8 @@ def check_all(pipeline_file: str | None, services_folder: Path) -> list[Check]:
     checks = [*check_machine(lake), *check_services(services_folder), file]
     if pipeline is None:
         return checks
-    return [*checks, *check_source(pipeline), *check_lake(pipeline), *check_catalog(pipeline)]
+    of_pipeline = (check_source, check_lake, check_cluster, check_catalog)
+    return [*checks, *(one for check in of_pipeline for one in check(pipeline))]
 
 
 def check_catalog(pipeline: PipelineConfig) -> list[Check]:
@@ -256,6 +259,23 @@ def check_lake(pipeline: PipelineConfig) -> list[Check]:
         ledger = tried("ledger", lambda: _ledger(pipeline))
         return [lake, ledger, tables, pending, tried("merged tables", lambda: _behind(pipeline))]
     return [lake, tried("checkpoint", lambda: _checkpoint(pipeline)), tables, pending]
+
+
+def check_cluster(pipeline: PipelineConfig) -> list[Check]:
+    """Check what executors on other machines must see; none if the master is this machine."""
+    if not is_cluster(master_of(pipeline.spark)):
+        return []
+    paths = paths_of_tasks(pipeline)
+    if not paths:
+        return [ok("executors", "need no folder of this machine")]
+    listed = ", ".join(f"`{key}` at {path}" for key, path in paths.items())
+    return [
+        warn(
+            "executors",
+            f"must see the same as this machine: {listed}",
+            "use a mount that all machines share, or an object storage; every run checks it",
+        )
+    ]
 
 
 def _writable(pipeline: PipelineConfig) -> Check:
@@ -365,7 +385,7 @@ _TIMEOUT = 5
 
 
 def check_source(pipeline: PipelineConfig) -> list[Check]:
-    secrets = [tried(f"secret {each}", partial(_secret, each)) for each in _secrets(pipeline)]
+    secrets = [tried(f"secret {each}", partial(_secret, each)) for each in pipeline.secrets]
     if pipeline.lands_changes:
         path = pipeline.change_files.path
         return [*secrets, tried("change files", lambda: _folder(path))]
@@ -461,15 +481,3 @@ def _topic(pipeline: PipelineConfig, prediction: str) -> Check:
 def _secret(secret: Secret) -> Check:
     secret.resolve()
     return ok(f"secret {secret}", "found")
-
-
-def _secrets(pipeline: PipelineConfig) -> list[Secret]:
-    """Return every secret that the pipeline refers to, once."""
-    values: list[object] = [*pipeline.spark.values()]
-    if pipeline.registry is not None:
-        values.extend(value for _, value in pipeline.registry)
-    if isinstance(source := pipeline.source, Kafka):
-        values.extend(source.options.values())
-        if source.security is not None:
-            values.extend(value for _, value in source.security)
-    return list(dict.fromkeys(each for each in values if isinstance(each, Secret)))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 
-_CLOCK_SLACK = 2.0
+_START_SLACK = 0.5
 _STACK_FRAME = re.compile(r"\s+(at \S+\(|\.\.\. \d+ )")
 _STOP_POLL = 0.02
 _START_POLL = 0.05
@@ -38,6 +38,7 @@ class DetachedProcess:
     folder: Path
     pid: int
     created: float
+    """Seconds after the system's start: setting the clock does not change them."""
 
     @property
     def log_file(self) -> Path:
@@ -83,8 +84,7 @@ class DetachedProcess:
 
         try:
             process = psutil.Process(self.pid)
-            # The system records start times in ticks since boot; setting the clock shifts them.
-            if abs(process.create_time() - self.created) > _CLOCK_SLACK:
+            if abs(_started(process) - self.created) > _START_SLACK:
                 return None
             return None if process.status() == psutil.STATUS_ZOMBIE else process
         except psutil.NoSuchProcess:
@@ -127,10 +127,16 @@ def start_detached(
         ],
         setsid=True,
     )
-    process = DetachedProcess(name, folder, pid, psutil.Process(pid).create_time())
+    process = DetachedProcess(name, folder, pid, _started(psutil.Process(pid)))
     record = json.dumps({"pid": process.pid, "created": process.created})
     _pid_file(folder, name).write_text(record + "\n", "utf-8")
     return process
+
+
+def _started(process: psutil.Process) -> float:
+    import psutil
+
+    return process.create_time() - psutil.boot_time()
 
 
 def recorded_process(name: str, folder: Path) -> DetachedProcess | None:

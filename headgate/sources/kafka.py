@@ -101,7 +101,8 @@ def _security(source: Kafka) -> dict[str, str]:
         )
     if wanted.ca:
         options["kafka.ssl.truststore.type"] = "PEM"
-        options["kafka.ssl.truststore.location"] = wanted.ca
+        # Not by its path: executors may be on other machines.
+        options["kafka.ssl.truststore.certificates"] = _read(wanted.ca)
     if wanted.certificate and wanted.key:
         options["kafka.ssl.keystore.type"] = "PEM"
         options["kafka.ssl.keystore.certificate.chain"] = _read(wanted.certificate)
@@ -122,7 +123,8 @@ def quoted(value: str) -> str:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="ascii") as file:
+    # Bundles of certificates may have comments in any encoding.
+    with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()
 
 

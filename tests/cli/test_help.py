@@ -21,6 +21,7 @@ COMMANDS = [
     "remove",
     "refresh",
     "status",
+    "submit",
     "tables",
     "query",
     "spark",

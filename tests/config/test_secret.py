@@ -16,6 +16,7 @@ from headgate.config import (
     check_pipeline,
     load_pipeline,
 )
+from headgate.config.secrets import task_secrets
 from headgate.errors import PipelineFileError
 
 CANARY = "hunter2"
@@ -64,6 +65,22 @@ def test_secret_is_read_at_each_use(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("PW", value)
         (tmp_path / "pw").write_text(f"{value}\n")
         assert (in_file.resolve(), in_variable.resolve()) == (value, value)
+
+
+def test_task_on_another_machine_gets_secrets_of_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pw").write_text("in a file")
+    monkeypatch.setenv("PW", "in a variable")
+    secrets = [Secret("file", str(tmp_path / "pw")), Secret("env", "PW")]
+    sent = task_secrets(secrets)
+    monkeypatch.delenv("PW")
+    (tmp_path / "pw").unlink()
+    for name, value in sent.items():
+        monkeypatch.setenv(name, value)
+    assert [one.resolve() for one in secrets] == ["in a file", "in a variable"]
+    monkeypatch.setenv("PW", "of that machine")
+    assert secrets[1].resolve() == "of that machine"
 
 
 def test_missing_secret_names_where_it_looked(

@@ -9,7 +9,7 @@ HOST = "spark.driver.host"
 
 @pytest.fixture(autouse=True)
 def _no_master(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MASTER", "SPARK_REMOTE"):
+    for name in ("MASTER", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -31,3 +31,20 @@ def test_master_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> No
     assert not {"spark.master", HOST} & settings_of("games", {}).keys()
     monkeypatch.setenv("MASTER", "local[1]")
     assert settings_of("games", {})[HOST] == "127.0.0.1"
+
+
+def test_driver_of_spark_submit_keeps_what_the_call_has_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    given = {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "2g",
+        "spark.kubernetes.namespace": "here",
+        "spark.executor.memory": "4g",
+    }
+    settings = settings_of("games", given)
+    assert settings["spark.executor.memory"] == "4g"
+    assert "spark.sql.extensions" in settings
+    of_the_call = {"spark.master", "spark.jars", "spark.driver.memory", HOST}
+    assert not {*of_the_call, "spark.kubernetes.namespace"} & settings.keys()

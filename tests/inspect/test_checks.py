@@ -12,6 +12,7 @@ from headgate.inspect.doctor import (
     Check,
     CheckState,
     check_all,
+    check_cluster,
     check_disk,
     check_lake,
     check_source,
@@ -109,6 +110,16 @@ def test_waiting_tables_are_a_warning(tmp_path: Path) -> None:
     checks = {each.name: each for each in check_lake(lake.pipeline)}
     assert checks["pending tables"].state == "warn"
     assert "silver_chess" in checks["pending tables"].detail
+
+
+def test_folders_that_executors_must_see_are_a_warning(empty_lake: SmallLake) -> None:
+    pipeline = empty_lake.pipeline
+    assert check_cluster(pipeline) == []
+    on_cluster = pipeline.model_copy(update={"spark": {"spark.master": "spark://main:7077"}})
+    (check,) = check_cluster(on_cluster)
+    assert check.state == "warn"
+    assert f"`lake` at {pipeline.lake}" in check.detail
+    assert "`registry.folder`" in check.detail
 
 
 def _states(checks: list[Check]) -> dict[str, str]:

@@ -70,8 +70,8 @@ def test_failure_to_build_it_is_no_error(
 def test_options_of_the_user_stay(archive: Path) -> None:
     archive.touch()
     own = "-Dlog4j2.configurationFile=own.xml -XX:SharedArchiveFile=own.jsa"
-    assert session._java_options(own) == own
-    assert session._java_options("-Xmx2g").startswith("-Xmx2g -Dlog4j2.configurationFile=")
-    assert str(archive) in session._java_options("")
+    assert session.java_options(own) == own
+    assert session.java_options("-Xmx2g").startswith("-Xmx2g -Dlog4j2.configurationFile=")
+    assert str(archive) in session.java_options("")
     archive.unlink()
-    assert "Archive" not in session._java_options("")
+    assert "Archive" not in session.java_options("")

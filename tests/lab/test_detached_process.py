@@ -71,6 +71,16 @@ def test_pid_given_to_another_process_is_not_ours(start: Start) -> None:
     assert process.is_alive()
 
 
+def test_process_is_found_after_the_clock_was_set(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = start(UNTIL_STOPPED)
+    create_time, boot_time = psutil.Process.create_time, psutil.boot_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: create_time(self) + 60)
+    monkeypatch.setattr(psutil, "boot_time", lambda: boot_time() + 60)
+    assert process.is_alive()
+
+
 def test_record_that_cannot_be_read_is_no_record(tmp_path: Path) -> None:
     (tmp_path / "sleeper.pid").write_text("{")
     assert recorded_process("sleeper", tmp_path) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,10 +11,12 @@ import typer
 from headgate.amounts import counted
 from headgate.cli.output import print_json_line, print_next_steps, printable
 from headgate.cli.pipeline_argument import (
+    ConfOption,
     PipelineArgument,
     find_pipeline,
     parse_duration,
     quiet_spark,
+    with_settings,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +50,7 @@ def run(
             "--from-ledger", help="Start a new checkpoint and continue where the ledger ends."
         ),
     ] = False,
+    conf: ConfOption = None,
     progress: Annotated[
         str,
         typer.Option(
@@ -75,13 +80,14 @@ def run(
     from headgate.cli.progress.tally import Tally
     from headgate.config import load_pipeline
     from headgate.config.shards import Shard
-    from headgate.engine.session import start_session
+    from headgate.engine.session import prepare_pack, start_session
 
     file = find_pipeline(pipeline)
-    declared = load_pipeline(file)
+    declared = with_settings(load_pipeline(file), conf or ())
     one_of = Shard.parse(shard) if shard else None
     milliseconds = parse_duration("--trigger", trigger).milliseconds if trigger else None
     progress = choose_progress(progress)
+    prepare_pack(declared, partial(print, file=sys.stderr))
     with quiet_spark():
         start_session(declared)
         # Modules are loaded while Java starts.
