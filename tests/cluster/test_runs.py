@@ -228,8 +228,9 @@ def _said(landing: Landing, key: str) -> list[object]:
 
 @pytest.mark.parametrize("name", ["games", "shop"])
 def test_tables_are_the_same_as_on_one_machine(landing: Landing, name: str) -> None:
-    # All waves are one batch there.
-    require_same(f"{landing.folder}/lake/{name}", f"{landing.url}/{name}", {"_batch"})
+    here, there = f"{landing.folder}/lake/{name}", f"{landing.url}/{name}"
+    # All waves are one batch here. A merge that runs twice adds its tombstones twice.
+    require_same(here, there, {"_batch"}, repeatable="_tombstones_")
 
 
 def test_faults_have_happened(landing: Landing) -> None:
