@@ -14,15 +14,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 import psutil
 import pytest
 
+from headgate.config import load_pipeline
 from headgate.lab.cluster import Cluster, local_cluster
 from headgate.lab.destination import DeltaDestination
 from headgate.lab.games import GamesPlan, simulate_games
 from headgate.lab.object_store import ObjectStore
 from headgate.lab.shop.simulate import ShopPlan, simulate_shop
+from headgate.lake.log import read_entries, versions_of_entries
+from headgate.lake.storage import find_files
+from headgate.maintain import maintain, owned_tables
 from headgate.registry.folder import FolderRegistry
 from tests.cluster.land import upload
 from tests.conftest import INTERPRETED
@@ -268,3 +273,23 @@ def test_secrets_are_in_no_command_line_and_no_log(landing: Landing) -> None:
 
 def test_registry_gets_the_password_from_executors(landing: Landing) -> None:
     assert landing.registry.authorizations - {None}
+
+
+@pytest.mark.parametrize("name", ["games", "shop"])
+def test_maintenance_leaves_no_orphan(landing: Landing, name: str) -> None:
+    """Killed and repeated tasks have written files that no commit has."""
+    pipeline = load_pipeline(landing.folder / f"{name}.yaml")
+    maintained = maintain(pipeline)
+    assert not [one.error for one in maintained if one.error]
+    if name == "games":
+        assert any(one.orphans for one in maintained)
+    for table in owned_tables(pipeline):
+        url = f"{landing.url}/{name}/{table}"
+        names = {file.path for file in find_files(url)}
+        entries = read_entries(url, versions_of_entries(Path(one).name for one in names))
+        known = {
+            unquote(file["path"])
+            for entry in entries
+            for file in (*entry.added_files, *entry.removed_files)
+        }
+        assert {one for one in names if not one.startswith("_delta_log/")} <= known
