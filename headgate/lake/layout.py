@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from time import sleep
 from typing import Any
 
 from headgate.config import PipelineConfig
@@ -17,17 +18,43 @@ from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_snapshot import Layout, LedgerSnapshot
 from headgate.lake.run_lock import read_holder, run_lock
 from headgate.lake.staged import StagedBatchNote
+from headgate.lake.tables import CommitConflict
+
+_MAX_ATTEMPTS = 120
+_SECONDS = 0.5
 
 
 def open_stream(pipeline: PipelineConfig, shard: Shard | None) -> Stream:
     """Return the stream of a run; change the layout if the pipeline declares another one now."""
     _require_declared(pipeline, shard)
-    if _newest(pipeline).shards != pipeline.shards:
-        with run_lock(pipeline.lake, f"{pipeline.name}.layout", pipeline.name) as lock:
-            before = _newest(pipeline)
-            if before.shards != pipeline.shards:
+    for _ in range(_MAX_ATTEMPTS):
+        if _newest(pipeline).shards == pipeline.shards or _has_changed(pipeline):
+            return current_streams(pipeline)[shard.number - 1 if shard else 0]
+        sleep(_SECONDS)  # Another shard, which has started at the same time, changes it.
+    raise CheckpointError(
+        "pipeline-in-use",
+        f"another process has been changing the number of shards of {pipeline.name} for a minute",
+        hint="run again once it has ended",
+        where=pipeline.lake,
+    )
+
+
+def _has_changed(pipeline: PipelineConfig) -> bool:
+    """Change the layout; return False if another process is doing that."""
+    with ExitStack() as locks:
+        try:
+            lock = locks.enter_context(
+                run_lock(pipeline.lake, f"{pipeline.name}.layout", pipeline.name)
+            )
+        except CheckpointError:
+            return False
+        before = _newest(pipeline)
+        if before.shards != pipeline.shards:
+            try:
                 _change(pipeline, before, str(lock.holder))
-    return current_streams(pipeline)[shard.number - 1 if shard else 0]
+            except CommitConflict:
+                return False
+        return True
 
 
 def current_streams(pipeline: PipelineConfig) -> list[Stream]:
