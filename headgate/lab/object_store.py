@@ -112,7 +112,7 @@ def main() -> None:
     try:
         find_gateway(print)
     except SetupError as error:
-        print(f"Tests with an object store are left out: {error.message}")
+        print(f"{error.message}: tests use a simulated one, without those of many writers")
 
 
 def _build(target: Path, report: Callable[[str], None]) -> None:

@@ -48,7 +48,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("name", "arguments"),
     [
         ("standalone", ("--master", "spark://main:7077", "--once")),
-        ("yarn", ("--master", "yarn", "--deploy-mode", "cluster")),
+        ("yarn", ("--master", "yarn", "--deploy-mode", "cluster", "--shard", "2/4")),
         (
             "kubernetes",
             (

@@ -33,6 +33,7 @@ from tests.cluster.land import upload
 from tests.conftest import INTERPRETED
 from tests.registry.fake_registry import FakeRegistry, Response, fake_registry, folder_responses
 from tests.storage.land_twice import require_same
+from tests.storage.simulated import require_real
 
 PASSWORD = "canary-of-the-registry"
 _PATIENCE = 60.0
@@ -194,6 +195,7 @@ def _kill_a_worker_in_the_batch(landing: Landing, schema: int) -> Callable[[], R
 
 @pytest.fixture(scope="module")
 def landing(storage: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Landing]:
+    require_real(storage)
     folder = tmp_path_factory.mktemp("driver")
     url = "s3://lake/cluster"
     with _cluster() as cluster:

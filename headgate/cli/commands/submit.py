@@ -44,6 +44,10 @@ def submit(
     once: Annotated[
         bool, typer.Option("--once", help="Land what the source has now, then exit.")
     ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="N/OF", help="Land one of the pipeline's shards: 2/4."),
+    ] = None,
     conf: ConfOption = None,
     pack: Annotated[
         str | None,
@@ -86,7 +90,7 @@ def submit(
         declared,
         file,
         "cluster" if deploy_mode == "cluster" else "client",
-        ("--once",) if once else (),
+        (*(["--once"] if once else []), *(["--shard", shard] if shard else [])),
         {key: str(declared.spark[key]) for key in keys},
     )
     submission.check()
