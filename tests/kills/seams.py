@@ -87,4 +87,17 @@ PREDICTING = (
 )
 """Of predictions."""
 
-SEAMS = {seam.name: seam for seam in (*LANDING, *REPLAYING, *MERGING, *DERIVING, *PREDICTING)}
+MAINTAINING = (
+    Seam("files-combined", "after", "headgate.lake.delta_rs:combine_files", nth=2),
+    Seam("retention-set", "before", "headgate.lake.delta_rs:DeltaRsCommitter._replace"),
+    Seam("compacted", "after", "headgate.lake.delta_rs:DeltaRsCommitter._replace", nth=2),
+    Seam("before-expiry", "before", "headgate.maintain:delete_expired", nth=2),
+    Seam("expired-files-deleted", "after", "headgate.lake.expire:delete_files", nth=3),
+    Seam("after-expiry", "after", "headgate.maintain:delete_expired", nth=2),
+)
+"""Of maintenance in the background of a run."""
+
+SEAMS = {
+    seam.name: seam
+    for seam in (*LANDING, *REPLAYING, *MERGING, *DERIVING, *PREDICTING, *MAINTAINING)
+}

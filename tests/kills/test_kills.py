@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kills.launch import counted, find_function, launch
-from tests.kills.seams import LANDING, MERGING, PREDICTING, REPLAYING, SEAMS, Seam
+from tests.kills.seams import LANDING, MAINTAINING, MERGING, PREDICTING, REPLAYING, SEAMS, Seam
 from tests.kills.workloads import WORKLOADS
 
 KILLED = -signal.SIGKILL
@@ -22,6 +22,7 @@ EACH_ONCE = [
     *(("games", seam) for seam in (*LANDING, *REPLAYING)),
     *((name, seam) for name in ("shop", "large-shop") for seam in MERGING),
     *(("waits", seam) for seam in PREDICTING),
+    *(("maintained", seam) for seam in MAINTAINING),
 ]
 
 

@@ -5,6 +5,7 @@ python -m tests.kills.workloads games FOLDER
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections import Counter, defaultdict
@@ -19,14 +20,16 @@ from unittest.mock import patch
 
 from deltalake import DeltaTable
 
+from headgate import maintain
 from headgate.lab.shop.simulate import DatabaseModel, ShopPlan, simulate_shop
 from headgate.lake import ledger
+from headgate.lake.log import versions_of_entries
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.replay import PortionLimit
 from headgate.testing import FailingCommitter, Record
 from tests.cdc.change_lake import ChangeLake
 from tests.engine.games import LARGER, PLAIN, RETYPED, TWIN, UNKNOWN, WIDER, GamesLake, record
-from tests.kills.seams import LANDING, MERGING, PREDICTING, REPLAYING, Seam
+from tests.kills.seams import LANDING, MAINTAINING, MERGING, PREDICTING, REPLAYING, Seam
 from tests.lake.large_tables import merged_as_if
 from tests.models.orders import OrdersLake
 from tests.quarantine.replaying import drop, learn, replay
@@ -132,6 +135,40 @@ def _batches() -> list[list[_Sent]]:
             offsets[partition] += 1
         batches.append(sent)
     return batches
+
+
+class Maintained:
+    """Many small batches of two tables, whose files are combined and whose versions expire."""
+
+    seams = (*LANDING, *MAINTAINING)
+    _BATCHES = 70
+
+    def prepare(self, folder: Path) -> None:
+        GamesLake(folder)
+
+    def run(self, folder: Path) -> None:
+        often = patch.multiple(maintain, _COMPACTED_EVERY=4, _EXPIRED_EVERY=8, _FEWEST=2)
+        with often, patch.multiple(ledger, _TOTALS_EVERY=5, _COMPACTED_EVERY=5):
+            lake = GamesLake(folder, maintain={"max_versions": 20})
+            lake.run()
+            landed = lake.ledger.landed()
+            for number in range(0 if landed is None else landed + 1, self._BATCHES):
+                lake.land([record(route, number) for route in "ab"])
+
+    def check(self, folder: Path) -> None:
+        lake = GamesLake(folder, maintain={"max_versions": 20})
+        for file in (folder / "lake").rglob("*.parquet"):
+            os.utime(file, (0, 0))  # What was not committed is an orphan after a day.
+        assert not [one.error for one in lake.pipeline.run_maintenance() if one.error]
+        for route in "ab":
+            table = folder / "lake" / f"silver_{route}"
+            assert [row["n"] for row in lake.rows(table.name)] == [*range(self._BATCHES)]
+            kept = {
+                path.rpartition("/")[2]
+                for version in versions_of_entries(os.listdir(table / "_delta_log"))
+                for path in DeltaTable(table, version=version).file_uris()
+            }
+            assert {path.name for path in table.glob("*.parquet")} == kept
 
 
 class Shop:
@@ -267,6 +304,7 @@ WORKLOADS: dict[str, Workload] = {
     "shop": Shop(),
     "large-shop": Shop(large=True),
     "waits": Waits(),
+    "maintained": Maintained(),
 }
 
 
