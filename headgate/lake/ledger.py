@@ -227,8 +227,8 @@ class Ledger:
             except CommitConflict:
                 self.require_ownership()
                 now = self.landed()
-                if now != required[self.app] and Mark(self.app, now or 0) in marks:
-                    return  # It has succeeded, and its response was lost.
+                if self.run is not None and now == marks[0].version != required[self.app]:
+                    return  # It has succeeded, and its response was lost: no other run may land.
                 if now != required[self.app]:
                     raise CheckpointError(
                         "ledger-ahead",
