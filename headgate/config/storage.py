@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from headgate.config.location import Location, is_remote, reject_credentials
+from headgate.config.location import Location, is_below, is_remote, reject_credentials
 from headgate.config.model import ConfigModel
 from headgate.config.secrets import Secret, settings_checked_by
 from headgate.errors import InvalidPipeline, listed, shown
@@ -160,6 +162,30 @@ def declare_storage(storage: Storage, *urls: str) -> None:
         _declared[url.rstrip("/")] = storage
 
 
-def declared_storage() -> Mapping[str, Storage]:
-    """Return the settings of all URLs that pipelines of this process have declared."""
-    return _declared
+TASK_STORAGE = "HEADGATE_STORAGE"
+"""Environment variable of tasks: options by URL, which they cannot get from a pipeline file."""
+
+
+def options_of(url: str) -> dict[str, str] | None:
+    """Return the options with which a URL is reached; None for those of the environment."""
+    if not is_remote(url):
+        return None
+    storage = _nearest(_declared, url)
+    if storage is not None:
+        return storage.for_tables(url)
+    return _nearest(json.loads(os.environ.get(TASK_STORAGE, "{}")), url)
+
+
+def task_environment() -> dict[str, str]:
+    """Return the environment variables with which tasks reach what this process reaches."""
+    options = {url: storage.for_tables(url) for url, storage in _declared.items()}
+    return {TASK_STORAGE: json.dumps(options)} if options else {}
+
+
+_Known = TypeVar("_Known")
+
+
+def _nearest(known: Mapping[str, _Known], url: str) -> _Known | None:
+    """Return the value of the longest URL that a URL is below of."""
+    found = [one for one in known if is_below(url, one)]
+    return known[max(found, key=len)] if found else None

@@ -21,8 +21,8 @@ class Event:
 
     @property
     def text(self) -> str:
-        """One line for a log."""
-        raise NotImplementedError
+        """One line for a log; by default the notice."""
+        return ": ".join(self.notice or ())
 
     @property
     def notice(self) -> tuple[str, str] | None:
@@ -185,10 +185,6 @@ class MergeFailed(Event):
     error: str
 
     @property
-    def text(self) -> str:
-        return ": ".join(self.notice)
-
-    @property
     def notice(self) -> tuple[str, str]:
         return self.table, f"merge failed, will be retried: {self.error}"
 
@@ -216,10 +212,6 @@ class GoldFailed(Event):
 
     table: str
     error: str
-
-    @property
-    def text(self) -> str:
-        return ": ".join(self.notice)
 
     @property
     def notice(self) -> tuple[str, str]:
@@ -252,10 +244,6 @@ class MaintenanceFailed(Event):
 
     table: str
     error: str
-
-    @property
-    def text(self) -> str:
-        return ": ".join(self.notice)
 
     @property
     def notice(self) -> tuple[str, str]:
@@ -293,10 +281,6 @@ class ModelServes(Event):
     model: str
 
     @property
-    def text(self) -> str:
-        return ": ".join(self.notice)
-
-    @property
     def notice(self) -> tuple[str, str]:
         return self.table, f"is predicted by {self.model} from now on"
 
@@ -311,10 +295,6 @@ class PredictionFailed(Event):
     """What happens meanwhile."""
 
     @property
-    def text(self) -> str:
-        return ": ".join(self.notice)
-
-    @property
     def notice(self) -> tuple[str, str]:
         return self.table, f"{self.error}; {self.instead}"
 
@@ -325,10 +305,6 @@ class TrainingStarted(Event):
 
     table: str
     why: str
-
-    @property
-    def text(self) -> str:
-        return ": ".join(self.notice)
 
     @property
     def notice(self) -> tuple[str, str]:
@@ -360,10 +336,6 @@ class CatalogFailed(Event):
     code: str
 
     @property
-    def text(self) -> str:
-        return ": ".join(self.notice)
-
-    @property
     def notice(self) -> tuple[str, str]:
         return self.subject, f"{self.error} [{self.code}]"
 
@@ -373,10 +345,6 @@ class WithoutKey(Event):
     """A source table has no key, so its merged table keeps every change as a row."""
 
     table: str
-
-    @property
-    def text(self) -> str:
-        return ": ".join(self.notice)
 
     @property
     def notice(self) -> tuple[str, str]:
@@ -393,10 +361,6 @@ class FilesWait(Event):
     paths: tuple[str, ...]
 
     @property
-    def text(self) -> str:
-        return ": ".join(self.notice)
-
-    @property
     def notice(self) -> tuple[str, str]:
         more = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
         return "still being written", f"{self.paths[0]}{more}"
@@ -411,10 +375,6 @@ class FilesSkipped(Event):
 
     reasons: Mapping[str, str]
     """By path."""
-
-    @property
-    def text(self) -> str:
-        return ": ".join(self.notice)
 
     @property
     def notice(self) -> tuple[str, str]:

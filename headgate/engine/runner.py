@@ -39,7 +39,7 @@ from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger, Pending, Progress
 from headgate.lake.run_lock import Held
 from headgate.lake.staged import StagedBatchNote, StagedFile
-from headgate.lake.storage import is_storage_error, storage_error
+from headgate.lake.storage_errors import is_storage_error, storage_error
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.batch import (
     CaughtUp,

@@ -22,12 +22,11 @@ from headgate.cluster.settings import (
 from headgate.config import PipelineConfig, Secret
 from headgate.config.secret_patterns import redaction
 from headgate.config.secrets import task_secrets
-from headgate.config.storage import S3, scheme_of
+from headgate.config.storage import S3, scheme_of, task_environment
 from headgate.errors import SetupError
 from headgate.jars.class_archive import archive_options
 from headgate.jars.jars import jar_paths
 from headgate.jars.java import find_java
-from headgate.lake.storage import task_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

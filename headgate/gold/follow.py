@@ -16,7 +16,7 @@ from headgate.gold.declared import Landed, landed
 from headgate.gold.derive import GoldDeriver
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
-from headgate.lake.layout import lock_all
+from headgate.lake.layout import current_streams, lock_all
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import GoldEntry, Kind
 from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id
@@ -110,7 +110,8 @@ def refresh(
             raise _unknown(patterns, derived.tables())
         began(tables)
         entries = derived.refresh(tables)
-        ledger = Ledger(pipeline.lake, pipeline.ledger, pipeline.name, committer)
+        first = current_streams(pipeline)[0].name
+        ledger = Ledger(pipeline.lake, pipeline.ledger, first, committer)
         version = ledger.landed()
         if entries and version is not None:
             ledger.add(version, entries)

@@ -18,8 +18,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, TableState
+from headgate.lake.files import Identity
 from headgate.lake.log import LogEntry, identify_entry, identify_entry_and_next, write_entry
-from headgate.lake.storage import Identity
 from headgate.lake.tables import CommitConflict, table_url
 
 _ENGINE = "headgate"

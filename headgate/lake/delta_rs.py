@@ -26,6 +26,7 @@ from deltalake.transaction import (
     create_table_with_add_actions,
 )
 
+from headgate.config.storage import options_of
 from headgate.lake.append import KnownTables, has_new_columns
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.compact import Compacted, combine_files, files_to_combine
@@ -36,7 +37,7 @@ from headgate.lake.parquet import ParquetRows, write_parquet
 from headgate.lake.snapshot import DataFile, Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import delete_staged
-from headgate.lake.storage import is_transient, options_of
+from headgate.lake.storage_errors import is_transient
 from headgate.lake.tables import (
     CommitConflict,
     NotWritable,

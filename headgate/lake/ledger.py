@@ -24,8 +24,6 @@ from headgate.lake.ledger_entries import (
     BatchEntry,
     Entry,
     LayoutEntry,
-    LedgerRow,
-    PendingEntry,
     RunEntry,
     StartEntry,
     encode_entry,
@@ -119,16 +117,16 @@ class Ledger:
             first_version=start.version,
             landed=snapshot.landed,
             ended_at=batch.entry.source_end if batch else None,
-            pending=_files(snapshot.pending()),
+            pending=pending_files(snapshot),
         )
 
     def pending(self) -> tuple[Pending, ...]:
         """Return the files that are pending after the newest batch."""
-        return _files(self.snapshot().pending())
+        return pending_files(self.snapshot())
 
     def table_versions(self) -> dict[str, int]:
-        """Return the Delta version of each table after its last batch."""
-        return self.snapshot().table_versions()
+        """Return the Delta version of each table after its last batch, of any stream."""
+        return self.snapshot().all_streams.table_versions()
 
     def take_over(self, holder: str) -> int:
         """Number this run, and keep earlier ones from completing further batches."""
@@ -303,8 +301,9 @@ def compact_in_time(
             delete_expired(found, expired_versions(found, keep or KEPT))
 
 
-def _files(rows: Sequence[LedgerRow[PendingEntry]]) -> tuple[Pending, ...]:
-    """Return each file once."""
+def pending_files(snapshot: LedgerSnapshot) -> tuple[Pending, ...]:
+    """Return the files of all streams that are pending after their newest batches, each once."""
+    rows = [row for stream in snapshot.each for row in stream.pending()]
     pending = {
         (row.entry.table, row.entry.staged_file.path): Pending(
             row.entry.staged_version, row.entry.staged_file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,6 +55,10 @@ _SUMS = (
 _MAX_READS = 3
 """How often a query is tried on ever newer versions."""
 _READ_ERRORS = (TableError, OSError, pa.ArrowException)
+
+
+_SUFFIX = re.compile("[.:]")
+"""What separates the name of a pipeline from that of a stream, or of replays."""
 
 
 def replay_name(pipeline: str) -> str:
@@ -205,6 +210,11 @@ class LedgerSnapshot:
             return [first]
         rows = self.entries(LayoutEntry)
         return [first, *(Layout(row.batch, row.entry.shards, row.entry.source_end) for row in rows)]
+
+    @property
+    def all_streams(self) -> LedgerSnapshot:
+        """The same version for all streams of the pipeline that this stream or replay is of."""
+        return self.of(*self.of(_SUFFIX.split(self.name)[0]).streams)
 
     @property
     def streams(self) -> list[str]:

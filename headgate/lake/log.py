@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any, Self
 
 from headgate.config.location import is_remote
+from headgate.lake.files import Identity
 from headgate.lake.storage import (
     MAX_REQUESTS,
-    Identity,
     create_file,
     identify,
     identify_from,

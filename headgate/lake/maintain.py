@@ -9,9 +9,10 @@ from headgate.config.maintain import Maintain
 from headgate.lake.commit import Committer
 from headgate.lake.compact import Compacted, files_to_combine
 from headgate.lake.expire import Expired, delete_expired, expired_versions
+from headgate.lake.files import FoundFile
 from headgate.lake.orphans import orphans_of_table
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.storage import FoundFile, delete_files
+from headgate.lake.storage import delete_files
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from time import time
 from urllib.parse import unquote
 
+from headgate.lake.files import FoundFile
 from headgate.lake.log import LOG, read_entries, versions_of_entries
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.storage import FoundFile, find_files
+from headgate.lake.storage import find_files
 
 _STAGED = re.compile(r"part-(?:([0-9a-f]{8})-)?(\d{9})-.+\.parquet")
 _UNFINISHED = re.compile(r".*\.(?:part|tmp)|probe-[0-9a-f]{32}")

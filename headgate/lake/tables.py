@@ -10,8 +10,10 @@ from itertools import compress
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from headgate.config.storage import options_of
+from headgate.lake.files import Identity
 from headgate.lake.log import identify_entry, identify_entry_and_next
-from headgate.lake.storage import MAX_REQUESTS, Identity, is_folder, list_folders, options_of
+from headgate.lake.storage import MAX_REQUESTS, is_folder, list_folders
 
 TableError = DeltaError
 """Raised by reading or writing a table."""

@@ -125,7 +125,7 @@ class Prediction:
 
     def _new_judge(self, train: Train, every: float) -> Judge:
         pipeline = self.catalog.pipeline
-        ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, pipeline.name)
+        ledger = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name)
         trained = ledger.entries(TrainingEntry, table=self.table)
         last = trained[-1].at if trained else None
         folder = headgate_home() if is_remote(pipeline.lake) else pipeline.lake

@@ -17,7 +17,7 @@ from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantine_table import QuarantineState
 from headgate.errors import LandingError
 from headgate.lake.commit import Committer
-from headgate.lake.ledger import Ledger, Pending
+from headgate.lake.ledger import Ledger, Pending, pending_files
 from headgate.lake.ledger_entries import Entry, QuarantineEntry, TableEntry
 from headgate.lake.ledger_snapshot import replay_name
 from headgate.lake.staged import StagedBatchNote, StagedFile
@@ -45,8 +45,6 @@ class ReplayLedger(Ledger):
         self, plan: BatchPlan, committer: Committer, pipeline: str, note: OutcomeNote
     ) -> None:
         super().__init__(plan.lake, plan.ledger, replay_name(pipeline), committer)
-        self._stream_name = pipeline
-        self._stream = Ledger(plan.lake, plan.ledger, pipeline)
         self._quarantine = plan.quarantine
         self._note = note
         self.outcome: ReplayOutcome | None = None
@@ -55,17 +53,17 @@ class ReplayLedger(Ledger):
 
     def table_versions(self) -> dict[str, int]:
         """Return the Delta version of each table after its last batch or replay."""
-        stream, own = self._stream.table_versions(), super().table_versions()
+        stream, own = super().table_versions(), self.snapshot().table_versions()
         return {table: max(stream.get(table, -1), own.get(table, -1)) for table in {*stream, *own}}
 
     def pending_of_stream(self) -> tuple[Pending, ...]:
         """Return the files of the stream that are not committed yet."""
-        return self._stream.pending()
+        return pending_files(self.snapshot().all_streams)
 
     def history(self) -> SchemaHistory:
         """Return the schemas that tables have met, in the stream or in a replay."""
-        names = self._stream_name, replay_name(self._stream_name)
-        return self.snapshot().of(*names).schema_history()
+        snapshot = self.snapshot()
+        return snapshot.of(*snapshot.all_streams.names, snapshot.name).schema_history()
 
     def complete(
         self, version: int, batch: int, entries: Sequence[Entry], landed: int | None

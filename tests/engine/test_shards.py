@@ -13,8 +13,9 @@ from headgate.errors import CheckpointError, UsageError
 from headgate.lake.layout import current_streams, lock_all, open_stream
 from headgate.lake.ledger import Ledger
 from headgate.lake.run_lock import run_lock
-from headgate.testing import FailingCommitter
-from tests.engine.games import GamesLake, record
+from headgate.testing import Crash, FailingCommitter
+from tests.engine.games import UNKNOWN, GamesLake, record
+from tests.quarantine.replaying import learn, replay
 
 ROUTES = [f"game {number}" for number in range(12)]
 
@@ -171,3 +172,35 @@ def test_all_streams_are_locked_together(tmp_path: Path) -> None:
 def test_routes_must_be_known_without_a_schema(tmp_path: Path) -> None:
     with pytest.raises(headgate.InvalidPipeline, match="record"):
         GamesLake(tmp_path, shards=2, envelope=headgate.Confluent(route="record"))
+
+
+def test_quarantine_of_shards_is_replayed_once(tmp_path: Path) -> None:
+    unknown = [record(route, number, UNKNOWN) for number, route in enumerate(ROUTES)]
+    for number in (1, 2):
+        ShardLake(tmp_path, 2, number).land(unknown)
+    lake = GamesLake(tmp_path, shards=2)
+    assert lake.pipeline.status().quarantined == {"schema_unknown": len(ROUTES)}
+    learn(lake)
+    replay(lake)
+    assert len(all_rows(lake)) == 2 * len(ROUTES), "each has landed, and is known as replayed"
+    assert lake.pipeline.status().quarantined == {}
+    ShardLake(tmp_path, 2, 1).land(values(1))
+    ShardLake(tmp_path, 2, 2).land(values(1))
+    assert lake.pipeline.status().rows == 2 * len(ROUTES)
+
+
+def test_batch_of_a_new_layout_that_was_cut_short_is_completed(tmp_path: Path) -> None:
+    ShardLake(tmp_path).land(values(0))
+    for number in (1, 2):
+        lake = ShardLake(tmp_path, 2, number)
+        silver = {table for table in lake.tables() if table.startswith("silver_")}
+        lake.committer = FailingCommitter(lake.committer, crashing_after=silver)
+        with pytest.raises(Crash):
+            lake.land(values(1))
+        ShardLake(tmp_path, 2, number).run()
+    found = GamesLake(tmp_path, shards=2)
+    assert found.pipeline.status().rows == 2 * len(ROUTES)
+    assert {offset for _, offset in all_rows(found)} == {*range(2 * len(values(0)))}
+    for table in (name for name in found.tables() if name.startswith("silver_")):
+        history = [one.change for one in found.pipeline.schema(table).history]
+        assert history == ["CreateTable"], "tables of the layout before are not created again"

@@ -27,7 +27,7 @@ LANDING = (
     Seam("checkpoint-recorded", "after", "headgate.lake.ledger:Ledger.start"),
     Seam("staging", "after", "headgate.engine.stage_table:write_parquet", nth=3),
     Seam("staged", "after", "headgate.engine.batch:BatchLander._stage", nth=2),
-    Seam("note-half-written", "before", "headgate.lake.storage:os.replace"),
+    Seam("note-half-written", "before", "headgate.lake.disk:os.replace"),
     Seam("noted", "after", "headgate.lake.staged:StagedBatchNote.write"),
     Seam("before-commit", "before", "headgate.lake.delta_rs:DeltaRsCommitter.commit", nth=4),
     Seam("after-commit", "after", "headgate.lake.delta_rs:DeltaRsCommitter.commit", nth=4),

@@ -18,6 +18,7 @@ from headgate.lab.object_store import ObjectStore
 from headgate.lake import storage as files
 from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.parquet import ParquetRows, write_parquet
+from headgate.lake.storage_errors import storage_error
 from tests.storage.simulated import require_real
 
 
@@ -133,11 +134,11 @@ def test_store_without_conditional_puts_is_refused(
 @pytest.mark.parametrize("took", ["403.7ms", "7.403s", "401.2µs"])
 def test_time_that_a_request_took_is_not_its_status(took: str) -> None:
     text = f"Error performing GET http://host:1/b in {took} - status code: 404: NoSuchBucket"
-    assert files.storage_error("s3://b/lake", OSError(text)).code == "bucket-missing"
+    assert storage_error("s3://b/lake", OSError(text)).code == "bucket-missing"
     refused = OSError(
         f"Error performing GET http://host:1/b in {took} - status code: 403 Forbidden"
     )
-    assert files.storage_error("s3://b/lake", refused).code == "storage-refused"
+    assert storage_error("s3://b/lake", refused).code == "storage-refused"
 
 
 class TestFaults:
