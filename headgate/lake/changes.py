@@ -182,8 +182,8 @@ def version_gone(table: str, version: int, why: str) -> LandingError:
     return LandingError(
         "version-vacuumed",
         f"version {version} of table {table} can no longer be read: {why}",
-        hint="start again without a token: first come the rows so far; a longer retention "
-        "(delta.deletedFileRetentionDuration) gives readers more time",
+        hint="start again without a token: first come the rows so far; `maintain.max_versions`, or "
+        "delta.deletedFileRetentionDuration for VACUUM, gives readers more time",
     )
 
 
