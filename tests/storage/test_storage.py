@@ -15,6 +15,7 @@ from headgate.config import Secret
 from headgate.config.storage import declare_storage
 from headgate.errors import StorageError
 from headgate.lab.object_store import ObjectStore
+from headgate.lake import objects
 from headgate.lake import storage as files
 from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.parquet import ParquetRows, write_parquet
@@ -99,7 +100,7 @@ def test_rows_are_written_and_read(folder: str, monkeypatch: pytest.MonkeyPatch)
     url = f"{folder}/t/part-1.parquet"
     assert staged.size == len(files.read_file(url))
     assert ParquetRows(url).read() == rows
-    monkeypatch.setattr(files, "_WHOLE", 1)  # in parts
+    monkeypatch.setattr(objects, "_WHOLE", 1)  # in parts
     assert ParquetRows(url).read(["name"]) == rows.select(["name"])
 
 
