@@ -70,7 +70,10 @@ class AutoCommitter:
             return self._spark.merge(merge)
 
     def compact(self, table: str, size: int, fewest: int = 2) -> Compacted:
-        return self._for(table).compact(table, size, fewest)
+        try:
+            return self._delta_rs.compact(table, size, fewest)
+        except NotWritable:
+            return self._spark.compact(table, size, fewest)
 
     def _for(self, table: str | Snapshot) -> Committer:
         return self._delta_rs if self._delta_rs.can_write(table) else self._spark

@@ -40,11 +40,19 @@ class Compacted:
         return cls(len(files), sum(file.size for file in files), len(groups), paths)
 
 
+def can_combine(table: Snapshot) -> bool:
+    """Whether the files of a table say all about their rows, but for the value of a partition."""
+    return table.is_plain and table.has_simple_partitions
+
+
 def files_to_combine(table: Snapshot, size: int, fewest: int = 2) -> list[list[DataFile]]:
     """Return groups of files, each to be combined into one of up to a number of bytes.
 
-    Files are combined once there are at least `fewest` of a similar size.
+    Files are combined once there are at least `fewest` of a similar size. Those of tables whose
+    files do not say all about their rows are left to Spark.
     """
+    if not can_combine(table):
+        return []
     by_partition: dict[str | None, list[DataFile]] = defaultdict(list)
     for file in table.data_files:
         if file.partition is not None or not table.partition_columns:

@@ -29,7 +29,7 @@ from deltalake.transaction import (
 from headgate.config.storage import options_of
 from headgate.lake.append import KnownTables, has_new_columns
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
-from headgate.lake.compact import Compacted, combine_files, files_to_combine
+from headgate.lake.compact import Compacted, can_combine, combine_files, files_to_combine
 from headgate.lake.constraints import constraints_of
 from headgate.lake.log import LogEntry, identify_entry, read_entries
 from headgate.lake.merge import merge_into_files
@@ -248,10 +248,11 @@ class DeltaRsCommitter:
         return replace(counts, version=table.version + 1)
 
     def _require_rewritable(self, table: Snapshot) -> None:
-        """Raise for tables whose rows cannot be changed by replacing files."""
-        _require_readable_files(table)
+        """Raise for tables whose files do not say all about their rows."""
         obstacle = None
-        if table.partition_columns:
+        if not table.is_plain:
+            obstacle = "deletion vectors or column mapping"
+        elif table.partition_columns:
             obstacle = "partitions"
         elif table.constraints.append_only:
             obstacle = "delta.appendOnly"
@@ -263,7 +264,8 @@ class DeltaRsCommitter:
         if snapshot is None:
             return Compacted()
         self._require_writable(table, snapshot.delta)
-        _require_readable_files(snapshot)
+        if not can_combine(snapshot):
+            raise NotWritable(f"files of {table} are not combined by delta-rs")
         groups = files_to_combine(snapshot, size, fewest)
         if groups and _RETENTION not in snapshot.delta.metadata().configuration:
             snapshot.delta.alter.set_table_properties({_RETENTION: _SHORT})
@@ -386,14 +388,6 @@ def _obstacle(table: DeltaTable) -> str | None:
     if properties.get("delta.columnMapping.mode", "none") != "none":
         return "column mapping"
     return str(constraints_of(table)) or None
-
-
-def _require_readable_files(table: Snapshot) -> None:
-    """Raise for tables whose files do not say all about their rows."""
-    if not table.is_plain:
-        raise NotWritable(
-            f"files of {table.table} are not rewritten: it has deletion vectors or column mapping"
-        )
 
 
 def _require_version(table: DeltaTable, name: str, version: int) -> None:

@@ -54,7 +54,7 @@ def upkeep_of(table: Snapshot, policy: Maintain, staged: Unfinished, compacts: b
     """Return what maintenance would do to a table now."""
     expired = expired_versions(table, policy.keep, policy.max_versions)
     orphans = orphans_of_table(table, staged.landed, staged.pending)
-    groups = files_to_combine(table, policy.file_size) if compacts and table.is_plain else ()
+    groups = files_to_combine(table, policy.file_size) if compacts else ()
     return Upkeep(table.table, Compacted.of(groups), expired, tuple(orphans))
 
 

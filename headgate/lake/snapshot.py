@@ -100,8 +100,7 @@ class Snapshot:
 
     @property
     def data_files(self) -> list[DataFile]:
-        """All files whose rows the log has counted, of a table with at most one partition column,
-        which is text."""
+        """All files whose rows the log has counted, of a table with simple partitions."""
         added = self._added.select(["path", "size_bytes", "num_records", "modification_time"])
         rows = zip(*(column.to_pylist() for column in added.columns), strict=True)
         return [
@@ -132,6 +131,14 @@ class Snapshot:
     @property
     def partition_columns(self) -> Sequence[str]:
         return self.delta.metadata().partition_columns
+
+    @property
+    def has_simple_partitions(self) -> bool:
+        """Whether the table has at most one partition column, which is text."""
+        columns = self.partition_columns
+        return not columns or (
+            len(columns) == 1 and pa.types.is_string(self.schema.field(columns[0]).type)
+        )
 
     @property
     def is_plain(self) -> bool:

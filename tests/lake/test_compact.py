@@ -9,7 +9,7 @@ from time import sleep
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from headgate.lake import delta_rs
 from headgate.lake.changes import ChangeReader
@@ -18,7 +18,7 @@ from headgate.lake.compact import combine_files, files_to_combine
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.log import LogEntry
 from headgate.lake.snapshot import DataFile, Snapshot
-from headgate.lake.tables import CommitConflict
+from headgate.lake.tables import CommitConflict, NotWritable
 from tests.lake.staged import files_in, rows_in, staged
 
 MB = 1 << 20
@@ -38,6 +38,10 @@ class Files(Snapshot):
     @property
     def partition_columns(self) -> tuple[str, ...]:
         return ()
+
+    @property
+    def is_plain(self) -> bool:
+        return True
 
 
 def groups_of(*sizes: int, fewest: int = 2) -> list[list[int]]:
@@ -197,3 +201,17 @@ def test_checkpoints_do_not_list_removed_files_for_long(tmp_path: Path) -> None:
     DeltaRsCommitter(str(tmp_path)).compact("t", MB)
     kept = DeltaTable(tmp_path / "t").metadata().configuration
     assert kept["delta.deletedFileRetentionDuration"] == "interval 1 hours"
+
+
+def test_files_of_several_partition_columns_are_left_alone(tmp_path: Path) -> None:
+    rows = pa.table({"n": [1, 2], "day": ["a", "b"], "hour": ["x", "y"]})
+    for _ in range(3):
+        write_deltalake(tmp_path / "t", rows, mode="append", partition_by=["day", "hour"])
+        write_deltalake(tmp_path / "u", rows, mode="append", partition_by=["n"])
+    committer = DeltaRsCommitter(str(tmp_path))
+    for table in ("t", "u"):
+        with pytest.raises(NotWritable):
+            committer.compact(table, MB)
+        opened = Snapshot.open(str(tmp_path), table)
+        assert opened is not None
+        assert files_to_combine(opened, MB) == []
