@@ -1,7 +1,7 @@
 """A standalone Spark cluster on this machine: a master and workers as processes of their own.
 
-Workers have their own folder, home and, if this is root, user: what they share with the driver is
-what machines of a real cluster would.
+Workers have their own folder, home and, if this is root and the other may read Spark, user: what
+they share with the driver is what machines of a real cluster would.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 
-from headgate.errors import SetupError
+from headgate.cluster.settings import same_python
 from headgate.jars.jars import find_ivy
 from headgate.jars.java import find_java
 from headgate.lab.process import (
@@ -77,6 +79,8 @@ def local_cluster(folder: Path, workers: int, memory: str = "1g") -> Iterator[Cl
         wait_until_ready(master, lambda: is_listening(port))
         for _ in range(workers):
             cluster.add_worker(memory)
+        for worker in cluster.workers:
+            wait_until_ready(worker, partial(_is_registered, worker))
         yield cluster
     finally:
         cluster.stop()
@@ -92,11 +96,9 @@ def _spark_home() -> Path:
 
 def _on_its_own(command: Sequence[str], folder: Path) -> list[str]:
     """Run a command in a folder and with an environment of its own."""
-    # This Python last: another user may not be allowed to run it.
-    programs = (str(find_java().path.resolve().parent), os.defpath, f"{sys.base_prefix}/bin")
     environment = {
         "HOME": str(folder),
-        "PATH": os.pathsep.join(programs),
+        "PATH": _programs(),
         "SPARK_DAEMON_MEMORY": "512m",
         "SPARK_HOME": str(_spark_home()),
     }
@@ -104,14 +106,44 @@ def _on_its_own(command: Sequence[str], folder: Path) -> list[str]:
     return ["/usr/bin/env", "-i", "-C", str(folder), *given, *command]
 
 
+def _is_registered(worker: DetachedProcess) -> bool:
+    return "Successfully registered with master" in worker.log_file.read_text("utf-8", "replace")
+
+
+@cache
+def has_other_user() -> bool:
+    """Whether workers have another user: this one may switch, and the other may use Spark."""
+    needed = (
+        ["/usr/bin/test", "-x", str(_spark_home() / "bin" / "spark-class")],
+        ["/usr/bin/test", "-r", str(_spark_home() / "jars")],
+        ["/usr/bin/env", "-i", f"PATH={_programs()}", same_python(), "-c", ""],
+    )
+    switch = _switch()
+    return bool(switch) and all(
+        subprocess.run([*switch, *command], check=False, stderr=subprocess.DEVNULL).returncode == 0
+        for command in needed
+    )
+
+
+def _programs() -> str:
+    # This Python last: another user may not be allowed to run it.
+    folders = (str(find_java().path.resolve().parent), os.defpath, f"{sys.base_prefix}/bin")
+    return os.pathsep.join(folders)
+
+
 def _as_other_user(command: Sequence[str], folder: Path) -> list[str]:
-    """Run a command as another user if this one may switch."""
-    if os.geteuid() != 0:
+    """Run a command as another user, if there can be one."""
+    if not has_other_user():
         return list(command)
-    switch = shutil.which("setpriv")
-    if switch is None:
-        raise SetupError("service-failed", "setpriv is missing", hint="install util-linux")
     user = pwd.getpwnam(OTHER_USER)
     os.chown(folder, user.pw_uid, user.pw_gid)
-    who = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-    return [switch, *who, *command]
+    return [*_switch(), *command]
+
+
+def _switch() -> list[str]:
+    """Return the command that runs another as the other user; empty if this one may not switch."""
+    program = shutil.which("setpriv")
+    if os.geteuid() != 0 or program is None:
+        return []
+    user = pwd.getpwnam(OTHER_USER)
+    return [program, f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
