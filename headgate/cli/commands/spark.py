@@ -65,9 +65,13 @@ def spark(
 
 
 def _print_result(session: SparkSession, pipeline: PipelineConfig, sql: str, as_json: bool) -> None:
+    import logging
+
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
+    # PySpark also logs the error that it raises, with the stack of Java.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     try:
         rows = session.sql(sql).toArrow()
     except (PySparkException, Py4JJavaError) as error:
