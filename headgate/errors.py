@@ -254,6 +254,11 @@ _CREDENTIALS = re.compile(r"[^\s/@]*:\S*@")
 _MAX_QUOTED = 60
 
 
+def first_line(error: Exception) -> str:
+    """Return the kind of an error and the first line of its message, which may have many more."""
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+
+
 def shown(value: object) -> str:
     """Return a value as a message may quote it: short, printable, without credentials."""
     match value:

@@ -20,6 +20,7 @@ from headgate.config.maintain import Maintain
 from headgate.engine.events import Listener, MaintenanceFailed, TablesMaintained
 from headgate.engine.follow_up import Followed, TableChanged
 from headgate.engine.session import pipeline_session
+from headgate.errors import first_line
 from headgate.gold.declared import declared_gold
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
@@ -116,7 +117,7 @@ class MaintainFollowUp:
     def _see(self, table: TableChanged) -> None:
         if table.version is None:
             return
-        # Of a number, so that tables of the same batch are not due at once.
+        # Each table has another shift: those of one batch are not all due at once.
         shift = crc32(table.table.encode())
         now = table.version + shift
         before = self._seen.get(table.table, table.version - 1) + shift
@@ -129,7 +130,7 @@ class MaintainFollowUp:
         try:
             upkeep = self._looked_at(name, is_expiring)
         except Exception as error:  # of any kind: rows must land
-            upkeep = Upkeep(name, error=_first_line(error))
+            upkeep = Upkeep(name, error=first_line(error))
             if self._errors.get(name) != upkeep.error:
                 self._listener(MaintenanceFailed(name, upkeep.error or ""))
         self._errors[name] = upkeep.error or ""
@@ -188,7 +189,7 @@ def maintain(
                 return upkeep_of(table, policy, staged, compacts)
             return maintain_table(committer, table, policy, staged, compacts)
         except Exception as error:  # of any kind: other tables are maintained
-            return Upkeep(name, error=_first_line(error))
+            return Upkeep(name, error=first_line(error))
 
     names = [
         name
@@ -227,7 +228,3 @@ def _unfinished(pipeline: PipelineConfig) -> Unfinished:
         {writer: version for writer, version in landed.items() if version is not None},
         frozenset(f"{file.table}/{file.path}" for file in pending),
     )
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headgate.config import Catalog
 from headgate.errors import CatalogError, CatalogUnavailable
+from headgate.sql.parse import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,11 +92,6 @@ class SparkCatalog:
             f"Spark's catalog {self._catalog.in_} does not answer: {_first_line(error)}",
             f"check `spark.sql.catalog.{self._catalog.in_}` under `spark`",
         )
-
-
-def quoted(identifier: str) -> str:
-    """Return an identifier in the quotes of Spark SQL."""
-    return "`" + identifier.replace("`", "``") + "`"
 
 
 def text(value: str) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from headgate.config import PipelineConfig
 from headgate.engine.events import GoldDerived, GoldFailed, Listener
+from headgate.errors import first_line
 from headgate.gold.commit import Committed
 from headgate.gold.declared import DeclaredQuery, DeclaredUnion, Landed, declared_gold
 from headgate.gold.query import QueryDeriver
@@ -101,7 +102,7 @@ class GoldDeriver:
                 else:
                     yield from self._union(declared, landed, rebuild)
             except Exception as error:  # must not fail the other declarations
-                yield Committed(declared.name, 0, None, _first_line(error))
+                yield Committed(declared.name, 0, None, first_line(error))
 
     def _query(
         self, query: DeclaredQuery, landed: Sequence[Landed], rebuild: frozenset[str] | None
@@ -233,8 +234,3 @@ class GoldDeriver:
             rows = sum(entry.rows for entry in updated)
             self.listener(GoldDerived(len(updated), rows, seconds))
         return entries
-
-
-def _first_line(error: Exception) -> str:
-    """Return the first line of an error; Spark's messages contain whole query plans."""
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -14,6 +14,7 @@ from headgate.lab.process import (
     HOST,
     DetachedProcess,
     LocalService,
+    ServiceFolder,
     is_listening,
     start_detached,
 )
@@ -32,25 +33,16 @@ class Metastore(LocalService):
 
 
 @dataclass(frozen=True)
-class MetastoreFolder:
+class MetastoreFolder(ServiceFolder):
     """The database of the metastore, its warehouse and the last port."""
-
-    path: Path
 
     @classmethod
     def of(cls, folder: Path) -> MetastoreFolder:
         return cls(folder / NAME)
 
-    def port(self) -> int | None:
-        """Return the port used last, if any."""
-        try:
-            return int((self.path / "port").read_text())
-        except (OSError, ValueError):
-            return None
-
     def prepare(self, port: int) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        (self.path / "port").write_text(f"{port}\n")
+        self.write_port(port)
 
     @property
     def settings(self) -> dict[str, str]:

@@ -17,6 +17,7 @@ from headgate.lab.process import (
     HOST,
     DetachedProcess,
     LocalService,
+    ServiceFolder,
     is_listening,
     start_detached,
 )
@@ -53,10 +54,8 @@ class ObjectStore(LocalService):
 
 
 @dataclass(frozen=True)
-class StoreFolder:
+class StoreFolder(ServiceFolder):
     """Buckets, keys and the last port."""
-
-    path: Path
 
     @classmethod
     def of(cls, folder: Path) -> StoreFolder:
@@ -83,16 +82,6 @@ class StoreFolder:
                 made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with os.fdopen(made, "w") as written:
                     written.write(secrets.token_hex(16))
-
-    def port(self) -> int | None:
-        """Return the port used last, if any."""
-        try:
-            return int((self.path / "port").read_text())
-        except (OSError, ValueError):
-            return None
-
-    def write_port(self, port: int) -> None:
-        (self.path / "port").write_text(f"{port}\n")
 
 
 def find_gateway(report: Callable[[str], None]) -> Path:

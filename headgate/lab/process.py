@@ -104,6 +104,23 @@ class LocalService:
         return f"{HOST}:{self.port}"
 
 
+@dataclass(frozen=True)
+class ServiceFolder:
+    """The folder of a service, which has its last port."""
+
+    path: Path
+
+    def port(self) -> int | None:
+        """Return the port used last, if any."""
+        try:
+            return int((self.path / "port").read_text())
+        except (OSError, ValueError):
+            return None
+
+    def write_port(self, port: int) -> None:
+        (self.path / "port").write_text(f"{port}\n")
+
+
 def start_detached(
     name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
 ) -> DetachedProcess:

@@ -428,22 +428,25 @@ def _now() -> int:
 
 def _is_of(entry: LogEntry, commit: Commit) -> bool:
     """Whether an entry was written by a commit, which has files or marks of its own."""
-    added = {unquote(one["path"]) for one in entry.added_files}
     if commit.files:
-        return not added.isdisjoint(file.path for file in commit.files)
+        return _adds(entry, commit.files)
     return bool(commit.marks) and _has_marks(entry, commit.marks)
 
 
 def _has_added(table: Snapshot, files: Sequence[StagedFile]) -> bool:
     """Whether a commit since a version of the table has added files, of which there is at least
     one."""
-    wanted = {file.path for file in files}
     with suppress(FileNotFoundError):
         for version in count(table.version + 1):
-            added = (unquote(one["path"]) for one in LogEntry.read(table.url, version).added_files)
-            if not wanted.isdisjoint(added):
+            if _adds(LogEntry.read(table.url, version), files):
                 return True
     return False
+
+
+def _adds(entry: LogEntry, files: Sequence[StagedFile]) -> bool:
+    """Whether an entry adds any of some files."""
+    added = {unquote(one["path"]) for one in entry.added_files}
+    return not added.isdisjoint(file.path for file in files)
 
 
 def _has_marks(entry: LogEntry, marks: Sequence[Mark]) -> bool:

@@ -11,12 +11,13 @@ import pytest
 from headgate.catalog import register
 from headgate.catalog.catalog import is_same_location, location_of
 from headgate.catalog.register import CatalogFollowUp, Recorded
-from headgate.catalog.spark_sql import quoted, text
+from headgate.catalog.spark_sql import text
 from headgate.config import Catalog
 from headgate.engine.events import CatalogFailed, Event, TablesRegistered
 from headgate.engine.follow_up import TableChanged
 from headgate.errors import CatalogError, CatalogUnavailable
 from headgate.lake.ledger_entries import CatalogEntry
+from headgate.sql.parse import quoted
 
 CATALOG = Catalog(name="games", in_="thrift://localhost:9083")
 LAKE = "/data/lake"
