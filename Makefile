@@ -55,7 +55,7 @@ docs: $(READY) ## Generate the pages of docs/reference
 lock: $(READY) ## Update requirements/*.lock to the newest versions that pyproject.toml allows
 	@$(COMPILE) --upgrade requirements/installer.in -o requirements/installer.lock
 	@$(COMPILE) --upgrade requirements/simulated-storage.in -o requirements/simulated-storage.lock
-	@$(COMPILE) --upgrade --extra lab --extra serve --extra models --group dev pyproject.toml -o requirements/all.lock
+	@$(COMPILE) --upgrade --extra databricks --extra lab --extra serve --extra models --group dev pyproject.toml -o requirements/all.lock
 
 clean: ## Remove generated files, but not .venv
 	@rm -rf .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis
