@@ -31,6 +31,7 @@ LAYERS = [
     {"remove", "run"},
     {"lab"},
     {"inspect"},
+    {"workflow"},
     {"pipeline"},
     {"testing"},
     {"cli", "examples"},
@@ -38,6 +39,7 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 OF_EXTRAS = {
+    "databricks": {"catalog", "config", "workflow"},
     "fastavro": {"lab", "models"},
     "mlflow": {"models"},
     "psutil": {"lab"},

@@ -21,15 +21,20 @@ from headgate.config.secrets import Secret
 from headgate.config.sources import Delta, Files
 from headgate.config.storage import Storage
 from headgate.config.units import Duration, Size
+from headgate.config.workflow import Airflow, Cluster, Databricks, Email, Notify, Task, Workflow
 from headgate.errors import Finding, InvalidPipeline
 
 __all__ = [
+    "Airflow",
     "Catalog",
+    "Cluster",
     "Confluent",
     "Contract",
+    "Databricks",
     "Datastream",
     "Delta",
     "Duration",
+    "Email",
     "Expectation",
     "Files",
     "Finding",
@@ -40,6 +45,7 @@ __all__ = [
     "Maintain",
     "Merge",
     "Mode",
+    "Notify",
     "PipelineConfig",
     "Predict",
     "PredictTo",
@@ -50,8 +56,10 @@ __all__ = [
     "Size",
     "Storage",
     "TableRules",
+    "Task",
     "Train",
     "UnknownFields",
+    "Workflow",
     "Wrapper",
     "check_pipeline",
     "load_pipeline",

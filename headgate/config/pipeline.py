@@ -24,7 +24,14 @@ from headgate.config.gold import ROUTE, GoldTables, check_names_are_free, check_
 from headgate.config.kafka import Kafka
 from headgate.config.location import FileContext, is_below, is_remote
 from headgate.config.maintain import MaintainField
-from headgate.config.model import ConfigModel, combine_errors, invalid_at, missing
+from headgate.config.model import (
+    ConfigModel,
+    Path,
+    combine_errors,
+    invalid_at,
+    invalid_at_paths,
+    missing,
+)
 from headgate.config.names import ChangeTemplate, TableName, TableTemplate, around
 from headgate.config.predict import (
     Predictions,
@@ -44,6 +51,7 @@ from headgate.config.shards import MAX_SHARDS, Stream
 from headgate.config.sources import Files, SourceField, SourceKeys
 from headgate.config.storage import Folder, Storage, declare_storage
 from headgate.config.units import Duration, Size
+from headgate.config.workflow import Workflow
 from headgate.errors import InvalidPipeline, nearest, shown
 
 FILES_TABLE = "_files"
@@ -173,6 +181,10 @@ class PipelineConfig(ConfigModel):
 
     maintain: MaintainField = Field(default=None, examples=[True])
     """Maintenance in the background of a run: `true`, or the keys below. Off by default."""
+
+    workflow: Workflow | None = None
+    """Tasks of the pipeline for a scheduler: Databricks, Airflow, systemd, cron, or
+    `headgate workflow run` itself."""
 
     commit: Literal["auto", "delta-rs", "spark"] = "auto"
     """Engine that commits to the tables; `auto` uses delta-rs, or Spark for tables that it
@@ -400,6 +412,23 @@ class PipelineConfig(ConfigModel):
         values += getattr(self.source, "options", {}).values()
         values += [value for model in models if model is not None for _, value in model]
         return list(dict.fromkeys(each for each in values if isinstance(each, Secret)))
+
+    @model_validator(mode="after")
+    def _tasks_fit_the_pipeline(self) -> Self:
+        tasks = self.workflow.tasks if self.workflow else {}
+        needs = {"train": self.train, "verify": self.lands_changes}
+        reasons = {
+            "train": "has nothing to train: the pipeline has no `train`",
+            "verify": "is for change files, whose merged tables are compared with their logs",
+        }
+        errors: dict[Path, InvalidPipeline] = {
+            ("workflow", "tasks", name, "do"): InvalidPipeline("bad-value", reasons[task.do])
+            for name, task in tasks.items()
+            if task.do in needs and not needs[task.do]
+        }
+        if errors:
+            raise invalid_at_paths(errors)
+        return self
 
     @model_validator(mode="after")
     def _shards_know_routes(self) -> Self:

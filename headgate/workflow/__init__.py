@@ -1,0 +1,3 @@
+"""Workflows: a pipeline's tasks, run here or installed in a scheduler."""
+
+from __future__ import annotations
