@@ -26,6 +26,7 @@ from headgate.lake.storage import probe
 from headgate.maintain import MaintainFollowUp
 from headgate.models.predict import PredictFollowUp
 from headgate.schema.changes import SchemaHistory
+from headgate.sources.batch import NothingNew, Source
 from headgate.sources.files import FileSource
 from headgate.sources.stop_signal import StopSignal
 from headgate.sources.stream import StreamSource
@@ -53,13 +54,15 @@ def run_pipeline(
 def _records(
     pipeline: PipelineConfig, options: RunOptions, listener: Listener, stop: StopSignal
 ) -> Runner:
-    source = StreamSource(
-        pipeline,
-        stop,
-        once=options.once,
-        from_ledger=options.from_ledger,
-        trigger_milliseconds=options.trigger_milliseconds or pipeline.trigger.milliseconds,
-    )
+    source: Source = NothingNew()
+    if not options.follow_only:
+        source = StreamSource(
+            pipeline,
+            stop,
+            once=options.once,
+            from_ledger=options.from_ledger,
+            trigger_milliseconds=options.trigger_milliseconds or pipeline.trigger.milliseconds,
+        )
 
     def follow_ups(
         spark: SparkSession, committer: Committer, listener: Listener
@@ -78,12 +81,14 @@ def _records(
 def _changes(
     pipeline: PipelineConfig, options: RunOptions, listener: Listener, stop: StopSignal
 ) -> Runner:
-    source = FileSource(
-        pipeline,
-        stop,
-        once=options.once,
-        trigger_milliseconds=options.trigger_milliseconds or pipeline.trigger.milliseconds,
-    )
+    source: Source = NothingNew()
+    if not options.follow_only:
+        source = FileSource(
+            pipeline,
+            stop,
+            once=options.once,
+            trigger_milliseconds=options.trigger_milliseconds or pipeline.trigger.milliseconds,
+        )
     plan = change_plan(pipeline)
 
     def follow_ups(

@@ -38,6 +38,7 @@ from headgate.cli.commands import (
     submit,
     tables,
     verify,
+    workflow,
 )
 from headgate.cli.help import CommandsByPurpose, DefaultCommandGroup, GroupedOptions, HelpfulGroup
 from headgate.cli.output import ShownError, show_errors, shown_errors
@@ -107,6 +108,7 @@ app.add_typer(schema.app, name="schema", cls=DefaultCommandGroup, context_settin
 app.add_typer(quarantine.app, name="quarantine", cls=HelpfulGroup, context_settings=_SETTINGS)
 app.add_typer(model.app, name="model", cls=HelpfulGroup, context_settings=_SETTINGS)
 app.add_typer(pending.app, name="pending", cls=HelpfulGroup, context_settings=_SETTINGS)
+app.add_typer(workflow.app, name="workflow", cls=HelpfulGroup, context_settings=_SETTINGS)
 app.add_typer(export.app, name="export", cls=HelpfulGroup, context_settings=_SETTINGS)
 
 

@@ -73,6 +73,8 @@ class RunOptions:
     """How often to look for new records; overrides the pipeline file."""
     shard: Shard | None = None
     """Which of the pipeline's shards to land, if it has several."""
+    follow_only: bool = False
+    """Read nothing from the source: only bring merged and derived tables up to date, then end."""
 
 
 @dataclass

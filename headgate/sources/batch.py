@@ -107,3 +107,16 @@ class Source(Protocol):
     ) -> Generator[SourceBatch | CaughtUp | Waiting | UnfinishedFiles | SkippedFiles]:
         """Yield batches; each must have landed before the next one is requested."""
         ...
+
+
+class NothingNew:
+    """A source from which nothing is read, for runs that only follow what has landed."""
+
+    def recover(self, progress: Progress | None, staged: StagedBatch | None) -> Recovery:
+        """Continue as the ledger is; a staged batch is left to the next run that reads."""
+        return Recovery(progress.first_version if progress else 0, None, lands_staged=False)
+
+    def batches(
+        self, spark: SparkSession, ledger: Ledger
+    ) -> Generator[SourceBatch | CaughtUp | Waiting | UnfinishedFiles | SkippedFiles]:
+        yield from ()

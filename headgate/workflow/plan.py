@@ -33,6 +33,8 @@ class Step:
     """The cluster that the task names."""
     group: int | None = None
     """Number of the cluster that the shard shares with others, from 1."""
+    never_ends: bool = False
+    """Whether it is a stream, which runs until it is stopped."""
 
     def words(self, headgate: str) -> list[str]:
         """Return the command, with the path of `headgate`."""
@@ -45,7 +47,7 @@ class WorkflowPlan:
 
     pipeline: PipelineConfig
     file: str
-    """The pipeline file, as the steps name it."""
+    """The absolute path of the pipeline file, as the steps name it."""
     workflow: Workflow
     steps: tuple[Step, ...]
     """In an order in which each comes after those that it depends on."""
@@ -58,6 +60,7 @@ class WorkflowPlan:
             message = "a workflow needs a pipeline file"
             hint = "its tasks are commands that load it: write the pipeline to a file"
             raise UsageError("bad-argument", message, hint)
+        path = os.path.abspath(path)
         workflow = pipeline.workflow or Workflow()
         tasks = workflow.tasks or default_tasks(pipeline, workflow)
         by_task = {
@@ -77,11 +80,17 @@ class WorkflowPlan:
     @property
     def folder(self) -> str:
         """The folder in which commands run: that of the pipeline file."""
-        return os.path.dirname(os.path.abspath(self.file))
+        return os.path.dirname(self.file)
 
     @property
     def by_name(self) -> Mapping[str, Step]:
         return {step.name: step for step in self.steps}
+
+    @property
+    def at_once(self) -> int:
+        """How many steps run at the same time on one machine: at least all streams."""
+        streams = sum(step.never_ends for step in self.steps)
+        return max(self.workflow.streams_per_cluster, streams)
 
     def depending_on(self, names: Sequence[str]) -> set[str]:
         """Return steps by name, and all steps that come after them."""
@@ -130,6 +139,7 @@ def _steps(
             timeout=timeout,
             cluster=task.cluster,
             group=group,
+            never_ends=task.do == "stream",
         )
 
 

@@ -18,6 +18,7 @@ from headgate.cli.pipeline_argument import (
     quiet_spark,
     with_settings,
 )
+from headgate.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.cli.progress.tally import Tally
@@ -48,6 +49,13 @@ def run(
         bool,
         typer.Option(
             "--from-ledger", help="Start a new checkpoint and continue where the ledger ends."
+        ),
+    ] = False,
+    follow_only: Annotated[
+        bool,
+        typer.Option(
+            "--follow-only",
+            help="Read nothing new: only bring merged and derived tables up to date, then exit.",
         ),
     ] = False,
     conf: ConfOption = None,
@@ -82,6 +90,9 @@ def run(
     from headgate.config.shards import Shard
     from headgate.engine.session import prepare_pack, start_session
 
+    if follow_only and (once or from_ledger):
+        message = "--follow-only reads nothing, so --once and --from-ledger do not apply"
+        raise UsageError("bad-argument", message)
     file = find_pipeline(pipeline)
     declared = with_settings(load_pipeline(file), conf or ())
     one_of = Shard.parse(shard) if shard else None
@@ -101,7 +112,10 @@ def run(
             stop = StopSignal()
             tally.stop_asked = lambda: stop.requested
             ended = run_pipeline(
-                declared, RunOptions(once, from_ledger, milliseconds, one_of), view, stop
+                declared,
+                RunOptions(once, from_ledger, milliseconds, one_of, follow_only),
+                view,
+                stop,
             )
     pending, behind = _pending(declared), _not_derived(declared)
     if as_json:
