@@ -29,23 +29,30 @@ def pages() -> dict[str, str]:
 
 def _pipeline_file() -> str:
     from headgate.config import (
+        Airflow,
+        Cluster,
         Confluent,
         Contract,
+        Databricks,
         Datastream,
         Delta,
+        Email,
         Expectation,
         Files,
         GoldUnion,
         Kafka,
         Maintain,
         Merge,
+        Notify,
         PipelineConfig,
         Predict,
         PredictTo,
         Registry,
         Security,
         Storage,
+        Task,
         Train,
+        Workflow,
         Wrapper,
     )
     from headgate.config.pipeline import CHANGE_KEYS, RECORD_KEYS
@@ -78,6 +85,13 @@ def _pipeline_file() -> str:
         ("`predict`", Predict),
         ("`predict.to`", PredictTo),
         ("`train`", Train),
+        ("`workflow`", Workflow),
+        ("`workflow.tasks`", Task),
+        ("`workflow.notify`", Notify),
+        ("`workflow.email`", Email),
+        ("`workflow.airflow`", Airflow),
+        ("`workflow.databricks`", Databricks),
+        ("`workflow.databricks.clusters`", Cluster),
     ):
         text += _keys(title, model)
         text += after.get(model, "")

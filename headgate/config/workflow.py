@@ -109,7 +109,7 @@ def _check_sender(sender: str) -> str:
 class Email(ConfigModel):
     """The mail server of notices that Headgate sends itself. Databricks and Airflow have theirs."""
 
-    server: Annotated[str, AfterValidator(_check_server)] = "localhost:25"
+    smtp: Annotated[str, AfterValidator(_check_server)] = "localhost:25"
     """Host and port of the mail server."""
 
     sender: Annotated[str, AfterValidator(_check_sender)] = Field(examples=["headgate@example.com"])
@@ -144,7 +144,9 @@ def _read_command(given: object) -> object:
     return given
 
 
-def _check_command(words: tuple[str, ...]) -> tuple[str, ...]:
+def _check_command(words: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if words is None:
+        return None
     if not words or not words[0].strip():
         raise InvalidPipeline("bad-value", "needs a command", "such as `[dbt, build]`")
     if any("\0" in word or "\n" in word for word in words):
@@ -162,7 +164,7 @@ class Task(ConfigModel):
     command: Annotated[
         tuple[str, ...] | None,
         BeforeValidator(_read_command, json_schema_input_type=Sequence[str] | str | None),
-        AfterValidator(lambda words: words and _check_command(words)),
+        AfterValidator(_check_command),
     ] = Field(default=None, examples=["dbt build"])
     """A command instead, run in the folder of the pipeline file, without a shell."""
 

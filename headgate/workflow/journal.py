@@ -85,13 +85,11 @@ class Journal:
         for path in self._runs()[_KEPT:]:
             shutil.rmtree(path, ignore_errors=True)
 
-    def remove(self) -> bool:
-        """Delete all runs; return whether there were any."""
-        existed = self.folder.exists()
+    def remove(self) -> None:
+        """Delete all runs."""
         shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(OSError):
             self.folder.parent.rmdir()
-        return existed
 
     def _runs(self) -> list[Path]:
         if not self.folder.exists():

@@ -89,9 +89,11 @@ class LocalTarget:
 
     def remove(self) -> Sequence[Change]:
         """Delete the journal of runs."""
+        if not self.journal.folder.exists():
+            return []
         with self._locked():
-            existed = self.journal.remove()
-        return [Change("journal", str(self.journal.folder), "removed")] if existed else []
+            self.journal.remove()
+        return [Change("journal", str(self.journal.folder), "removed")]
 
     def run_step(self, name: str) -> int:
         """Run one step in the foreground, once, and return its exit status."""
@@ -277,9 +279,10 @@ class _Run:
         """Pass Ctrl-C and termination on to the steps, which finish their batches."""
 
         def stop(number: int, frame: FrameType | None) -> None:
+            is_second = self._stop.is_set()
             self._stop.set()
             for process in [*self._processes.values()]:
-                _terminate(process)
+                _kill(process) if is_second else _terminate(process)
 
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -346,10 +349,14 @@ def _terminate(process: subprocess.Popen[bytes]) -> None:
 
 def _kill_after(process: subprocess.Popen[bytes], seconds: float) -> None:
     """Kill a command with all its processes, unless it ends in time."""
-    until = time.monotonic() + seconds
     with suppress(subprocess.TimeoutExpired):
-        process.wait(max(0.0, until - time.monotonic()))
+        process.wait(seconds)
         return
+    _kill(process)
+    process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command with all its processes."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

@@ -93,7 +93,7 @@ class Notifier:
             raise InvalidPipeline(
                 "missing-key",
                 "`workflow.notify` has e-mail addresses, but there is no `workflow.email`",
-                "declare a mail server: `email: {server: smtp.example.com:587, sender: …}`",
+                "declare a mail server: `email: {smtp: smtp.example.com:587, sender: …}`",
             )
         return cls(workflow.notify, workflow.email, report)
 
@@ -102,7 +102,7 @@ class Notifier:
         recipients: Sequence[str | Secret] = getattr(self._notify, notice.event)
         addresses = [one for one in recipients if isinstance(one, str) and is_email(one)]
         if addresses and self._email is not None:
-            server = self._email.server
+            server = self._email.smtp
             with self._reported(f"no e-mail sent by {server}"):
                 _repeat(partial(_send_mail, notice, addresses, self._email))
         for one in recipients:
@@ -139,7 +139,7 @@ def _send_mail(notice: Notice, addresses: Sequence[str], email: Email) -> None:
     message["Date"] = formatdate(localtime=False)
     message["Message-ID"] = make_msgid(domain=email.sender.partition("@")[2])
     message.set_content(f"{notice.text}\n")
-    parts = urlsplit(f"//{email.server}")
+    parts = urlsplit(f"//{email.smtp}")
     host = parts.hostname or "localhost"
     context = ssl.create_default_context()
     if email.security == "tls":

@@ -24,10 +24,13 @@ from headgate.config import (
     Secret,
     Size,
     Storage,
+    Task,
+    Workflow,
     load_pipeline,
 )
 from headgate.config.model import fields_by_key
 from headgate.config.pipeline import RECORD_KEYS
+from headgate.config.schedule import Schedule
 
 SMALL = """\
 name: shop
@@ -55,6 +58,7 @@ checkpoint: ../checkpoint
 maintain: {file_size: 128 MB, keep: 2 days, max_versions: 500}
 storage: {endpoint: "https://store:9000/", region: eu, access_key: env:KEY, secret_key: file:key}
 catalog: {name: sales.shop, in: main}
+workflow: {schedule: hourly, tasks: {land: land, check: {do: verify, after: land}}}
 change_log: "changes_{schema}_{table}"
 merged: "{table}"
 history: "{table}_then"
@@ -104,6 +108,7 @@ def test_change_pipeline_has_defaults(write: Write) -> None:
         "checkpoint": str(folder / "lake/_checkpoints/shop"),
         "storage": Storage(),
         "maintain": None,
+        "workflow": None,
         "catalog": None,
         "quarantine_table": "quarantine",
         "ledger": "ledger",
@@ -155,6 +160,10 @@ def test_change_pipeline_reads_every_key(write: Write, monkeypatch: pytest.Monke
             secret_key=Secret.parse("file:key"),
         ),
         catalog=Catalog(name="sales.shop", in_="main"),
+        workflow=Workflow(
+            schedule=Schedule.parse("0 * * * *"),
+            tasks={"land": Task(do="land"), "check": Task(do="verify", after=("land",))},
+        ),
         change_log="changes_{schema}_{table}",
         merged="{table}",
         history="{table}_then",

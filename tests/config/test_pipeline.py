@@ -113,6 +113,7 @@ def test_pipeline_has_defaults(write: Write) -> None:
         "checkpoint": str(folder / "lake/_checkpoints/games"),
         "storage": Storage(),
         "maintain": None,
+        "workflow": None,
         "catalog": None,
         "bronze": None,
         "silver": "silver_{route}",
