@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headgate.quarantine.replay import Replayed
     from headgate.serve.query import Query
     from headgate.sources.stop_signal import StopSignal
+    from headgate.workflow.target import Target
 
 
 def load(path: str | os.PathLike[str]) -> Pipeline:
@@ -126,12 +127,14 @@ class Pipeline(config.PipelineConfig):
         on_event: Listener | None = None,
         stop: StopSignal | None = None,
         shard: str | None = None,
+        follow_only: bool = False,
     ) -> RunResult:
         """Land what the source has now; with `once=False`, continue until a stop.
 
         Ctrl-C, SIGTERM and `stop.request()` finish the batch first. `from_ledger` starts a new
         checkpoint and continues where the ledger ends. Of a pipeline with several shards, each
-        run lands one, such as `2/4`.
+        run lands one, such as `2/4`. `follow_only` reads nothing new, and only brings merged and
+        derived tables up to date.
         """
         from headgate.config.shards import Shard
         from headgate.engine.runner import RunOptions
@@ -139,7 +142,9 @@ class Pipeline(config.PipelineConfig):
 
         tally = RunTally(self, on_event)
         one_of = None if shard is None else Shard.parse(shard)
-        options = RunOptions(once=once, from_ledger=from_ledger, shard=one_of)
+        options = RunOptions(
+            once=once, from_ledger=from_ledger, shard=one_of, follow_only=follow_only
+        )
         ended = run_pipeline(self, options, tally.take, stop)
         return tally.result(ended)
 
@@ -229,6 +234,16 @@ class Pipeline(config.PipelineConfig):
 
         limit = config.Duration.parse(at_most) if isinstance(at_most, str) else at_most
         return Rows.of(maintain(self, tables or ("*",), dry_run=dry_run, at_most=limit))
+
+    def open_workflow(self, target: str = "local") -> Target:
+        """Return the pipeline's workflow in a scheduler, or on this machine, to run or install it.
+
+        Targets are `local`, `airflow`, `databricks`, `systemd` and `cron`.
+        """
+        from headgate.workflow.open import open_target
+        from headgate.workflow.plan import WorkflowPlan
+
+        return open_target(target, WorkflowPlan.of(self))
 
     def query(
         self,

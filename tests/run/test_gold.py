@@ -162,3 +162,22 @@ def test_rows_deleted_by_deletion_vectors_are_removed_from_derived_tables(
     assert same(rows(pipeline.lake, f"gold_{game}_player_agg"), wanted)
     sessions = sum(row["session_count"] for row in wanted)
     assert {"route": game, "sessions": sessions} in rows(pipeline.lake, "all_games")
+
+
+def test_run_that_only_follows_derives_without_its_source(
+    spark: SparkSession, pipeline: PipelineConfig, tmp_path: Path
+) -> None:
+    inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
+    simulate(GamesPlan(tables=2, versions=1, records=200), pipeline.schema_registry, inbox)
+    run_pipeline(pipeline.model_copy(update={"gold": {}}), RunOptions(once=True))
+    landed = read_status(pipeline)
+    (tmp_path / "inbox").rename(tmp_path / "elsewhere")
+    events = Told()
+    ended = run_pipeline(pipeline, RunOptions(follow_only=True), events)
+    assert (ended.batches, ended.rows) == (0, 0)
+    assert events.of(GoldDerived)
+    assert_all_derived(spark, pipeline)
+    (tmp_path / "elsewhere").rename(tmp_path / "inbox")
+    again = run_pipeline(pipeline, RunOptions(once=True))
+    assert again.rows == 0
+    assert read_status(pipeline).rows == landed.rows
