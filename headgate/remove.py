@@ -112,7 +112,10 @@ def remove(
                 on_removed(one)
     # After the locks are given back, which are notes, too.
     delete_files(f"{pipeline.lake}/_staged", notes)
-    for folder in (f"{pipeline.lake}/_staged", f"{pipeline.lake}/_checkpoints", pipeline.lake):
+    folders = [f"{pipeline.lake}/_staged", f"{pipeline.lake}/_checkpoints", pipeline.lake]
+    if pipeline.registry is not None and pipeline.registry.folder is not None:
+        folders.append(pipeline.registry.folder)
+    for folder in folders:
         if not is_remote(folder) and not find_files(folder):
             delete_folder(folder)
 
