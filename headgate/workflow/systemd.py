@@ -107,6 +107,7 @@ class SystemdTarget(LocalTarget):
         files = self.render()
         if self.plan.workflow.schedule is None:
             raise no_schedule()
+        self._systemctl("daemon-reload")  # first, to leave no files without systemd
         self.folder.mkdir(parents=True, exist_ok=True)
         changes = []
         for name, text in files.items():
@@ -138,13 +139,12 @@ class SystemdTarget(LocalTarget):
         """Disable and delete the units, and delete the journal of runs."""
         paths = [self.folder / f"{self.unit}.{kind}" for kind in ("timer", "service")]
         found = [path for path in paths if path.exists()]
-        if found:
-            # A unit that is not enabled any more is no reason to leave its file.
-            with suppress(WorkflowError):
-                self._systemctl("disable", "--now", *(path.name for path in found))
+        # A unit that is not enabled any more, or no systemd, is no reason to leave files.
+        with suppress(WorkflowError):
+            self._systemctl("disable", "--now", *(path.name for path in found))
         for path in found:
             path.unlink()
-        if found:
+        with suppress(WorkflowError):
             self._systemctl("daemon-reload")
         return [*(Change("unit", str(path), "removed") for path in found), *super().remove()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from headgate.config.schedule import Schedule
-from headgate.errors import InvalidPipeline
+from headgate.errors import InvalidPipeline, WorkflowError
 from headgate.workflow.journal import Journal
 from headgate.workflow.systemd import SystemdTarget, calendar_events
 from tests.workflow.workflows import plan_in
@@ -102,3 +103,53 @@ def test_units_with_hostile_paths_are_what_systemd_reads(tmp_path: Path) -> None
 def test_workflow_without_a_schedule_is_not_installed(tmp_path: Path) -> None:
     with pytest.raises(InvalidPipeline, match="no schedule"):
         target_in(tmp_path, "  retries: 1\n").install()
+
+
+SYSTEMCTL = """\
+#!/bin/sh
+# As systemd's own `systemctl`, but it only records its calls.
+echo "$@" >> "$CALLS"
+exit "${STATUS:-0}"
+"""
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = tmp_path / "bin" / "systemctl"
+    program.parent.mkdir()
+    program.write_text(SYSTEMCTL)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    return tmp_path / "calls"
+
+
+def test_units_are_enabled_updated_and_removed(calls: Path, tmp_path: Path) -> None:
+    target = target_in(tmp_path / "p", "  schedule: hourly\n")
+    target.is_system = False
+    units = tmp_path / "config" / "systemd" / "user"
+    assert [change.action for change in target.install()] == ["created", "created"]
+    assert calls.read_text().splitlines()[-1] == "--user enable --now headgate-games.timer"
+    assert [change.action for change in target.install()] == ["unchanged", "unchanged"]
+    assert target.status().is_current
+    assert target.status().next_run is not None
+    changed = target_in(tmp_path / "p", "  schedule: daily\n")
+    changed.is_system = False
+    assert not changed.status().is_current
+    assert [change.action for change in changed.install()] == ["unchanged", "updated"]
+    assert [change.action for change in changed.remove()] == ["removed", "removed"]
+    assert "--user disable --now headgate-games.timer headgate-games.service" in calls.read_text()
+    assert [*units.iterdir()] == []
+
+
+def test_nothing_is_written_without_systemd(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATUS", "1")
+    target = target_in(tmp_path / "p", "  schedule: hourly\n")
+    target.is_system = False
+    with pytest.raises(WorkflowError) as caught:
+        target.install()
+    assert caught.value.code == "scheduler-unavailable"
+    assert not target.status().is_installed
