@@ -128,3 +128,17 @@ def wait_until_over(
         if run.state.is_over:
             return run
         time.sleep(every)
+
+
+def wait_for_latest(target: Target, on_change: OnChange, every: float = 2.0) -> WorkflowStatus:
+    """Wait until the latest run is over, and return the status then."""
+    seen: WorkflowRun | None = None
+    while True:
+        status = target.status()
+        latest = next(iter(status.runs), None)
+        if latest is not None and latest != seen:
+            on_change(latest)
+            seen = latest
+        if latest is None or latest.state.is_over:
+            return status
+        time.sleep(every)

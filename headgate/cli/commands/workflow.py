@@ -29,7 +29,7 @@ from headgate.errors import UsageError, WorkflowError
 
 if TYPE_CHECKING:
     from headgate.workflow.plan import WorkflowPlan
-    from headgate.workflow.target import Change, State, StepRun, Target, WorkflowRun
+    from headgate.workflow.target import Change, State, StepRun, Target, WorkflowRun, WorkflowStatus
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -207,7 +207,15 @@ def repair(
 
 @app.command(cls=GroupedOptions)
 def status(
-    pipeline: PipelineArgument = None, target: TargetOption = "local", as_json: JsonOption = False
+    pipeline: PipelineArgument = None,
+    target: TargetOption = "local",
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait", help="Wait until the latest run is over; exit with 1 if a step has failed."
+        ),
+    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show whether the workflow is installed, its latest runs, and their steps.
 
@@ -215,41 +223,24 @@ def status(
     Examples:
       headgate workflow status games.yaml
       headgate workflow status games.yaml --target airflow
+      headgate workflow status games.yaml --target airflow --wait
 
     Next: headgate workflow repair PIPELINE
     """
     plan, chosen = _open(pipeline, target)
-    found = chosen.status()
+    if wait:
+        from headgate.workflow.target import wait_for_latest
+
+        found = wait_for_latest(chosen, _View(as_json).show)
+    else:
+        found = chosen.status()
+    has_failed = wait and bool(found.runs) and found.runs[0].state != "succeeded"
     if as_json:
         print_json(found)
-        return
-    facts = []
-    if target != "local":
-        state = "not installed"
-        if found.is_installed:
-            state = (
-                "installed" if found.is_current else "installed, but the pipeline file has changed"
-            )
-            state += ", paused" if found.is_paused else ""
-        facts.append((target, state))
-    if found.next_run is not None:
-        facts.append(("next run", f"{found.next_run:%Y-%m-%d %H:%M %Z}"))
-    facts.append(("runs", str(len(found.runs)) if found.runs else "none yet"))
-    print(styled(plan.name, "bold"))
-    print_facts(facts)
-    if found.runs:
-        print()
-        rows = [_run_row(one) for one in found.runs[:_SHOWN_RUNS]]
-        print_columns(("RUN", "STATE", "BEGAN", "TOOK"), rows)
-        _print_steps(found.runs[0])
-    steps = [(f"headgate workflow run {_file(pipeline)}{_option(target)}", "start a run")]
-    if found.runs and found.runs[0].failed:
-        repairing = f"headgate workflow repair {_file(pipeline)}{_option(target)}"
-        steps.insert(0, (repairing, "run the failed steps again"))
-    if target != "local" and not (found.is_installed and found.is_current):
-        installing = f"headgate workflow install {_file(pipeline)} --target {target}"
-        steps.insert(0, (installing, "install it as declared"))
-    print_next_steps(steps)
+    else:
+        _print_status(plan, found, _file(pipeline), target)
+    if has_failed:
+        raise typer.Exit(1)
 
 
 @app.command(cls=GroupedOptions)
@@ -362,6 +353,36 @@ def _end(
 def _run_row(run: WorkflowRun) -> Sequence[str]:
     began = ago(run.began) if run.began else ""
     return (run.id, run.state, began, _took(run.began, run.ended))
+
+
+def _print_status(plan: WorkflowPlan, found: WorkflowStatus, file: str, target: str) -> None:
+    facts = []
+    if target != "local":
+        state = "not installed"
+        if found.is_installed:
+            state = (
+                "installed" if found.is_current else "installed, but the pipeline file has changed"
+            )
+            state += ", paused" if found.is_paused else ""
+        facts.append((target, state))
+    if found.next_run is not None:
+        facts.append(("next run", f"{found.next_run:%Y-%m-%d %H:%M %Z}"))
+    facts.append(("runs", str(len(found.runs)) if found.runs else "none yet"))
+    print(styled(plan.name, "bold"))
+    print_facts(facts)
+    if found.runs:
+        print()
+        rows = [_run_row(one) for one in found.runs[:_SHOWN_RUNS]]
+        print_columns(("RUN", "STATE", "BEGAN", "TOOK"), rows)
+        _print_steps(found.runs[0])
+    steps = [(f"headgate workflow run {file}{_option(target)}", "start a run")]
+    if found.runs and found.runs[0].failed:
+        repairing = f"headgate workflow repair {file}{_option(target)}"
+        steps.insert(0, (repairing, "run the failed steps again"))
+    if target != "local" and not (found.is_installed and found.is_current):
+        installing = f"headgate workflow install {file} --target {target}"
+        steps.insert(0, (installing, "install it as declared"))
+    print_next_steps(steps)
 
 
 def _took(began: datetime | None, ended: datetime | None, before: str = "") -> str:
