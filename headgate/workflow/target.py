@@ -130,15 +130,8 @@ def wait_until_over(
         time.sleep(every)
 
 
-def wait_for_latest(target: Target, on_change: OnChange, every: float = 2.0) -> WorkflowStatus:
+def wait_for_latest(target: Target, on_change: OnChange) -> WorkflowStatus:
     """Wait until the latest run is over, and return the status then."""
-    seen: WorkflowRun | None = None
-    while True:
-        status = target.status()
-        latest = next(iter(status.runs), None)
-        if latest is not None and latest != seen:
-            on_change(latest)
-            seen = latest
-        if latest is None or latest.state.is_over:
-            return status
-        time.sleep(every)
+    if target.status().runs:
+        wait_until_over(lambda: target.status().runs[0], on_change)
+    return target.status()
