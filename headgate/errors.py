@@ -74,6 +74,9 @@ CODES: dict[str, str] = {
     # the catalog
     "catalog-unavailable": "The catalog cannot be reached; the run goes on, and retries.",
     "catalog-refused": "The catalog refuses a table, or has another table under its name.",
+    "grant-refused": "The catalog refuses to list, grant or revoke a privilege.",
+    "grants-unsupported": "The catalog has no grants.",
+    "grants-differ": "Grants in the catalog are not as declared (`headgate grants plan --strict`).",
     # checkpoint and ledger
     "checkpoint-reset": "The ledger has batches that the checkpoint does not have.",
     "checkpoint-foreign": "The checkpoint has progress that the lake's ledger does not have.",

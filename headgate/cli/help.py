@@ -11,7 +11,9 @@ _GROUPS = {
     "Run": ("check", "doctor", "plan", "run", "submit"),
     "Inspect": ("status", "tables", "query", "spark", "serve", "schema", "graph"),
     "Predict": ("model",),
-    "Maintain": ("maintain", "quarantine", "pending", "refresh", "verify", "rewind", "remove"),
+    "Maintain": (
+        *("maintain", "grants", "quarantine", "pending", "refresh", "verify", "rewind", "remove"),
+    ),
     "Other": ("export", "jars"),
 }
 

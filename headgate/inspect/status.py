@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from headgate.catalog.register import Recorded
+from headgate.catalog.recorded import Recorded
 from headgate.config import PipelineConfig
 from headgate.config.gold import ROUTE, as_pattern, is_declared_gold
+from headgate.config.grants import declared_on
 from headgate.config.pipeline import FILES_TABLE
 from headgate.inspect.ledger import PipelineLedger, open_ledger, recorded_changes
 from headgate.inspect.quarantine import count_quarantined
@@ -279,6 +280,38 @@ def read_catalog(pipeline: PipelineConfig) -> CatalogStatus | None:
 
 
 @dataclass(frozen=True)
+class GrantsStatus:
+    """Grants on registered tables, as the runs and `headgate grants` have recorded them."""
+
+    granted: int
+    """Privileges that Headgate has granted."""
+    missing: tuple[str, ...] = ()
+    """Tables that lack declared grants; the next run grants them."""
+    obsolete: tuple[str, ...] = ()
+    """Tables with grants that are no longer declared; `headgate grants apply` revokes them."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Why grants on tables were refused."""
+
+
+def read_grants(pipeline: PipelineConfig) -> GrantsStatus | None:
+    """Return None if nothing is or was granted. The catalog itself is not asked."""
+    if pipeline.catalog is None:
+        return None
+    recorded = Recorded.of(pipeline, pipeline.catalog)
+    if not pipeline.grants and not any(recorded.grants.values()):
+        return None
+    tables = sorted(recorded.tables & recorded.registered)
+    ours = {table: recorded.grants.get(table, frozenset()) for table in tables}
+    declared = {table: declared_on(pipeline.grants, table) for table in tables}
+    return GrantsStatus(
+        sum(map(len, ours.values())),
+        tuple(table for table in tables if declared[table] - ours[table]),
+        tuple(table for table in tables if ours[table] - declared[table]),
+        {table: error for table, error in recorded.grant_errors.items() if table in ours},
+    )
+
+
+@dataclass(frozen=True)
 class Status(ResultView):
     """A pipeline at one point in time."""
 
@@ -324,6 +357,8 @@ class Status(ResultView):
     """The streams of a pipeline with several shards."""
     catalog: CatalogStatus | None = None
     """What is registered; None if the pipeline has no catalog."""
+    grants: GrantsStatus | None = None
+    """What is granted on these tables; None if nothing is or was declared."""
 
 
 def read_status(pipeline: PipelineConfig) -> Status:
@@ -369,6 +404,7 @@ def read_status(pipeline: PipelineConfig) -> Status:
         predictions=read_predictions(pipeline, ledger) if pipeline.predict else (),
         shards=shards,
         catalog=read_catalog(pipeline),
+        grants=read_grants(pipeline),
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from headgate.catalog.register import open_catalog
+from headgate.catalog.open import open_catalog
 from headgate.catalog.spark_sql import SparkCatalog
 from headgate.cli.main import run_command
 from headgate.config import Catalog

@@ -114,6 +114,7 @@ def test_pipeline_has_defaults(write: Write) -> None:
         "storage": Storage(),
         "maintain": None,
         "catalog": None,
+        "grants": (),
         "bronze": None,
         "silver": "silver_{route}",
         "quarantine_table": "quarantine",
