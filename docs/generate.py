@@ -221,6 +221,8 @@ def _default(field: Any) -> str:
     # The defaults of a nested model are listed in its own section.
     if value is None or value == () or isinstance(value, BaseModel):
         return ""
+    if isinstance(value, tuple):
+        return ", ".join(f"`{one}`" for one in value)
     shown = str(value).lower() if isinstance(value, bool) else getattr(value, "value", value)
     return f"`{shown}`"
 

@@ -20,11 +20,12 @@ class GrantCatalog(Protocol):
     """The privileges on tables of one schema of a catalog.
 
     Every method raises `CatalogUnavailable` if the catalog cannot be reached, and `CatalogError` if
-    it refuses, has no such table, or has no grants at all (`grants-unsupported`).
+    it refuses, or has no grants at all (`grants-unsupported`).
     """
 
-    def grants(self, table: str) -> frozenset[Granted]:
-        """Return the privileges granted on a table itself, without inherited ones."""
+    def grants(self, table: str) -> frozenset[Granted] | None:
+        """Return the privileges granted on a table itself, without inherited ones; None if there is
+        no such table."""
         ...
 
     def grant(self, table: str, principal: Principal, privileges: Sequence[str]) -> None:
@@ -93,5 +94,6 @@ def registered_elsewhere(name: str, location: str) -> CatalogError:
 
 
 def not_in_catalog(name: str) -> CatalogError:
+    """Return the error for a table without an entry, which has no grants either."""
     hint = "headgate run registers tables that are missing"
     return CatalogError("grant-refused", f"{name} is not in the catalog", hint)

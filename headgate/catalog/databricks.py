@@ -55,7 +55,17 @@ class UnityGrants:
             raise _unavailable(first_line(error)) from error
         yield cls(client, catalog)
 
-    def grants(self, table: str) -> frozenset[Granted]:
+    def grants(self, table: str) -> frozenset[Granted] | None:
+        from databricks.sdk.errors import NotFound
+
+        try:
+            return self._listed(table)
+        except CatalogError as error:
+            if isinstance(error.__cause__, NotFound):
+                return None
+            raise
+
+    def _listed(self, table: str) -> frozenset[Granted]:
         found: set[Granted] = set()
         page: str | None = None
         with _explained():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from itertools import groupby
 
-from headgate.catalog.catalog import GrantCatalog
+from headgate.catalog.catalog import GrantCatalog, not_in_catalog
 from headgate.catalog.open import open_grants
 from headgate.catalog.recorded import Recorded
 from headgate.config import Catalog, Grant, Granted, PipelineConfig, Principal
@@ -102,7 +102,7 @@ def plan_grants(pipeline: PipelineConfig) -> GrantsPlan:
         return GrantsPlan(
             pipeline.name,
             catalog.identity,
-            tuple(_plan_table(opened, pipeline.grants, recorded, table) for table in tables),
+            tuple(_plan_table(opened, pipeline, catalog, recorded, table) for table in tables),
         )
 
 
@@ -120,7 +120,7 @@ def apply_grants(
     tables = sorted(recorded.tables & recorded.registered)
 
     def change(opened: GrantCatalog, table: str) -> tuple[GrantsChanged, GrantsEntry | None]:
-        plan = _plan_table(opened, pipeline.grants, recorded, table)
+        plan = _plan_table(opened, pipeline, catalog, recorded, table)
         if plan.error is not None:
             return GrantsChanged(table, error=plan.error), None
         revoked = (*plan.obsolete, *(plan.foreign if exact else ()))
@@ -158,10 +158,11 @@ def revoke_grants(
     def change(opened: GrantCatalog, table: str) -> tuple[GrantsChanged, GrantsEntry | None]:
         ours = recorded.grants[table]
         try:
-            found = opened.grants(table)
-        except CatalogUnavailable:
-            raise
+            # With its entry, a table has lost its grants.
+            found = opened.grants(table) or frozenset()
         except CatalogError as error:
+            if _is_of_whole_catalog(error):
+                raise
             return GrantsChanged(table, error=error.message), None
         plan = TableGrants(table, kept=_sorted(found & ours))
         outcome = _change(opened, plan, [one for one in chosen[table] if one in found])
@@ -230,11 +231,11 @@ class NewGrants:
             plan = TableGrants.compare(
                 table,
                 declared_on(self._grants, table),
-                opened.grants(table),
+                _require_grants(opened, self._catalog, table),
                 recorded.grants.get(table, ()),
             )
         except CatalogError as error:
-            if isinstance(error, CatalogUnavailable) or error.code == "grants-unsupported":
+            if _is_of_whole_catalog(error):
                 raise
             ours = _sorted(recorded.grants.get(table, ()))
             outcome = _Outcome(GrantsChanged(table, error=error.message), ours)
@@ -263,16 +264,32 @@ class _Outcome:
 
 
 def _plan_table(
-    opened: GrantCatalog, grants: Sequence[Grant], recorded: Recorded, table: str
+    opened: GrantCatalog,
+    pipeline: PipelineConfig,
+    catalog: Catalog,
+    recorded: Recorded,
+    table: str,
 ) -> TableGrants:
-    declared = declared_on(grants, table)
+    declared = declared_on(pipeline.grants, table)
     try:
-        found = opened.grants(table)
+        found = _require_grants(opened, catalog, table)
     except CatalogError as error:
-        if isinstance(error, CatalogUnavailable) or error.code == "grants-unsupported":
+        if _is_of_whole_catalog(error):
             raise
         return TableGrants(table, error=error.message)
     return TableGrants.compare(table, declared, found, recorded.grants.get(table, ()))
+
+
+def _require_grants(opened: GrantCatalog, catalog: Catalog, table: str) -> frozenset[Granted]:
+    found = opened.grants(table)
+    if found is None:
+        raise not_in_catalog(catalog.name_of(table))
+    return found
+
+
+def _is_of_whole_catalog(error: CatalogError) -> bool:
+    """Whether it would be the same for every other table."""
+    return isinstance(error, CatalogUnavailable) or error.code == "grants-unsupported"
 
 
 def _change(opened: GrantCatalog, plan: TableGrants, revoked: Iterable[Granted]) -> _Outcome:
@@ -309,8 +326,9 @@ def _grant(
     except CatalogUnavailable:
         raise
     except CatalogError:
-        if not {*missing} <= opened.grants(table):  # another process has granted it meanwhile
+        if not {*missing} <= (opened.grants(table) or frozenset()):
             raise
+        # Another process has granted it meanwhile.
 
 
 def _change_all(

@@ -104,15 +104,15 @@ class HiveMetastore:
             keep_files, ignore_unknown = False, True
             self._client.dropTable(self._catalog.name, table, keep_files, ignore_unknown)
 
-    def grants(self, table: str) -> frozenset[Granted]:
+    def grants(self, table: str) -> frozenset[Granted] | None:
         with _explained(self._catalog, "grant-refused"):
             found = frozenset(map(_granted, self._privileges(table)))
-        if not found:
-            self._require(table)  # of a missing table, the metastore lists no privileges
-        return found
+        # Of a missing table, the metastore lists no privileges.
+        return found if found or self.location(table) is not None else None
 
     def grant(self, table: str, principal: Principal, privileges: Sequence[str]) -> None:
-        self._require(table)  # on a missing table, the metastore grants nothing and succeeds
+        if self.location(table) is None:  # there, the metastore grants nothing and succeeds
+            raise not_in_catalog(self._catalog.name_of(table))
         with _explained(self._catalog, "grant-refused"):
             if principal.kind == "role" and principal.name not in self._client.listRoleNames():
                 message = f"the metastore has no role {shown(principal.name)}"
@@ -147,10 +147,6 @@ class HiveMetastore:
 
     def _kind(self, principal: Principal) -> Any:
         return self._api.PrincipalType.valueOf((principal.kind or "user").upper())
-
-    def _require(self, table: str) -> None:
-        if self.location(table) is None:
-            raise not_in_catalog(self._catalog.name_of(table))
 
     def _table(self, name: str, location: str, placeholder: str) -> Any:
         api = self._api

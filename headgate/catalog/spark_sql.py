@@ -69,13 +69,18 @@ class SparkCatalog:
         with self._reported():
             self._sql(f"DROP TABLE IF EXISTS {self._name(table)}")
 
-    def grants(self, table: str) -> frozenset[Granted]:
+    def grants(self, table: str) -> frozenset[Granted] | None:
         with self._granting():
-            rows = self._sql(f"SHOW GRANTS ON TABLE {self._name(table)}").collect()
+            try:
+                rows = self._sql(f"SHOW GRANTS ON TABLE {self._name(table)}").collect()
+            except Exception as error:
+                if _condition(error) == _NO_TABLE:
+                    return None
+                raise
         # With those that the table inherits from its schema and its catalog.
         own = [row for row in map(_by_lower_name, rows) if row["objecttype"] == "TABLE"]
         return frozenset(
-            Granted(Principal(row["principal"]), row["actiontype"])
+            Granted(Principal(row["principal"]), row["actiontype"].upper())
             for row in own
             if row["actiontype"] != _OWNER
         )

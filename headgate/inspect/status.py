@@ -269,11 +269,14 @@ class CatalogStatus:
     """Why tables could not be registered."""
 
 
-def read_catalog(pipeline: PipelineConfig) -> CatalogStatus | None:
+def _recorded(pipeline: PipelineConfig) -> Recorded | None:
+    return None if pipeline.catalog is None else Recorded.of(pipeline, pipeline.catalog)
+
+
+def _catalog_status(pipeline: PipelineConfig, recorded: Recorded | None) -> CatalogStatus | None:
     """Return None without a catalog. The catalog itself is not asked."""
-    if pipeline.catalog is None:
+    if pipeline.catalog is None or recorded is None:
         return None
-    recorded = Recorded.of(pipeline, pipeline.catalog)
     registered = len(recorded.tables & recorded.registered)
     missing = tuple(recorded.missing)
     return CatalogStatus(pipeline.catalog.identity, registered, missing, recorded.errors)
@@ -295,10 +298,11 @@ class GrantsStatus:
 
 def read_grants(pipeline: PipelineConfig) -> GrantsStatus | None:
     """Return None if nothing is or was granted. The catalog itself is not asked."""
-    if pipeline.catalog is None:
-        return None
-    recorded = Recorded.of(pipeline, pipeline.catalog)
-    if not pipeline.grants and not any(recorded.grants.values()):
+    return _grants_status(pipeline, _recorded(pipeline))
+
+
+def _grants_status(pipeline: PipelineConfig, recorded: Recorded | None) -> GrantsStatus | None:
+    if recorded is None or not (pipeline.grants or any(recorded.grants.values())):
         return None
     tables = sorted(recorded.tables & recorded.registered)
     ours = {table: recorded.grants.get(table, frozenset()) for table in tables}
@@ -375,6 +379,7 @@ def read_status(pipeline: PipelineConfig) -> Status:
         else [batch_in_progress(pipeline, batches.version)]
     )
     lags = [follow_up_lag(one) for one in ledger.stream.each]
+    recorded = _recorded(pipeline)
     return Status(
         pipeline=pipeline.name,
         file=pipeline.file,
@@ -403,8 +408,8 @@ def read_status(pipeline: PipelineConfig) -> Status:
         follow_up_lag=max(filter(None, lags), key=lambda lag: lag.batches, default=None),
         predictions=read_predictions(pipeline, ledger) if pipeline.predict else (),
         shards=shards,
-        catalog=read_catalog(pipeline),
-        grants=read_grants(pipeline),
+        catalog=_catalog_status(pipeline, recorded),
+        grants=_grants_status(pipeline, recorded),
     )
 
 

@@ -353,8 +353,7 @@ class CatalogEntry(EntryOfTable):
 
 @dataclass(frozen=True)
 class GrantsEntry(EntryOfTable):
-    """All privileges that Headgate has granted on a table from here on, and why others could not be
-    granted or revoked."""
+    """All privileges that Headgate has granted on a table, and why others were refused."""
 
     kind = Kind.GRANTS
     catalog: str

@@ -17,6 +17,7 @@ class FakeCatalog:
     entries: dict[str, str] = field(default_factory=dict)
     granted: dict[str, set[Granted]] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
+    dropped: set[str] = field(default_factory=set)
     is_down: bool = False
     calls: list[str] = field(default_factory=list)
 
@@ -42,8 +43,10 @@ class FakeCatalog:
     def drop(self, table: str) -> None:
         del self.entries[table]
 
-    def grants(self, table: str) -> frozenset[Granted]:
+    def grants(self, table: str) -> frozenset[Granted] | None:
         self._called(f"grants {table}")
+        if table in self.dropped:
+            return None
         return frozenset(self.granted.get(table, ()))
 
     def grant(self, table: str, principal: Principal, privileges: Sequence[str]) -> None:

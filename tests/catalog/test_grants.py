@@ -291,6 +291,20 @@ def test_revoked_are_those_of_one_principal_and_not_those_of_others(
     assert not any(Recorded.of(pipeline, UNITY).grants.values())
 
 
+def test_table_without_an_entry_has_nothing_to_revoke_and_cannot_be_planned(
+    lake: SmallLake, catalog: FakeCatalog
+) -> None:
+    apply_grants(lake.pipeline)
+    catalog.dropped = {"silver_go"}
+    (_, _, go) = plan_grants(lake.pipeline).tables
+    assert (go.table, go.error) == ("silver_go", "main.games.silver_go is not in the catalog")
+    (refused,) = apply_grants(lake.pipeline)
+    assert (refused.table, refused.error) == ("silver_go", go.error)
+    (revoked,) = revoke_grants(lake.pipeline)
+    assert revoked == GrantsChanged("silver_chess", revoked=(SELECT,))
+    assert not any(Recorded.of(lake.pipeline, UNITY).grants.values())
+
+
 def test_what_was_done_before_the_catalog_went_down_is_recorded(
     lake: SmallLake, catalog: FakeCatalog
 ) -> None:
@@ -319,11 +333,11 @@ def test_commands_show_what_they_compare_change_and_ask(
     plan = headgate("plan", lake.file).out
     assert "+  2 tables such as silver_chess: the next run grants what is declared" in plan
     status = headgate("status", lake.file).out
-    assert "2 tables such as silver_chess; the next run grants it" in status
+    assert "not granted     on 2 tables such as silver_chess, as declared; the next run" in status
     assert "2 privileges granted, 0 revoked" in headgate("grants", "apply", lake.file).out
     assert "2 privileges" in headgate("status", lake.file).out
     declare(lake, "[{to: bob, tables: silver_go}]")
-    assert "2 tables such as silver_chess; headgate grants apply revokes" in (
+    assert "not revoked     on 2 tables such as silver_chess, where it is no longer declared" in (
         headgate("status", lake.file).out
     )
     assert "-  2 tables such as silver_chess" in headgate("plan", lake.file).out

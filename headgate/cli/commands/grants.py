@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     rich_markup_mode=None,
-    help="Compare, apply or revoke privileges on the tables, in the catalog.",
+    help="Compare, apply or revoke grants on tables in the catalog.",
 )
 
 _MAX_TABLES = 20

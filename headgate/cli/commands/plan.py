@@ -223,7 +223,7 @@ def _print_grants(plan: PipelinePlan) -> None:
         print(f"  {styled('+', 'green')}  {what}: the next run grants what is declared")
     if found.obsolete:
         what = f"{counted(len(found.obsolete), 'table')} such as {found.obsolete[0]}"
-        print(f"  {styled('-', 'red')}  {what}: headgate grants apply revokes what no longer is")
+        print(f"  {styled('-', 'red')}  {what}: headgate grants apply revokes what is no longer")
 
 
 def _names(tables: Sequence[DerivedTablePlan]) -> str:

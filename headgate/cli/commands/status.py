@@ -187,11 +187,12 @@ def _granted(found: Status) -> list[tuple[str, str]]:
         facts.append(("", f"and {number(len(one.errors) - _MAX_ERRORS)} more: --json lists all"))
     lacking = [table for table in one.missing if table not in one.errors]
     if lacking:
-        what = f"{counted(len(lacking), 'table')} such as {lacking[0]}; the next run grants it"
+        tables = f"{counted(len(lacking), 'table')} such as {lacking[0]}"
+        what = f"on {tables}, as declared; the next run does"
         facts.append((not_granted, what))
     if one.obsolete:
         tables = f"{counted(len(one.obsolete), 'table')} such as {one.obsolete[0]}"
-        what = f"{tables}; headgate grants apply revokes what is no longer declared"
+        what = f"on {tables}, where it is no longer declared; headgate grants apply does"
         facts.append((styled("not revoked", "yellow"), what))
     return facts
 
