@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from itertools import groupby
 
+from headgate.amounts import counted
 from headgate.catalog.catalog import GrantCatalog, not_in_catalog
 from headgate.catalog.open import open_grants
 from headgate.catalog.recorded import Recorded
@@ -196,18 +197,27 @@ class NewGrants:
         """Yield what is new for the ledger. Tables are done one by one, and stay waiting if the
         catalog does not answer."""
         granted: dict[str, int] = {}
+        refused: dict[str, list[str]] = {}
         try:
             for table in sorted(self.waiting):
                 outcome = self._grant(opened, recorded, table)
                 self.waiting.remove(table)
                 if outcome.changed.granted:
                     granted[table] = len(outcome.changed.granted)
+                if outcome.changed.error is not None:
+                    refused.setdefault(outcome.changed.error, []).append(table)
                 if (entry := outcome.entry(self._catalog, recorded)) is not None:
                     yield entry
         finally:
             if granted:
                 tables, total = tuple(granted), sum(granted.values())
                 self._listener(PrivilegesGranted(self._catalog.name, total, tables))
+            for reason, some in refused.items():
+                # A missing role is refused on every table, and reported once.
+                more = f", also on {counted(len(some) - 1, 'more table')}" if some[1:] else ""
+                name = self._catalog.name_of(some[0])
+                text = f"not granted{more}: {reason}"
+                self._listener(CatalogFailed(name, text, "grant-refused"))
 
     def give_up(self, error: HeadgateError, recorded: Recorded) -> Iterator[GrantsEntry]:
         """Yield the error for all waiting tables: the catalog has no grants, or no client."""
@@ -238,13 +248,8 @@ class NewGrants:
             if _is_of_whole_catalog(error):
                 raise
             ours = _sorted(recorded.grants.get(table, ()))
-            outcome = _Outcome(GrantsChanged(table, error=error.message), ours)
-        else:
-            outcome = _change(opened, plan, ())
-        if outcome.changed.error is not None:
-            name, reason = self._catalog.name_of(table), outcome.changed.error
-            self._listener(CatalogFailed(name, f"not granted: {reason}", "grant-refused"))
-        return outcome
+            return _Outcome(GrantsChanged(table, error=error.message), ours)
+        return _change(opened, plan, ())
 
 
 @dataclass(frozen=True)

@@ -311,7 +311,11 @@ def _grants_status(pipeline: PipelineConfig, recorded: Recorded | None) -> Grant
         sum(map(len, ours.values())),
         tuple(table for table in tables if declared[table] - ours[table]),
         tuple(table for table in tables if ours[table] - declared[table]),
-        {table: error for table, error in recorded.grant_errors.items() if table in ours},
+        {
+            table: error
+            for table, error in recorded.grant_errors.items()
+            if ours.get(table) != declared.get(table)
+        },
     )
 
 

@@ -176,6 +176,14 @@ def test_refused_grant_keeps_no_other_from_being_made_and_is_recorded_once() -> 
     assert (entry.grants, entry.error) == (("SELECT to analysts", "MODIFY to bob"), None)
 
 
+def test_same_refusal_on_many_tables_is_reported_once() -> None:
+    run = Run(FakeCatalog(refused={"analysts"}))
+    assert len(run.follow("silver_go", "silver_poker", "silver_tag")) == 3
+    (failed,) = [event for event in run.events if isinstance(event, CatalogFailed)]
+    assert failed.subject == "main.games.silver_go"
+    assert failed.error.startswith("not granted, also on 2 more tables: SELECT to analysts")
+
+
 def test_catalog_that_goes_down_between_registration_and_grants_is_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -333,12 +341,13 @@ def test_commands_show_what_they_compare_change_and_ask(
     plan = headgate("plan", lake.file).out
     assert "+  2 tables such as silver_chess: the next run grants what is declared" in plan
     status = headgate("status", lake.file).out
-    assert "not granted     on 2 tables such as silver_chess, as declared; the next run" in status
-    assert "2 privileges granted, 0 revoked" in headgate("grants", "apply", lake.file).out
+    assert "2 tables such as silver_chess lack declared grants; the next run grants them" in status
+    assert "2 privileges granted\n" in headgate("grants", "apply", lake.file).out
     assert "2 privileges" in headgate("status", lake.file).out
     declare(lake, "[{to: bob, tables: silver_go}]")
-    assert "not revoked     on 2 tables such as silver_chess, where it is no longer declared" in (
-        headgate("status", lake.file).out
+    assert (
+        "2 tables such as silver_chess have grants that are not declared; headgate grants apply"
+        in (headgate("status", lake.file).out)
     )
     assert "-  2 tables such as silver_chess" in headgate("plan", lake.file).out
     catalog.granted["ledger"] = {MODIFY}

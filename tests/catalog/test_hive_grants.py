@@ -133,7 +133,7 @@ def test_grants_follow_tables_drift_is_shown_and_all_is_revoked(
 
     applied = command("grants", "apply", "games.yaml")
     assert (applied.code, applied.err) == (0, "")
-    assert "1 privilege granted, 2 revoked" in applied.out
+    assert "1 privilege granted, 2 privileges revoked" in applied.out
     assert granted(spark, catalog, "gold_go") == {SELECT}
     assert granted(spark, catalog, "silver_go") == set()
     (foreign,) = [one for one in pipeline.plan_grants().tables if not one.is_as_declared]
@@ -149,7 +149,7 @@ def test_grants_follow_tables_drift_is_shown_and_all_is_revoked(
     revoked = command("grants", "revoke", "games.yaml", "--from", "analysts", "--yes")
     assert revoked.code == 0
     assert "2 privileges on 2 tables" in revoked.out
-    assert "0 privileges granted, 2 revoked" in revoked.out
+    assert "2 privileges revoked" in revoked.out
     assert granted(spark, catalog, "gold_chess") == granted(spark, catalog, "gold_go") == set()
     lacking = read_grants(pipeline)
     assert lacking is not None
@@ -189,7 +189,7 @@ def test_refused_grant_is_reported_recorded_and_made_once_it_is_possible(
     assert [*status.errors] == [*status.missing] == ["silver_chess"]
     assert "has no role" in command("status", "games.yaml").out
     refused = command("grants", "apply", "games.yaml")
-    assert (refused.code, "1 table refused" in refused.out) == (1, True)
+    assert (refused.code, "refused on 1 table" in refused.out) == (1, True)
     run_pipeline(pipeline, ONCE, second)
     assert len(second.of(CatalogFailed)) == 1
     snapshot = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name)

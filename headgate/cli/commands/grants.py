@@ -236,10 +236,13 @@ def _finish(done: Sequence[GrantsChanged], as_json: bool, next_step: tuple[str, 
         granted = sum(len(one.granted) for one in done)
         revoked = sum(len(one.revoked) for one in done)
         if not done:
-            print("Nothing to do: all grants are as declared")
+            print("Nothing to do")
         else:
-            refused = f"; {counted(len(failed), 'table')} refused" if failed else ""
-            print(f"{counted(granted, 'privilege')} granted, {revoked} revoked{refused}")
+            changes = [(granted, "granted"), (revoked, "revoked")]
+            parts = [f"{counted(count, 'privilege')} {what}" for count, what in changes if count]
+            if failed:
+                parts.append(f"refused on {counted(len(failed), 'table')}")
+            print(", ".join(parts))
         print_next_steps([next_step])
     if failed:
         raise typer.Exit(1)

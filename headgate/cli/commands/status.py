@@ -188,11 +188,11 @@ def _granted(found: Status) -> list[tuple[str, str]]:
     lacking = [table for table in one.missing if table not in one.errors]
     if lacking:
         tables = f"{counted(len(lacking), 'table')} such as {lacking[0]}"
-        what = f"on {tables}, as declared; the next run does"
+        what = f"{tables} lack declared grants; the next run grants them"
         facts.append((not_granted, what))
     if one.obsolete:
         tables = f"{counted(len(one.obsolete), 'table')} such as {one.obsolete[0]}"
-        what = f"on {tables}, where it is no longer declared; headgate grants apply does"
+        what = f"{tables} have grants that are not declared; headgate grants apply revokes them"
         facts.append((styled("not revoked", "yellow"), what))
     return facts
 
