@@ -358,3 +358,19 @@ def test_commands_show_what_they_compare_change_and_ask(
     asked = headgate("grants", "revoke", lake.file)
     assert (asked.code, "--yes" in asked.err) == (2, True)
     assert "Headgate has granted nothing" in headgate("grants", "revoke", lake.file, "--yes").out
+
+
+def test_revoke_lists_everything_and_asks_once(
+    headgate: Headgate, lake: SmallLake, catalog: FakeCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply_grants(lake.pipeline)
+    answers = [False, True]
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda _: answers.pop(0))
+    kept = headgate("grants", "revoke", lake.file)
+    assert "2 privileges on 2 tables:\n  silver_chess: SELECT to analysts\n" in kept.out
+    assert "Nothing was revoked" in kept.out
+    assert catalog.granted["silver_chess"] == {SELECT}
+    assert "2 privileges revoked" in headgate("grants", "revoke", lake.file).out
+    assert answers == []
+    assert not any(catalog.granted.values())
