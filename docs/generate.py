@@ -40,6 +40,7 @@ def _pipeline_file() -> str:
         Expectation,
         Files,
         GoldUnion,
+        Grant,
         Kafka,
         Maintain,
         Merge,
@@ -78,6 +79,7 @@ def _pipeline_file() -> str:
         ("`envelope.datastream`", Datastream),
         ("`merge`", Merge),
         ("`storage`", Storage),
+        ("`grants`", Grant),
         ("`maintain`", Maintain),
         ("`contract`", Contract),
         ("`expect`", Expectation),
@@ -233,6 +235,8 @@ def _default(field: Any) -> str:
     # The defaults of a nested model are listed in its own section.
     if value is None or value == () or isinstance(value, BaseModel):
         return ""
+    if isinstance(value, tuple):
+        return ", ".join(f"`{one}`" for one in value)
     shown = str(value).lower() if isinstance(value, bool) else getattr(value, "value", value)
     return f"`{shown}`"
 

@@ -75,6 +75,9 @@ CODES: dict[str, str] = {
     # the catalog
     "catalog-unavailable": "The catalog cannot be reached; the run goes on, and retries.",
     "catalog-refused": "The catalog refuses a table, or has another table under its name.",
+    "grant-refused": "The catalog refuses to list, grant or revoke a privilege.",
+    "grants-unsupported": "The catalog has no grants.",
+    "grants-differ": "Grants in the catalog are not as declared (`headgate grants plan --strict`).",
     # workflows
     "scheduler-unavailable": "The scheduler of a workflow cannot be reached.",
     "scheduler-refused": "The scheduler refuses a request.",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from headgate.catalog.grants import GrantsChanged, GrantsPlan
     from headgate.cdc.rewind import Rewound
     from headgate.cdc.verify import TableVerified
     from headgate.engine.events import Ended, Event, Listener, SchemaChanged
@@ -116,8 +117,8 @@ class Pipeline(config.PipelineConfig):
         print(pipeline.run())
         pipeline.status()
 
-    Nothing is read or started before a method is called; only `run`, `refresh`, and tables that
-    are too large for one process start Spark.
+    Nothing is read or started before a method is called; only `run`, `refresh`, grants, and tables
+    that are too large for one process start Spark.
     """
 
     def run(
@@ -234,6 +235,30 @@ class Pipeline(config.PipelineConfig):
 
         limit = config.Duration.parse(at_most) if isinstance(at_most, str) else at_most
         return Rows.of(maintain(self, tables or ("*",), dry_run=dry_run, at_most=limit))
+
+    def plan_grants(self) -> GrantsPlan:
+        """Return how the grants in the catalog differ from what is declared.
+
+        Starts Spark, except for Unity Catalog from outside of Databricks.
+        """
+        from headgate.catalog.grants import plan_grants
+
+        return plan_grants(self)
+
+    def apply_grants(self, *, exact: bool = False) -> Rows[GrantsChanged]:
+        """Grant what is declared, and revoke what Headgate has granted and no longer is.
+
+        With `exact`, also revoke what others have granted. The pipeline may be running.
+        """
+        from headgate.catalog.grants import apply_grants
+
+        return Rows.of(apply_grants(self, exact))
+
+    def revoke_grants(self, principal: str | None = None) -> Rows[GrantsChanged]:
+        """Revoke what Headgate has granted: all, or that of one principal."""
+        from headgate.catalog.grants import revoke_grants
+
+        return Rows.of(revoke_grants(self, principal))
 
     def open_workflow(self, target: str = "local") -> Target:
         """Return the pipeline's workflow in a scheduler, or on this machine, to run or install it.

@@ -11,7 +11,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headgate.catalog.register import Recorded, drop_entries, open_catalog
+from headgate.catalog.open import open_catalog
+from headgate.catalog.recorded import Recorded
+from headgate.catalog.register import drop_entries
 from headgate.config import Catalog, Kafka, PipelineConfig
 from headgate.config.location import is_remote
 from headgate.config.pipeline import FILES_TABLE

@@ -49,6 +49,7 @@ SIMULATED = "SIMULATED_STORAGE"
 """Environment variable that has tests use the simulated object store."""
 
 SESSION = (
+    "tests/catalog/test_hive_grants.py",
     "tests/catalog/test_hive_metastore.py",
     "tests/catalog/test_spark_catalog.py",
     "tests/faults/test_broker_faults.py",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from headgate.config import Granted, Principal
 from headgate.config.location import is_remote
 from headgate.config.storage import S3, scheme_of
 from headgate.errors import CatalogError
@@ -14,7 +16,28 @@ from headgate.lake.tables import table_url
 _LOCAL = re.compile(r"file:/+")
 
 
-class TableCatalog(Protocol):
+class GrantCatalog(Protocol):
+    """The privileges on tables of one schema of a catalog.
+
+    Every method raises `CatalogUnavailable` if the catalog cannot be reached, and `CatalogError` if
+    it refuses, or has no grants at all (`grants-unsupported`).
+    """
+
+    def grants(self, table: str) -> frozenset[Granted] | None:
+        """Return the privileges granted on a table itself, without inherited ones; None if there is
+        no such table."""
+        ...
+
+    def grant(self, table: str, principal: Principal, privileges: Sequence[str]) -> None:
+        """Grant privileges that the principal does not have yet."""
+        ...
+
+    def revoke(self, table: str, principal: Principal, privileges: Sequence[str]) -> None:
+        """Revoke privileges that the principal has."""
+        ...
+
+
+class TableCatalog(GrantCatalog, Protocol):
     """One schema of a catalog.
 
     Every method raises `CatalogUnavailable` if the catalog cannot be reached, and `CatalogError` if
@@ -39,6 +62,7 @@ class TableCatalog(Protocol):
 
 
 OpenCatalog = AbstractContextManager[TableCatalog]
+OpenGrants = AbstractContextManager[GrantCatalog]
 
 
 def location_of(lake: str, table: str) -> str:
@@ -67,3 +91,9 @@ def registered_elsewhere(name: str, location: str) -> CatalogError:
         f"{name} is registered already, for another table at {location}",
         hint="drop that entry, or register this pipeline's tables under another `catalog.name`",
     )
+
+
+def not_in_catalog(name: str) -> CatalogError:
+    """Return the error for a table without an entry, which has no grants either."""
+    hint = "headgate run registers tables that are missing"
+    return CatalogError("grant-refused", f"{name} is not in the catalog", hint)

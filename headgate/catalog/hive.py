@@ -8,13 +8,16 @@ session that is active already, such as that of a notebook, cannot be connected 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from time import time
 from typing import TYPE_CHECKING, Any
 
-from headgate.config import Catalog
-from headgate.errors import CatalogError, CatalogUnavailable
+from headgate.catalog.catalog import not_in_catalog
+from headgate.config import Catalog, Granted, Principal
+from headgate.config.grants import PrincipalKind
+from headgate.errors import CatalogError, CatalogUnavailable, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +104,50 @@ class HiveMetastore:
             keep_files, ignore_unknown = False, True
             self._client.dropTable(self._catalog.name, table, keep_files, ignore_unknown)
 
+    def grants(self, table: str) -> frozenset[Granted] | None:
+        with _explained(self._catalog, "grant-refused"):
+            found = frozenset(map(_granted, self._privileges(table)))
+        # Of a missing table, the metastore lists no privileges.
+        return found if found or self.location(table) is not None else None
+
+    def grant(self, table: str, principal: Principal, privileges: Sequence[str]) -> None:
+        if self.location(table) is None:  # there, the metastore grants nothing and succeeds
+            raise not_in_catalog(self._catalog.name_of(table))
+        with _explained(self._catalog, "grant-refused"):
+            if principal.kind == "role" and principal.name not in self._client.listRoleNames():
+                message = f"the metastore has no role {shown(principal.name)}"
+                raise CatalogError("grant-refused", message, "create it with CREATE ROLE in Hive")
+            api, kind = self._api, self._kind(principal)
+            by = api.PrincipalType.USER
+            added = [
+                api.HiveObjectPrivilege(
+                    self._reference(table),
+                    principal.name,
+                    kind,
+                    api.PrivilegeGrantInfo(privilege, int(time()), self._user, by, False),
+                )
+                for privilege in privileges
+            ]
+            self._client.grant_privileges(api.PrivilegeBag(added))
+
+    def revoke(self, table: str, principal: Principal, privileges: Sequence[str]) -> None:
+        with _explained(self._catalog, "grant-refused"):
+            wanted = {Granted(principal, privilege) for privilege in privileges}
+            for one in self._privileges(table):
+                if _granted(one) in wanted:
+                    # One at a time: of the same privilege by two grantors, one call revokes one.
+                    self._client.revoke_privileges(self._api.PrivilegeBag([one]), False)
+
+    def _privileges(self, table: str) -> list[Any]:
+        return [*self._client.list_privileges(None, None, self._reference(table))]
+
+    def _reference(self, table: str) -> Any:
+        kind = self._api.HiveObjectType.TABLE
+        return self._api.HiveObjectRef(kind, self._catalog.name, table, None, None)
+
+    def _kind(self, principal: Principal) -> Any:
+        return self._api.PrincipalType.valueOf((principal.kind or "user").upper())
+
     def _table(self, name: str, location: str, placeholder: str) -> Any:
         api = self._api
         serde = api.SerDeInfo()
@@ -157,6 +204,12 @@ class HiveMetastore:
         return str(security.UserGroupInformation.getCurrentUser().getShortUserName())
 
 
+def _granted(privilege: Any) -> Granted:
+    kind: PrincipalKind = privilege.getPrincipalType().toString().lower()
+    principal = Principal(privilege.getPrincipalName(), kind)
+    return Granted(principal, privilege.getGrantInfo().getPrivilege().upper())
+
+
 def _jvm(spark: SparkSession) -> Any:
     return spark._jvm
 
@@ -167,7 +220,7 @@ def _hadoop(spark: SparkSession) -> Any:
 
 
 @contextmanager
-def _explained(catalog: Catalog) -> Iterator[None]:
+def _explained(catalog: Catalog, refused: str = "catalog-refused") -> Iterator[None]:
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -178,7 +231,9 @@ def _explained(catalog: Catalog) -> Iterator[None]:
         first = (text.strip().splitlines() or [kind])[0]
         if kind in _TRANSPORT or "Could not connect" in text:
             raise _unavailable(catalog, first) from error
-        raise CatalogError("catalog-refused", first) from error
+        raise CatalogError(refused, first) from error
+    except CatalogError:
+        raise
     except Exception as error:  # a Spark without the classes of Hive
         raise _unavailable(catalog, f"{type(error).__name__}: {error}") from error
 

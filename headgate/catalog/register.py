@@ -1,27 +1,29 @@
-"""Registers the tables of a pipeline in its catalog as they appear, and drops them again."""
+"""Registers the tables of a pipeline in its catalog as they appear, with grants, and drops them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from headgate.catalog.catalog import (
     OpenCatalog,
+    OpenGrants,
     TableCatalog,
     is_same_location,
     location_of,
     registered_elsewhere,
 )
-from headgate.catalog.hive import HiveMetastore
-from headgate.catalog.spark_sql import SparkCatalog
-from headgate.config import Catalog, PipelineConfig
+from headgate.catalog.grants import NewGrants
+from headgate.catalog.open import grants_of, open_catalog
+from headgate.catalog.recorded import Recorded
+from headgate.config import Catalog, Grant, PipelineConfig
 from headgate.engine.events import CatalogFailed, Listener, TablesRegistered
 from headgate.engine.follow_up import Followed, TableChanged
-from headgate.errors import CatalogError, CatalogUnavailable
-from headgate.lake.ledger_entries import CatalogEntry
-from headgate.lake.ledger_snapshot import LedgerSnapshot
+from headgate.errors import CatalogError, CatalogUnavailable, SetupError
+from headgate.lake.ledger_entries import CatalogEntry, Entry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,37 +32,8 @@ _RETRY_SECONDS = 10.0
 """Seconds without an attempt after the catalog did not answer."""
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """Tables of a pipeline, and what the ledger says of their registration in a catalog."""
-
-    tables: frozenset[str]
-    registered: frozenset[str] = frozenset()
-    errors: Mapping[str, str] = field(default_factory=dict)
-    """Why tables could not be registered."""
-
-    @classmethod
-    def of(cls, pipeline: PipelineConfig, catalog: Catalog) -> Recorded:
-        snapshot = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name)
-        last = {
-            row.entry.table: row.entry.error
-            for row in sorted(snapshot.last_outcomes(CatalogEntry), key=lambda row: row.at)
-            if row.entry.catalog == catalog.identity
-        }
-        found = snapshot.tables()
-        return cls(
-            frozenset({*found, pipeline.ledger} if found else ()),
-            frozenset(table for table, error in last.items() if error is None),
-            {table: error for table, error in last.items() if error is not None},
-        )
-
-    @property
-    def missing(self) -> list[str]:
-        return sorted(self.tables - self.registered)
-
-
 class CatalogFollowUp:
-    """Registers new tables after all other follow-ups.
+    """Registers new tables after all other follow-ups, and grants what is declared on them.
 
     What the catalog has is listed once in a run. From then on, only new tables cost a call.
     """
@@ -75,12 +48,16 @@ class CatalogFollowUp:
         recorded: Callable[[], Recorded],
         open_catalog: Callable[[], OpenCatalog],
         listener: Listener,
+        grants: Sequence[Grant] = (),
+        open_grants: Callable[[TableCatalog], OpenGrants] = nullcontext,
     ) -> None:
         self._catalog = catalog
         self._lake = lake
         self._read_recorded = recorded
         self._open = open_catalog
         self._listener = listener
+        self._grants = NewGrants(grants, catalog, listener)
+        self._open_grants = open_grants
         self._recorded: Recorded | None = None
         self._listed: set[str] | None = None
         """What the catalog had at the start of the run."""
@@ -99,33 +76,61 @@ class CatalogFollowUp:
             lambda: Recorded.of(pipeline, catalog),
             lambda: open_catalog(spark, catalog),
             listener,
+            pipeline.grants,
+            lambda opened: grants_of(opened, catalog),
         )
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
-        """Register tables that are new; the first time, all that are missing."""
+        """Register tables that are new, with their grants; the first time, all that is missing."""
         tables = {one.table for one in changed}
         if self._recorded is None:
             self._recorded = self._read_recorded()
             tables |= self._recorded.tables
         self._waiting |= tables - self._seen
         self._seen |= tables
-        if not self._waiting or monotonic() < self._retry_at:
+        if not (self._waiting or self._grants.waiting) or monotonic() < self._retry_at:
             return Followed()
-        entries: list[CatalogEntry] = []
+        entries: list[Entry] = []
         try:
             with self._open() as catalog:
                 if self._listed is None:
                     self._listed = catalog.tables()
-                for table in sorted(self._waiting):
-                    entries += self._register(catalog, table, self._recorded)
-                    self._waiting.remove(table)
+                self._register_waiting(catalog, self._recorded, entries)
+                self._grant(catalog, self._recorded, entries)
         except CatalogError as error:
             self._postpone(error)
         else:
             self._is_down = False
-        if new := tuple(entry.table for entry in entries if entry.error is None):
-            self._listener(TablesRegistered(self._catalog.name, new))
         return Followed(entries)
+
+    def _register_waiting(
+        self, catalog: TableCatalog, recorded: Recorded, entries: list[Entry]
+    ) -> None:
+        new: list[str] = []
+        try:
+            for table in sorted(self._waiting):
+                registered = self._register(catalog, table, recorded)
+                self._waiting.remove(table)
+                entries += registered
+                new += [entry.table for entry in registered if entry.error is None]
+        finally:
+            if new:
+                self._listener(TablesRegistered(self._catalog.name, tuple(new)))
+
+    def _grant(self, catalog: TableCatalog, recorded: Recorded, entries: list[Entry]) -> None:
+        """Add to the entries what was granted, also if the catalog stops answering on the way."""
+        if not self._grants.waiting:
+            return
+        try:
+            if self._grants.given_up is not None:
+                raise self._grants.given_up
+            with self._open_grants(catalog) as grants:
+                for entry in self._grants.grant(grants, recorded):
+                    entries.append(entry)
+        except CatalogUnavailable:
+            raise
+        except (CatalogError, SetupError) as error:
+            entries += self._grants.give_up(error, recorded)
 
     def _register(
         self, catalog: TableCatalog, table: str, recorded: Recorded
@@ -133,6 +138,7 @@ class CatalogFollowUp:
         """Register a table; return what is new about it for the ledger."""
         is_listed = self._listed is not None and table in self._listed
         if is_listed and table in recorded.registered:
+            self._grants.expect(table, recorded, is_new=False)
             return ()
         try:
             self._require_entry(catalog, table, is_listed)
@@ -144,6 +150,7 @@ class CatalogFollowUp:
             if recorded.errors.get(table) == error.message:
                 return ()
             return (CatalogEntry(table, self._catalog.identity, error.message),)
+        self._grants.expect(table, recorded, is_new=True)
         return (CatalogEntry(table, self._catalog.identity),)
 
     def _require_entry(self, catalog: TableCatalog, table: str, is_listed: bool) -> None:
@@ -171,12 +178,6 @@ class CatalogFollowUp:
             self._is_down = True
             reason = f"{error.message}; will be retried"
             self._listener(CatalogFailed(self._catalog.name, reason, error.code))
-
-
-def open_catalog(spark: SparkSession, catalog: Catalog) -> OpenCatalog:
-    """Open the catalog of a pipeline."""
-    kind = HiveMetastore if catalog.is_hive else SparkCatalog
-    return kind.open(spark, catalog)
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headgate.config import Catalog
-from headgate.errors import CatalogError, CatalogUnavailable
+from headgate.config import Catalog, Granted, Principal
+from headgate.errors import CatalogError, CatalogUnavailable, shown
 from headgate.sql.parse import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 _NO_SCHEMA = ("SCHEMA_NOT_FOUND", "NO_SUCH_SCHEMA", "NO_SUCH_DATABASE")
 _NO_TABLE = "TABLE_OR_VIEW_NOT_FOUND"
+_OWNER = "OWN"
+"""What `SHOW GRANTS` lists for the owner of a table; it is not a grant."""
+_PRIVILEGE = re.compile(r"[A-Z][A-Z_ ]*")
 
 
 class SparkCatalog:
@@ -65,6 +69,50 @@ class SparkCatalog:
         with self._reported():
             self._sql(f"DROP TABLE IF EXISTS {self._name(table)}")
 
+    def grants(self, table: str) -> frozenset[Granted] | None:
+        with self._granting():
+            try:
+                rows = self._sql(f"SHOW GRANTS ON TABLE {self._name(table)}").collect()
+            except Exception as error:
+                if _condition(error) == _NO_TABLE:
+                    return None
+                raise
+        # With those that the table inherits from its schema and its catalog.
+        own = [row for row in map(_by_lower_name, rows) if row["objecttype"] == "TABLE"]
+        return frozenset(
+            Granted(Principal(row["principal"]), row["actiontype"].upper())
+            for row in own
+            if row["actiontype"] != _OWNER
+        )
+
+    def grant(self, table: str, principal: Principal, privileges: Sequence[str]) -> None:
+        with self._granting():
+            what = f"{_listed(privileges)} ON TABLE {self._name(table)}"
+            self._sql(f"GRANT {what} TO {quoted(principal.name)}")
+
+    def revoke(self, table: str, principal: Principal, privileges: Sequence[str]) -> None:
+        with self._granting():
+            what = f"{_listed(privileges)} ON TABLE {self._name(table)}"
+            self._sql(f"REVOKE {what} FROM {quoted(principal.name)}")
+
+    @contextmanager
+    def _granting(self) -> Iterator[None]:
+        from pyspark.errors import ParseException
+
+        try:
+            yield
+        except ParseException as error:
+            raise CatalogError(
+                "grants-unsupported",
+                f"Spark's catalog {self._catalog.in_} has no grants: Spark refuses the statement",
+                "use a Hive metastore (`in: thrift://…`), or Unity Catalog: on Databricks, or from "
+                "elsewhere with DATABRICKS_HOST",
+            ) from error
+        except CatalogError:
+            raise
+        except Exception as error:  # whatever the catalog's own client raises
+            raise self._refused(error, "grant-refused") from error
+
     def _sql(self, statement: str) -> DataFrame:
         return self._spark.sql(statement)
 
@@ -78,13 +126,13 @@ class SparkCatalog:
         except Exception as error:  # whatever the catalog's own client raises
             raise self._refused(error) from error
 
-    def _refused(self, error: Exception) -> CatalogError:
+    def _refused(self, error: Exception, code: str = "catalog-refused") -> CatalogError:
         """Return the error of a statement: that of the whole catalog if it does not answer."""
         try:
             self._sql(f"DESCRIBE SCHEMA {self._schema}").collect()
         except Exception as unreachable:
             return self._unavailable(unreachable)
-        return CatalogError("catalog-refused", _first_line(error))
+        return CatalogError(code, _first_line(error))
 
     def _unavailable(self, error: Exception) -> CatalogUnavailable:
         return CatalogUnavailable(
@@ -98,6 +146,18 @@ def text(value: str) -> str:
     """Return a text as a literal of Spark SQL."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def _by_lower_name(row: Row) -> dict[str, str]:
+    """Return the values of a row by column; the case of the names depends on the version."""
+    return {name.lower(): value for name, value in row.asDict().items()}
+
+
+def _listed(privileges: Sequence[str]) -> str:
+    for privilege in privileges:
+        if not _PRIVILEGE.fullmatch(privilege):
+            raise CatalogError("grant-refused", f"{shown(privilege)} is not a privilege")
+    return ", ".join(privileges)
 
 
 def _condition(error: Exception) -> str:

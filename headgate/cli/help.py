@@ -11,7 +11,7 @@ _GROUPS = {
     "Run": ("check", "doctor", "plan", "run", "submit"),
     "Inspect": ("status", "tables", "query", "spark", "serve", "schema", "graph"),
     "Predict": ("model",),
-    "Deploy": ("workflow",),
+    "Deploy": ("workflow", "grants"),
     "Maintain": ("maintain", "quarantine", "pending", "refresh", "verify", "rewind", "remove"),
     "Other": ("export", "jars"),
 }

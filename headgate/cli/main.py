@@ -16,6 +16,7 @@ from headgate.cli.commands import (
     demo,
     doctor,
     export,
+    grants,
     graph,
     init,
     jars,
@@ -107,6 +108,7 @@ app.add_typer(simulate.app, name="simulate", cls=HelpfulGroup, context_settings=
 app.add_typer(schema.app, name="schema", cls=DefaultCommandGroup, context_settings=_SETTINGS)
 app.add_typer(quarantine.app, name="quarantine", cls=HelpfulGroup, context_settings=_SETTINGS)
 app.add_typer(model.app, name="model", cls=HelpfulGroup, context_settings=_SETTINGS)
+app.add_typer(grants.app, name="grants", cls=HelpfulGroup, context_settings=_SETTINGS)
 app.add_typer(pending.app, name="pending", cls=HelpfulGroup, context_settings=_SETTINGS)
 app.add_typer(workflow.app, name="workflow", cls=HelpfulGroup, context_settings=_SETTINGS)
 app.add_typer(export.app, name="export", cls=HelpfulGroup, context_settings=_SETTINGS)

@@ -7,6 +7,7 @@ from headgate.config.contract import Contract, Mode, Rules, TableRules, UnknownF
 from headgate.config.envelopes import Confluent, Datastream, Wrapper
 from headgate.config.expect import Expectation
 from headgate.config.gold import GoldQuery, GoldUnion
+from headgate.config.grants import Grant, Granted, Principal
 from headgate.config.kafka import Kafka, Security
 from headgate.config.load import (
     check_pipeline,
@@ -40,6 +41,8 @@ __all__ = [
     "Finding",
     "GoldQuery",
     "GoldUnion",
+    "Grant",
+    "Granted",
     "InvalidPipeline",
     "Kafka",
     "Maintain",
@@ -49,6 +52,7 @@ __all__ = [
     "PipelineConfig",
     "Predict",
     "PredictTo",
+    "Principal",
     "Registry",
     "Rules",
     "Secret",

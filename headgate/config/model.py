@@ -36,6 +36,8 @@ def models_at(path: Path, model: type[BaseModel]) -> list[type[BaseModel]]:
         if any_keys:
             any_keys -= 1
             continue
+        if isinstance(key, int):
+            continue  # an item of a list has the keys of the others
         fields = [known[str(key)] for known in map(fields_by_key, models) if key in known]
         models = [found for field in fields for found in _models_of(field)]
         any_keys = max((_depth(field.annotation) for field in fields), default=0)
@@ -98,6 +100,7 @@ _NEEDED: Mapping[str, str] = {
     "model_type": "keys and values",
     "dict_type": "keys and values",
     "sequence_str": "a list",
+    "tuple_type": "a list",
     "is_instance_of": "a list",
 }
 
@@ -164,7 +167,9 @@ def _subject(path: Path, model: type[BaseModel]) -> str:
         )
     *parent, key = path
     if isinstance(key, int):
-        return f"item {key + 1} of `{'.'.join(map(str, parent))}`"
+        return f"item {key + 1} of {_subject(tuple(parent), model)}"
+    if parent and isinstance(parent[-1], int):
+        return f"`{key}` in {_subject(tuple(parent), model)}"
     if parent and field_at(path, model) is None:
         return f"`{key}` in `{'.'.join(map(str, parent))}`"
     return f"`{'.'.join(map(str, path))}`"

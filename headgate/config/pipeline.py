@@ -21,6 +21,7 @@ from headgate.config.contract import Contract, ContractField
 from headgate.config.envelopes import Confluent, Datastream, EnvelopeField
 from headgate.config.expect import Expectations, check_patterns
 from headgate.config.gold import ROUTE, GoldTables, check_names_are_free, check_sources
+from headgate.config.grants import Grants, check_grants
 from headgate.config.kafka import Kafka
 from headgate.config.location import FileContext, is_below, is_remote
 from headgate.config.maintain import MaintainField
@@ -150,6 +151,9 @@ class PipelineConfig(ConfigModel):
 
     catalog: Catalog | None = None
     """Catalog to register the tables in, so that any Spark session finds them by name."""
+
+    grants: Grants = Field(default=(), examples=[[{"to": "analysts", "tables": "gold_*"}]])
+    """Privileges on the tables in the catalog: a list with the keys below."""
 
     quarantine_table: TableName = Field(default="quarantine", alias="quarantine")
     """Table of records that could not land."""
@@ -473,6 +477,12 @@ class PipelineConfig(ConfigModel):
     @model_validator(mode="after")
     def _expectations_match_landed_tables(self) -> Self:
         check_patterns(self.expect, self.templates.values())
+        return self
+
+    @model_validator(mode="after")
+    def _grants_fit_the_catalog(self) -> Self:
+        templates = [*self.templates.values(), *self.gold, *self.prediction_tables.values()]
+        check_grants(self.grants, self.catalog, [*templates, *self.own_tables.values()])
         return self
 
     @property

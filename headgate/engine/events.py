@@ -328,8 +328,27 @@ class TablesRegistered(Event):
 
 
 @dataclass(frozen=True)
+class PrivilegesGranted(Event):
+    """Privileges on tables are granted in the catalog from now on."""
+
+    catalog: str
+    privileges: int
+    tables: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        names = ", ".join(self.tables[:_MAX_NAMES])
+        return (
+            f"granted {counted(self.privileges, 'privilege')} on "
+            f"{counted(len(self.tables), 'table')} in {self.catalog}: "
+            f"{names}{_more(len(self.tables))}"
+        )
+
+
+@dataclass(frozen=True)
 class CatalogFailed(Event):
-    """A table could not be registered, or the catalog not be reached; landing goes on."""
+    """A table could not be registered, a privilege not be granted, or the catalog not be reached;
+    landing goes on."""
 
     subject: str
     error: str

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyarrow.fs import FileSystem, FileType
 
 from headgate.catalog.hive import require_reachable
-from headgate.catalog.register import Recorded
+from headgate.catalog.recorded import Recorded
 from headgate.cluster.settings import is_cluster, master_of
 from headgate.cluster.shared_folders import paths_of_tasks
 from headgate.config import Catalog, Duration, Kafka, PipelineConfig, Secret, load_pipeline

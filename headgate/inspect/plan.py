@@ -24,6 +24,7 @@ from headgate.inspect.plan_schemas import (
 )
 from headgate.inspect.schema import open_table
 from headgate.inspect.schema_diff import REGISTRY_TIMEOUT, can_rewrite, change_record
+from headgate.inspect.status import GrantsStatus, read_grants
 from headgate.lake.tables import is_table, table_url
 from headgate.notebook import ResultView
 from headgate.registry.open import opened_registry
@@ -105,6 +106,8 @@ class PipelinePlan(ResultView):
     """Schemas that no table has met, and whose table only their records name."""
     derived: tuple[DerivedPlan, ...] = ()
     """The declarations of `gold`."""
+    grants: GrantsStatus | None = None
+    """What the ledger says of grants; None if nothing is or was declared."""
 
     @property
     def summary(self) -> PlanSummary:
@@ -161,7 +164,8 @@ def read_plan(pipeline: PipelineConfig) -> PipelinePlan:
     tables can be planned for them."""
     ledger = open_ledger(pipeline)
     if pipeline.lands_changes:
-        return PipelinePlan(pipeline.name, (), (), (), plan_gold(pipeline, ledger.everything))
+        derived = plan_gold(pipeline, ledger.everything)
+        return PipelinePlan(pipeline.name, (), (), (), derived, read_grants(pipeline))
     known = read_known_tables(pipeline, ledger.stream)
     with opened_registry(pipeline.schema_registry, REGISTRY_TIMEOUT) as registry:
         newest = registry.latest_versions()
@@ -185,6 +189,7 @@ def read_plan(pipeline: PipelineConfig) -> PipelinePlan:
         unusable=unusable,
         without_table=tuple(one.version for one in placed.elsewhere if one.version not in refused),
         derived=plan_gold(pipeline, ledger.everything, coming),
+        grants=read_grants(pipeline),
     )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from headgate.catalog.register import Recorded
+from headgate.catalog.recorded import Recorded
 from headgate.config import PipelineConfig
 from headgate.config.gold import ROUTE, as_pattern, is_declared_gold
+from headgate.config.grants import declared_on
 from headgate.config.pipeline import FILES_TABLE
 from headgate.inspect.ledger import PipelineLedger, open_ledger, recorded_changes
 from headgate.inspect.quarantine import count_quarantined
@@ -268,14 +269,54 @@ class CatalogStatus:
     """Why tables could not be registered."""
 
 
-def read_catalog(pipeline: PipelineConfig) -> CatalogStatus | None:
+def _recorded(pipeline: PipelineConfig) -> Recorded | None:
+    return None if pipeline.catalog is None else Recorded.of(pipeline, pipeline.catalog)
+
+
+def _catalog_status(pipeline: PipelineConfig, recorded: Recorded | None) -> CatalogStatus | None:
     """Return None without a catalog. The catalog itself is not asked."""
-    if pipeline.catalog is None:
+    if pipeline.catalog is None or recorded is None:
         return None
-    recorded = Recorded.of(pipeline, pipeline.catalog)
     registered = len(recorded.tables & recorded.registered)
     missing = tuple(recorded.missing)
     return CatalogStatus(pipeline.catalog.identity, registered, missing, recorded.errors)
+
+
+@dataclass(frozen=True)
+class GrantsStatus:
+    """Grants on registered tables, as the runs and `headgate grants` have recorded them."""
+
+    granted: int
+    """Privileges that Headgate has granted."""
+    missing: tuple[str, ...] = ()
+    """Tables that lack declared grants; the next run grants them."""
+    obsolete: tuple[str, ...] = ()
+    """Tables with grants that are no longer declared; `headgate grants apply` revokes them."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Why grants on tables were refused."""
+
+
+def read_grants(pipeline: PipelineConfig) -> GrantsStatus | None:
+    """Return None if nothing is or was granted. The catalog itself is not asked."""
+    return _grants_status(pipeline, _recorded(pipeline))
+
+
+def _grants_status(pipeline: PipelineConfig, recorded: Recorded | None) -> GrantsStatus | None:
+    if recorded is None or not (pipeline.grants or any(recorded.grants.values())):
+        return None
+    tables = sorted(recorded.tables & recorded.registered)
+    ours = {table: recorded.grants.get(table, frozenset()) for table in tables}
+    declared = {table: declared_on(pipeline.grants, table) for table in tables}
+    return GrantsStatus(
+        sum(map(len, ours.values())),
+        tuple(table for table in tables if declared[table] - ours[table]),
+        tuple(table for table in tables if ours[table] - declared[table]),
+        {
+            table: error
+            for table, error in recorded.grant_errors.items()
+            if ours.get(table) != declared.get(table)
+        },
+    )
 
 
 @dataclass(frozen=True)
@@ -324,6 +365,8 @@ class Status(ResultView):
     """The streams of a pipeline with several shards."""
     catalog: CatalogStatus | None = None
     """What is registered; None if the pipeline has no catalog."""
+    grants: GrantsStatus | None = None
+    """What is granted on these tables; None if nothing is or was declared."""
 
 
 def read_status(pipeline: PipelineConfig) -> Status:
@@ -340,6 +383,7 @@ def read_status(pipeline: PipelineConfig) -> Status:
         else [batch_in_progress(pipeline, batches.version)]
     )
     lags = [follow_up_lag(one) for one in ledger.stream.each]
+    recorded = _recorded(pipeline)
     return Status(
         pipeline=pipeline.name,
         file=pipeline.file,
@@ -368,7 +412,8 @@ def read_status(pipeline: PipelineConfig) -> Status:
         follow_up_lag=max(filter(None, lags), key=lambda lag: lag.batches, default=None),
         predictions=read_predictions(pipeline, ledger) if pipeline.predict else (),
         shards=shards,
-        catalog=read_catalog(pipeline),
+        catalog=_catalog_status(pipeline, recorded),
+        grants=_grants_status(pipeline, recorded),
     )
 
 

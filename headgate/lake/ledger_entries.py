@@ -90,6 +90,11 @@ LEDGER = pa.schema(
         _column("mae", pa.float64(), "Mean absolute error of these predictions"),
         _column("trained_mae", pa.float64(), "Mean absolute error of the model when trained"),
         _column("catalog", pa.string(), "Catalog that the table is registered in"),
+        _column(
+            "grants",
+            pa.list_(pa.string()),
+            "Privileges on the table that Headgate has granted, such as `SELECT to analysts`",
+        ),
     ]
 )
 
@@ -113,6 +118,7 @@ class Kind(StrEnum):
     ACCURACY = "accuracy"
     TRAINING = "training"
     CATALOG = "catalog"
+    GRANTS = "grants"
 
 
 @dataclass(frozen=True)
@@ -345,6 +351,16 @@ class CatalogEntry(EntryOfTable):
     error: str | None = None
 
 
+@dataclass(frozen=True)
+class GrantsEntry(EntryOfTable):
+    """All privileges that Headgate has granted on a table, and why others were refused."""
+
+    kind = Kind.GRANTS
+    catalog: str
+    grants: tuple[str, ...] = ()
+    error: str | None = None
+
+
 EntryType = TypeVar("EntryType", bound=Entry)
 OfTable = TypeVar("OfTable", bound=EntryOfTable)
 
@@ -377,6 +393,7 @@ ENTRY_TYPES: tuple[type[Entry], ...] = (
     AccuracyEntry,
     TrainingEntry,
     CatalogEntry,
+    GrantsEntry,
 )
 
 
@@ -404,6 +421,7 @@ _CODECS = {
     "source_end": _JSON,
     "schema_ids": _LIST,
     "lineages": _LIST,
+    "grants": _LIST,
     "discarded": _MAP,
     "staged_file": _Codec(StagedFile.to_json, StagedFile.from_json),
     "remaining": _MAP,

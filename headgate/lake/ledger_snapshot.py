@@ -34,14 +34,15 @@ from headgate.lake.tables import TableError, open_table, table_url
 from headgate.schema.changes import DropColumn, SchemaHistory
 
 _OF_PREDICTIONS = (Kind.PREDICTION, Kind.ACCURACY, Kind.TRAINING)
+_IN_CATALOG = (Kind.CATALOG, Kind.GRANTS)
 _NOT_OF_A_BATCH = (
-    *(Kind.LAYOUT, Kind.START, Kind.RUN, Kind.MERGED, Kind.GOLD, Kind.CATALOG),
+    *(Kind.LAYOUT, Kind.START, Kind.RUN, Kind.MERGED, Kind.GOLD, *_IN_CATALOG),
     *_OF_PREDICTIONS,
 )
 """Rows that are also written between batches, and do not list the files that are pending."""
 
 _SUMMED = (
-    *(Kind.TABLE, Kind.MERGED, Kind.GOLD, Kind.EXPECTATION, Kind.BATCH, Kind.CATALOG),
+    *(Kind.TABLE, Kind.MERGED, Kind.GOLD, Kind.EXPECTATION, Kind.BATCH, *_IN_CATALOG),
     *_OF_PREDICTIONS,
 )
 """Rows that totals sum up, by the columns that tell them apart."""

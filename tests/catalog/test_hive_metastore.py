@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from headgate.catalog import register
 from headgate.catalog.catalog import location_of
 from headgate.catalog.hive import HiveMetastore
-from headgate.catalog.register import Recorded, drop_entries
+from headgate.catalog.recorded import Recorded
+from headgate.catalog.register import drop_entries
 from headgate.config import Catalog, Datastream, Delta, Files, PipelineConfig, Registry
 from headgate.engine.events import CatalogFailed, TablesRegistered
 from headgate.engine.runner import RunOptions

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.catalog.register import Recorded
+from headgate.catalog.recorded import Recorded
 from headgate.config import Catalog, PipelineConfig
 from headgate.lake import ledger
 from headgate.lake.ledger import Ledger

@@ -2,62 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
 from headgate.catalog import register
 from headgate.catalog.catalog import is_same_location, location_of
-from headgate.catalog.register import CatalogFollowUp, Recorded
+from headgate.catalog.recorded import Recorded
+from headgate.catalog.register import CatalogFollowUp
 from headgate.catalog.spark_sql import text
 from headgate.config import Catalog
 from headgate.engine.events import CatalogFailed, Event, TablesRegistered
 from headgate.engine.follow_up import TableChanged
-from headgate.errors import CatalogError, CatalogUnavailable
 from headgate.lake.ledger_entries import CatalogEntry
 from headgate.sql.parse import quoted
+from tests.catalog.fake_catalog import FakeCatalog
 
 CATALOG = Catalog(name="games", in_="thrift://localhost:9083")
 LAKE = "/data/lake"
-
-
-@dataclass
-class FakeCatalog:
-    """A catalog in memory that counts the calls."""
-
-    entries: dict[str, str] = field(default_factory=dict)
-    refused: set[str] = field(default_factory=set)
-    is_down: bool = False
-    calls: list[str] = field(default_factory=list)
-
-    @contextmanager
-    def open(self) -> Iterator[FakeCatalog]:
-        self._called("open")
-        yield self
-
-    def tables(self) -> set[str]:
-        self._called("tables")
-        return {*self.entries}
-
-    def location(self, table: str) -> str | None:
-        self._called(f"location {table}")
-        return self.entries.get(table)
-
-    def register(self, table: str, location: str) -> None:
-        self._called(f"register {table}")
-        if table in self.refused or table in self.entries:
-            raise CatalogError("catalog-refused", f"{table} is refused")
-        self.entries[table] = location
-
-    def drop(self, table: str) -> None:
-        del self.entries[table]
-
-    def _called(self, call: str) -> None:
-        self.calls.append(call)
-        if self.is_down:
-            raise CatalogUnavailable("catalog-unavailable", "nobody answers")
 
 
 @dataclass
@@ -149,7 +111,7 @@ def test_catalog_that_is_down_is_reported_once_and_retried_later(
     assert run.follow(batch=None) == []
     (failed,) = run.events
     assert isinstance(failed, CatalogFailed)
-    assert failed.text.endswith("nobody answers; will be retried [catalog-unavailable]")
+    assert failed.text.endswith("no answer; will be retried [catalog-unavailable]")
     run.catalog.is_down = False
     now += 10
     assert [entry.table for entry in run.follow(batch=None)] == ["chess", "go", "ledger"]

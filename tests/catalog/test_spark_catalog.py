@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,10 +12,10 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from headgate.catalog.register import open_catalog
+from headgate.catalog.open import open_catalog
 from headgate.catalog.spark_sql import SparkCatalog
 from headgate.cli.main import run_command
-from headgate.config import Catalog
+from headgate.config import Catalog, Principal
 from headgate.errors import CatalogError, CatalogUnavailable
 from tests.config.test_broken_files import GOOD
 
@@ -72,6 +72,24 @@ def test_unknown_catalog_does_not_answer(spark: SparkSession) -> None:
     ):
         opened.tables()
     assert "spark.sql.catalog.no_such_catalog" in str(raised.value.hint)
+
+
+def test_catalog_of_spark_itself_has_no_grants(
+    spark: SparkSession, catalog: Catalog, location: str
+) -> None:
+    with open_catalog(spark, catalog) as opened:
+        opened.tables()
+        opened.register("chess", location)
+        attempts: list[Callable[[], object]] = [
+            lambda: opened.grants("chess"),
+            lambda: opened.grant("chess", Principal("a`b"), ["SELECT"]),
+            lambda: opened.revoke("chess", Principal("a`b"), ["ALL PRIVILEGES"]),
+        ]
+        for attempt in attempts:
+            with pytest.raises(CatalogError) as raised:
+                attempt()
+            assert raised.value.code == "grants-unsupported"
+            assert "thrift://" in str(raised.value.hint)
 
 
 def test_statement_of_headgate_spark_prints_its_rows(

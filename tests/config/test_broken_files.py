@@ -30,6 +30,8 @@ KAFKA = 'kafka:\n    servers: "localhost:9092"\n    topics: [games]\n'
 WRAPPER = GOOD.splitlines()[7].strip()
 TOPICS = "    topics: [games]\n"
 END = "lake: ./lake\n"
+HIVE = "catalog: {name: games, in: 'thrift://host:9083'}\n"
+UNITY = "catalog: {name: games, in: main}\n"
 
 # Old text, new text, expected code, line, and a part of the message or hint.
 BROKEN = {
@@ -228,6 +230,54 @@ BROKEN = {
     "metastore with a password": (
         END, f"{END}catalog: {{name: games, in: 'thrift://me:pw@host:9083'}}\n",
         "secret-in-file", 10, "in the URL",
+    ),
+    "grants without a catalog": (
+        END, f"{END}grants: [{{to: a}}]\n", "bad-value", 10, "`catalog: {name: games, in: main}`",
+    ),
+    "grants as a mapping": (
+        END, f"{END}{UNITY}grants: {{to: a}}\n", "wrong-type", 11, "`grants: [{",
+    ),
+    "grant to no one": (
+        END, f"{END}{UNITY}grants: [{{tables: gold_*}}]\n", "missing-key", 11, "`to: analysts`",
+    ),
+    "grant to an unknown kind": (
+        END, f"{END}{HIVE}grants: [{{to: {{grop: a}}}}]\n", "unknown-key", 11, "`group`?",
+    ),
+    "grant to two principals at once": (
+        END, f"{END}{HIVE}grants: [{{to: {{user: a, role: b}}}}]\n",
+        "choose-one", 11, "`to` in item 1",
+    ),
+    "grant without a kind in Hive": (
+        END, f"{END}{HIVE}grants: [{{to: a}}]\n", "bad-value", 11, "`to: {group: a}`",
+    ),
+    "grant with a kind elsewhere": (
+        END, f"{END}{UNITY}grants: [{{to: {{group: a}}}}]\n", "bad-value", 11, "`to: a`",
+    ),
+    "grant with the kind in the text": (
+        END, f"{END}{HIVE}grants: [{{to: 'group:a'}}]\n", "bad-value", 11, "`to: {group: a}`",
+    ),
+    "grant to a name with a newline": (
+        END, f'{END}{UNITY}grants: [{{to: "a\\nb"}}]\n', "bad-value", 11, "printable",
+    ),
+    "grant to a name that Hive cannot store": (
+        END, f"{END}{HIVE}grants: [{{to: {{user: {'a' * 129}}}}}]\n", "bad-value", 11, "128",
+    ),
+    "grant on tables that do not exist": (
+        END, f"{END}{UNITY}grants: [{{to: a, tables: slver_*}}]\n", "bad-value", 11, "`silver_*`?",
+    ),
+    "grant with SQL in the pattern": (
+        END, f"{END}{UNITY}grants: [{{to: a, tables: 'x`; DROP'}}]\n", "bad-value", 11, "lowercase",
+    ),
+    "privilege that Hive does not have": (
+        END, f"{END}{HIVE}grants: [{{to: {{user: a}}, privileges: MODIFY}}]\n",
+        "bad-choice", 11, "`INSERT`",
+    ),
+    "mistyped privilege": (
+        END, f"{END}{UNITY}grants: [{{to: a, privileges: [SELEKT]}}]\n",
+        "bad-choice", 11, "`SELECT`?",
+    ),
+    "privilege as a number": (
+        END, f"{END}{UNITY}grants: [{{to: a, privileges: [1]}}]\n", "wrong-type", 11, "in quotes",
     ),
     "lake without a path": ("./lake", "''", "bad-value", 9, "path"),
     "silver without a route": (END, f"{END}silver: silver\n", "bad-template", 10, "`{route}`"),

@@ -16,6 +16,7 @@ from headgate.config import (
     Expectation,
     Files,
     GoldQuery,
+    Grant,
     InvalidPipeline,
     Maintain,
     Merge,
@@ -58,6 +59,9 @@ checkpoint: ../checkpoint
 maintain: {file_size: 128 MB, keep: 2 days, max_versions: 500}
 storage: {endpoint: "https://store:9000/", region: eu, access_key: env:KEY, secret_key: file:key}
 catalog: {name: sales.shop, in: main}
+grants:
+  - {to: analysts, tables: gold_*}
+  - {to: loaders, tables: [bad_changes, "*_then"], privileges: [select, all_privileges]}
 workflow: {schedule: hourly, tasks: {land: land, check: {do: verify, after: land}}}
 change_log: "changes_{schema}_{table}"
 merged: "{table}"
@@ -110,6 +114,7 @@ def test_change_pipeline_has_defaults(write: Write) -> None:
         "maintain": None,
         "workflow": None,
         "catalog": None,
+        "grants": (),
         "quarantine_table": "quarantine",
         "ledger": "ledger",
         "contract": Contract(),
@@ -160,6 +165,14 @@ def test_change_pipeline_reads_every_key(write: Write, monkeypatch: pytest.Monke
             secret_key=Secret.parse("file:key"),
         ),
         catalog=Catalog(name="sales.shop", in_="main"),
+        grants=[
+            Grant(to="analysts", tables="gold_*", privileges="SELECT"),
+            Grant(
+                to="loaders",
+                tables=["bad_changes", "*_then"],
+                privileges=["SELECT", "ALL PRIVILEGES"],
+            ),
+        ],
         workflow=Workflow(
             schedule=Schedule.parse("0 * * * *"),
             tasks={"land": Task(do="land"), "check": Task(do="verify", after=("land",))},

@@ -115,6 +115,7 @@ def test_pipeline_has_defaults(write: Write) -> None:
         "maintain": None,
         "workflow": None,
         "catalog": None,
+        "grants": (),
         "bronze": None,
         "silver": "silver_{route}",
         "quarantine_table": "quarantine",

@@ -54,7 +54,8 @@ def plan(
     contract. Marks: + added, ~ widened or cast, ! breaking or not applied.
 
     For each declaration of `gold`, shows how its tables are kept up to date, and which will be
-    created or rebuilt because the declaration changed.
+    created or rebuilt because the declaration changed. Of `grants`, shows what the ledger knows;
+    headgate grants plan asks the catalog.
 
     Next: headgate schema diff TABLE SUBJECT
     """
@@ -63,7 +64,7 @@ def plan(
 
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
-    if declared.lands_changes and not declared.gold:
+    if declared.lands_changes and not (declared.gold or declared.grants):
         raise UsageError(
             "bad-argument",
             f"{file} declares change files: without a registry or `gold` there is nothing to plan",
@@ -112,6 +113,7 @@ def print_plan(plan: PipelinePlan) -> None:
         names = [printable(str(one)) for one in plan.without_table]
         print(f"  {_listed(names, _MAX_SCHEMAS)}")
     _print_derived(plan)
+    _print_grants(plan)
 
 
 def _summary(plan: PipelinePlan) -> str:
@@ -209,6 +211,19 @@ def _derived_lines(plan: DerivedPlan) -> Iterator[str]:
         where = counted(len(missing.tables), "table")
         tables = _listed([printable(one) for one in missing.tables], _MAX_DERIVED)
         yield f"   `{printable(missing.column)}` is null in {where}: {tables}"
+
+
+def _print_grants(plan: PipelinePlan) -> None:
+    found = plan.grants
+    if found is None or not (found.missing or found.obsolete):
+        return
+    print(f"\n{styled('Grants', 'bold')}, as far as the ledger knows")
+    if found.missing:
+        what = f"{counted(len(found.missing), 'table')} such as {found.missing[0]}"
+        print(f"  {styled('+', 'green')}  {what}: the next run grants what is declared")
+    if found.obsolete:
+        what = f"{counted(len(found.obsolete), 'table')} such as {found.obsolete[0]}"
+        print(f"  {styled('-', 'red')}  {what}: headgate grants apply revokes what is no longer")
 
 
 def _names(tables: Sequence[DerivedTablePlan]) -> str:

@@ -97,6 +97,7 @@ def _facts(found: Status) -> list[tuple[str, str]]:
     facts += _derived(found)
     facts += _predicted(found)
     facts += _registered(found)
+    facts += _granted(found)
     facts.append(("lake", found.lake))
     return facts
 
@@ -171,6 +172,28 @@ def _registered(found: Status) -> list[tuple[str, str]]:
     if others:
         what = f"{counted(len(others), 'table')} such as {others[0]}; the next run registers them"
         facts.append((styled("not registered", "yellow"), what))
+    return facts
+
+
+def _granted(found: Status) -> list[tuple[str, str]]:
+    """The number of grants, and the tables on which they are not as declared."""
+    if found.grants is None:
+        return []
+    one, not_granted = found.grants, styled("not granted", "yellow")
+    facts = [("granted", counted(one.granted, "privilege"))]
+    for table, error in list(one.errors.items())[:_MAX_ERRORS]:
+        facts.append((not_granted, f"{table}: {printable(error)}"))
+    if len(one.errors) > _MAX_ERRORS:
+        facts.append(("", f"and {number(len(one.errors) - _MAX_ERRORS)} more: --json lists all"))
+    lacking = [table for table in one.missing if table not in one.errors]
+    if lacking:
+        tables = f"{counted(len(lacking), 'table')} such as {lacking[0]}"
+        what = f"{tables} lack declared grants; the next run grants them"
+        facts.append((not_granted, what))
+    if one.obsolete:
+        tables = f"{counted(len(one.obsolete), 'table')} such as {one.obsolete[0]}"
+        what = f"{tables} have grants that are not declared; headgate grants apply revokes them"
+        facts.append((styled("not revoked", "yellow"), what))
     return facts
 
 
