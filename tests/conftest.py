@@ -59,6 +59,7 @@ SESSION = (
 """Tests that share a Spark session, a broker and a registry."""
 
 PROCESSES = (
+    "tests/airflow/",
     "tests/cli/test_demo.py",
     "tests/cluster/",
     "tests/kills/test_kills_with_spark.py",

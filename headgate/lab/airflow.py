@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from configparser import RawConfigParser
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +78,8 @@ class AirflowFolder(ServiceFolder):
 
     def prepare(self, port: int) -> None:
         """Write the settings; create the password and the keys unless they exist."""
-        self.dags.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.dags.mkdir(exist_ok=True)
         password = self._secret("password", secrets.token_urlsafe(24))
         _write_private(self.path / "passwords.json", json.dumps({USER: password}))
         settings = RawConfigParser()
@@ -176,7 +178,9 @@ def _installation(environment: Path) -> Sequence[Sequence[str]]:
     ]
 
 
-def _run(command: Sequence[str], failure: str, environment: Mapping[str, str] | None = None) -> None:
+def _run(
+    command: Sequence[str], failure: str, environment: Mapping[str, str] | None = None
+) -> None:
     run = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
@@ -227,9 +231,7 @@ def serve(home: AirflowFolder) -> None:
     try:
         for words in _PROGRAMS:
             command = [airflow, *words]
-            programs.append(
-                subprocess.Popen(command, env=environment, preexec_fn=_end_with_parent)
-            )
+            programs.append(subprocess.Popen(command, env=environment, preexec_fn=_end_with_parent))
         while all(program.poll() is None for program in programs):
             time.sleep(_POLL)
         sys.exit("one of Airflow's programs has exited")
@@ -264,23 +266,14 @@ def _stop() -> None:
 
     programs = psutil.Process().children()
     everything = psutil.Process().children(recursive=True)
-    _, remaining = programs, everything
     for asked in (programs, everything):
         for process in asked:
-            _signal(process, signal.SIGTERM)
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
         _, remaining = psutil.wait_procs(everything, _STOP_SECONDS)
     for process in remaining:
-        _signal(process, signal.SIGKILL)
-
-
-def _signal(process: object, number: int) -> None:
-    import psutil
-
-    assert isinstance(process, psutil.Process)
-    try:
-        process.send_signal(number)
-    except psutil.NoSuchProcess:
-        pass
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def main() -> None:
