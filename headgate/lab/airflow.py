@@ -36,7 +36,7 @@ NAME = "airflow"
 USER = "admin"
 _LOCK = Path(__file__).with_name("airflow.lock")
 _PROGRAMS = (("api-server",), ("scheduler", "--skip-serve-logs"), ("dag-processor",))
-_STOP_SECONDS = 8.0
+_STOP_SECONDS = 20.0
 _POLL = 0.2
 _PR_SET_PDEATHSIG = 1
 # Ignore proxy settings of the environment: the service is on localhost.
@@ -261,16 +261,14 @@ def _end_with_parent() -> None:
 
 
 def _stop() -> None:
-    """Terminate the programs; then the tasks that they still wait for; kill what remains."""
+    """Terminate the programs and their tasks, which they would wait for; kill what remains."""
     import psutil
 
-    programs = psutil.Process().children()
-    everything = psutil.Process().children(recursive=True)
-    for asked in (programs, everything):
-        for process in asked:
-            with suppress(psutil.NoSuchProcess):
-                process.terminate()
-        _, remaining = psutil.wait_procs(everything, _STOP_SECONDS)
+    processes = psutil.Process().children(recursive=True)
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, remaining = psutil.wait_procs(processes, _STOP_SECONDS)
     for process in remaining:
         with suppress(psutil.NoSuchProcess):
             process.kill()

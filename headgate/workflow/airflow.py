@@ -31,6 +31,7 @@ _OUTPUT = "SubprocessHook"
 """The logger of a command's output."""
 _EXIT = "Command exited with return code"
 
+_ACTIVE = ("running", "queued")
 _RUN_STATES = {
     "queued": State.WAITING,
     "running": State.RUNNING,
@@ -85,15 +86,24 @@ class AirflowTarget:
         return [Change("file", file, "created" if installed is None else "updated")]
 
     def run(self, on_change: OnChange, wait: bool = True) -> WorkflowRun:
-        dag = self._loaded_dag()
-        active = self._runs(limit=1, state=("running", "queued")) if self._is_continuous else []
-        self._unpause(dag)
-        if active:
-            return self._follow(active[0]["dag_run_id"], on_change, wait)
+        self._unpause(self._loaded_dag())
+        if self._plan.workflow.is_continuous:
+            return self._follow(self._continuous_run(), on_change, wait)
         started = self._api.post("dags", self._dag, "dagRuns", body={"logical_date": None})
         if started is None:
             raise self._not_installed()
         return self._follow(started["dag_run_id"], on_change, wait)
+
+    def _continuous_run(self) -> str:
+        """Return the run of a continuous workflow, which Airflow begins by itself."""
+        deadline = time.monotonic() + _LOAD_SECONDS
+        while not (active := self._runs(limit=1, state=_ACTIVE)):
+            if time.monotonic() > deadline:
+                message = "Airflow has not begun a run of the continuous workflow"
+                hint = "check that Airflow's scheduler runs"
+                raise WorkflowError("scheduler-unavailable", message, hint, where=self._api.url)
+            time.sleep(_POLL)
+        return str(active[0]["dag_run_id"])
 
     def repair(self, on_change: OnChange, wait: bool = True) -> WorkflowRun:
         dag = self._loaded_dag()
@@ -146,7 +156,7 @@ class AirflowTarget:
         dag = self._dag_in_airflow(also_stale=True)
         if dag is not None:
             self._api.patch("dags", self._dag, body={"is_paused": True})
-            for run in self._runs(limit=_LATEST, state=("running", "queued")):
+            for run in self._runs(limit=_LATEST, state=_ACTIVE):
                 path = ("dags", self._dag, "dagRuns", run["dag_run_id"])
                 self._api.patch(*path, body={"state": "failed"})
         # The file first, because Airflow would load the DAG from it again.
@@ -158,10 +168,6 @@ class AirflowTarget:
             self._api.delete("dags", self._dag)
             changes.append(Change("DAG", self._api.page("dags", self._dag), "removed"))
         return changes
-
-    @property
-    def _is_continuous(self) -> bool:
-        return self._plan.workflow.is_continuous
 
     def _file(self) -> str | None:
         return None if self._dags is None else os.path.join(self._dags, f"{self._dag}.py")

@@ -21,6 +21,7 @@ _PAUSE = 1.0
 _PAGE = 100
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 _LONGEST = 300
+_DENIED = (401, 403)
 
 Query = Sequence[tuple[str, object]]
 """Parameters of a request; a name may be given more than once."""
@@ -87,21 +88,26 @@ class AirflowApi:
         body: Mapping[str, object] | None = None,
     ) -> Any:
         url = self.page("api", "v2", *path) + (f"?{urlencode(query)}" if query else "")
-        for is_last in (False, True):
-            token = self._token or self._new_token()
+        while True:
+            is_new = self._token is None
             request = _json_request(method, url, body)
             # Not sent to another server that the first one redirects to.
-            request.add_unredirected_header("Authorization", f"Bearer {token}")
+            request.add_unredirected_header("Authorization", f"Bearer {self._valid_token()}")
             try:
                 return self._answer(request)
             except urllib.error.HTTPError as error:
                 with error:
                     if error.code == 404:
                         return None
-                    if error.code != 401 or is_last:
+                    if is_new or error.code not in _DENIED:
                         raise self._refusal(error, _detail(error)) from None
+                # The token may have expired: repeat it with another.
                 self._token = None
-        raise AssertionError
+
+    def _valid_token(self) -> str:
+        if self._token is None:
+            self._token = self._new_token()
+        return self._token
 
     def _new_token(self) -> str:
         url, settings = f"{self.url}/auth/token", self._settings
@@ -118,7 +124,6 @@ class AirflowApi:
         token = answer.get("access_token") if isinstance(answer, dict) else None
         if not isinstance(token, str):
             raise self._unavailable("it gives no token: is it Airflow 3?")
-        self._token = token
         return token
 
     def _answer(self, request: urllib.request.Request) -> Any:
@@ -137,7 +142,7 @@ class AirflowApi:
         if error.code >= 500 or error.code == 429:
             return self._unavailable(what)
         hint = None
-        if error.code in (401, 403):
+        if error.code in _DENIED:
             hint = "check `workflow.airflow.username` and `workflow.airflow.password`"
         return WorkflowError(
             "scheduler-refused", f"Airflow refuses a request: {what}", hint, where=self.url

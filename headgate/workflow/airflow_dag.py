@@ -16,7 +16,7 @@ from headgate.workflow.plan import Step, WorkflowPlan, headgate_command
 
 _WIDTH = 100
 _EVENTS = ("failure", "retry", "success")
-_IMPORTED = {"BashOperator", "CronTriggerTimetable", "DAG", "Path", "SmtpNotifier", "dag", "email"}
+_IMPORTED = {"BashOperator", "CronTriggerTimetable", "DAG", "Path", "SmtpNotifier", "email"}
 _IMPORTED |= {"cross_downstream", "json", "literal", "os", "pendulum", "timedelta", "urllib"}
 _IMPORTED |= {"webhook"}
 _JINJA = re.compile(r"\{[{%#]|[\r\n]")
@@ -82,7 +82,7 @@ def render_dag(plan: WorkflowPlan) -> str:
     """Return the Python file of the DAG."""
     notices = {event: [*_notices(plan, event)] for event in _EVENTS}
     steps, dependencies = _steps(plan), _dependencies(plan)
-    dag = ["with DAG(", *_indented(_settings(plan, notices)), ") as dag:"]
+    dag = ["with DAG(", *_indented(_settings(plan, notices)), "):"]
     body = [*_indented(steps), "", *_indented(dependencies)] if dependencies else _indented(steps)
     code = "\n".join([*_definitions(plan, notices), *dag, *body])
     header = [
@@ -94,19 +94,18 @@ def render_dag(plan: WorkflowPlan) -> str:
 
 def _imports(code: str) -> Iterator[str]:
     """Yield the imports that the code needs."""
-    used = {*re.findall(r"\w+", code)}
-    standard = [name for name in ("json", "os", "urllib.request") if name.partition(".")[0] in used]
-    yield from (f"import {name}" for name in standard)
+    standard = {"json.dumps(": "json", "os.environ[": "os", "urllib.request.": "urllib.request"}
+    yield from (f"import {module}" for use, module in standard.items() if use in code)
     yield "from datetime import timedelta"
-    if "Path" in used:
+    if "Path(" in code:
         yield "from pathlib import Path"
     yield ""
-    if "pendulum" in used:
+    if "pendulum.datetime(" in code:
         yield "import pendulum"
-    if "SmtpNotifier" in used:
+    if "SmtpNotifier(" in code:
         yield "from airflow.providers.smtp.notifications.smtp import SmtpNotifier"
     yield "from airflow.providers.standard.operators.bash import BashOperator"
-    names = ("CronTriggerTimetable", "DAG", "cross_downstream", "literal")
+    names = ("DAG", "CronTriggerTimetable", "cross_downstream", "literal")
     yield f"from airflow.sdk import {', '.join(name for name in names if f'{name}(' in code)}"
 
 
