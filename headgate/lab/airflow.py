@@ -278,8 +278,11 @@ def main() -> None:
     """Install Airflow for tests, or serve the folder that is given."""
     if len(sys.argv) > 1:
         serve(AirflowFolder.of(Path(sys.argv[1])))
-    else:
+        return
+    try:
         installed_airflow(print)
+    except SetupError as error:
+        print(f"{error.message}\nTests with Airflow are left out")
 
 
 if __name__ == "__main__":

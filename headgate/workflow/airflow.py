@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -154,6 +155,9 @@ class AirflowTarget:
     def remove(self) -> Sequence[Change]:
         changes: list[Change] = []
         dag = self._dag_in_airflow(also_stale=True)
+        if dag is not None and not dag["is_stale"]:
+            # Without it, the file would stay, and Airflow would load the DAG again.
+            self._required_file()
         if dag is not None:
             self._api.patch("dags", self._dag, body={"is_paused": True})
             for run in self._runs(limit=_LATEST, state=_ACTIVE):
@@ -211,7 +215,9 @@ class AirflowTarget:
                 return dag
             self._raise_import_error()
             if dag is not None and not asked:
-                self._api.put("parseDagFile", dag["file_token"])
+                # It only saves time: Airflow loads changed files by itself, after a while.
+                with suppress(WorkflowError):
+                    self._api.put("parseDagFile", dag["file_token"])
                 asked = True
             if time.monotonic() > deadline:
                 raise WorkflowError(

@@ -19,7 +19,7 @@ import yaml
 from deltalake import DeltaTable
 
 import headgate
-from headgate.errors import WorkflowError
+from headgate.errors import SetupError, WorkflowError
 from headgate.lab.airflow import installed_airflow
 from headgate.lab.process import HOST
 from headgate.lab.services import down, find_airflow
@@ -54,6 +54,10 @@ class Running:
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    try:
+        installed_airflow(print)
+    except SetupError as error:
+        pytest.skip(error.message)
     folder = tmp_path_factory.mktemp("airflow") / "services"
     with mail_server() as mail, webhook_server() as hook:
         plain = {"disable_ssl": True, "disable_tls": True, "from_email": "airflow@example.com"}
