@@ -89,7 +89,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"spark", "services", "database", "storage", "metastore"} & {
+        if {"spark", "services", "database", "storage", "metastore", "airflow"} & {
             *getattr(item, "fixturenames", ())
         }:
             assert item.nodeid.startswith(SESSION + PROCESSES), f"{item.nodeid} needs a server"

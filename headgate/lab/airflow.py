@@ -141,10 +141,9 @@ def _write_private(file: Path, text: str) -> None:
 
 
 def installed_airflow(report: Callable[[str], None]) -> Path:
-    """Return the environment of Airflow, which is installed unless it is there.
+    """Return the environment of Airflow, which is installed unless it exists.
 
-    It has an environment of its own, because its dependencies are pinned to other versions
-    than those of Headgate.
+    It has one of its own, because it brings many packages, and holds back versions of others.
     """
     environment = headgate_home() / "programs" / NAME
     ready = environment / "ready"

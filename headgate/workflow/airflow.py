@@ -138,15 +138,13 @@ class AirflowTarget:
 
     def status(self) -> WorkflowStatus:
         dag = self._dag_in_airflow()
-        installed = self._installed_text()
-        if self._dags is None and dag is not None:
-            installed = self._source()
+        installed = self._source() if self._dags is None else self._installed_text()
+        is_installed, is_current = installed is not None, installed == render_dag(self._plan)
         if dag is None:
-            is_current = installed == render_dag(self._plan)
-            return WorkflowStatus(installed is not None, is_current)
+            return WorkflowStatus(is_installed, is_current)
         return WorkflowStatus(
-            is_installed=installed is not None,
-            is_current=installed == render_dag(self._plan),
+            is_installed,
+            is_current,
             runs=tuple(self._run(run) for run in self._runs(limit=_LATEST)),
             next_run=None if dag["is_paused"] else _time(dag["next_dagrun_run_after"]),
             is_paused=dag["is_paused"],

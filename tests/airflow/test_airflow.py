@@ -135,7 +135,7 @@ def test_workflow_runs_fails_and_is_repaired(airflow: Running, tmp_path: Path) -
         "notify": {
             "failure": ["data-team@example.com", "env:GAMES_WEBHOOK"],
             "retry": "file:hook",
-            "success": "file:hook",
+            "success": ["data-team@example.com", "file:hook"],
         },
         "tasks": {
             "land": "land",
@@ -154,6 +154,7 @@ def test_workflow_runs_fails_and_is_repaired(airflow: Running, tmp_path: Path) -
         target.run(_ignore)
 
     assert [change.action for change in target.install()] == ["created"]
+    assert str(airflow.hook.port) not in "".join(target.render().values())
     assert [change.action for change in target.install()] == ["unchanged"]
     with pytest.raises(WorkflowError, match="has not run yet"):
         target.repair(_ignore)
@@ -174,11 +175,18 @@ def test_workflow_runs_fails_and_is_repaired(airflow: Running, tmp_path: Path) -
     assert run.url is not None
     assert run.url.startswith(airflow.settings["url"])
 
+    _wait(lambda: airflow.mail.mails and len(airflow.hook.posts) >= 3)
     (mail,) = airflow.mail.mails
     text = mail.get_body(("html",)).get_content()  # type: ignore[union-attr]
     assert (mail["To"], mail["From"]) == ("data-team@example.com", "airflow@example.com")
     assert mail["Subject"] == "[headgate] games-e2e: publish failed"
-    for fact in ("Workflow: games-e2e", "Step:     publish", f"Run:      {run.id}", "2 of 2"):
+    for fact in (
+        "Workflow: games-e2e",
+        "Step:     publish",
+        f"Run:      {run.id}",
+        "2 of 2",
+        "code 1",
+    ):
         assert fact in text
     received = [(post["path"], post["event"], post["step"]) for post in airflow.hook.posts]
     assert sorted(received) == [
@@ -202,6 +210,7 @@ def test_workflow_runs_fails_and_is_repaired(airflow: Running, tmp_path: Path) -
     assert (tmp_path / "calls").read_text().splitlines() == [f"run {tmp_path}/games.yaml --once"]
     assert _rows(tmp_path) == _RECORDS
     _wait(lambda: airflow.hook.posts[-1]["event"] == "success")
+    assert airflow.mail.mails[-1]["Subject"] == "[headgate] games-e2e: succeeded"
     with pytest.raises(WorkflowError, match="nothing to repair"):
         target.repair(_ignore)
 
@@ -267,6 +276,33 @@ def test_stream_is_stopped_when_its_workflow_is_removed(airflow: Running, tmp_pa
     assert len(target.remove()) == 2
     process.wait(_SECONDS)
     assert target.status().runs == ()
+
+
+def test_run_that_was_stopped_by_hand_is_repaired(airflow: Running, tmp_path: Path) -> None:
+    first = _shell("test -e permit || { touch begun; exec sleep 600; }")
+    workflow = {
+        "retries": 0,
+        "tasks": {
+            "first": {"command": first},
+            "second": {"command": _shell("echo done >> out"), "after": "first"},
+        },
+        "airflow": airflow.settings,
+    }
+    plan = plan_of(tmp_path, workflow)
+    target = AirflowTarget.of(plan)
+    target.install()
+    run = target.run(_ignore, wait=False)
+    _wait((tmp_path / "begun").exists)
+    api = AirflowApi(plan.workflow.airflow)
+    api.patch("dags", dag_id(plan), "dagRuns", run.id, body={"state": "failed"})
+    stopped = target.status().runs[0]
+    assert [step.state for step in stopped.steps] == [State.FAILED, State.SKIPPED]
+
+    (tmp_path / "permit").touch()
+    repaired = target.repair(_ignore)
+    assert [step.state for step in repaired.steps] == [State.SUCCEEDED, State.SUCCEEDED]
+    assert (tmp_path / "out").read_text() == "done\n"
+    target.remove()
 
 
 def test_dag_that_cannot_be_imported_is_reported(airflow: Running, tmp_path: Path) -> None:
