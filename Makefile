@@ -32,6 +32,7 @@ test: $(READY) ## Run all tests, with a real broker, registry, database, Spark a
 	@requirements/install-mariadb.sh
 	@$(BIN)/headgate jars spark s3 kafka registry
 	@$(BIN)/python -m headgate.lab.object_store
+	@$(BIN)/python -m headgate.lab.airflow
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope $(ARGS)
 
 search: ## Run the property tests with new random examples
@@ -52,9 +53,10 @@ bench: $(READY) ## Run the benchmarks, with alternatives measured on the same da
 docs: $(READY) ## Generate the pages of docs/reference
 	@$(BIN)/python docs/generate.py
 
-lock: $(READY) ## Update requirements/*.lock to the newest versions that pyproject.toml allows
+lock: $(READY) ## Update the *.lock files to the newest versions that are allowed
 	@$(COMPILE) --upgrade requirements/installer.in -o requirements/installer.lock
 	@$(COMPILE) --upgrade requirements/simulated-storage.in -o requirements/simulated-storage.lock
+	@$(COMPILE) --upgrade requirements/airflow.in -o headgate/lab/airflow.lock
 	@$(COMPILE) --upgrade --extra databricks --extra lab --extra serve --extra models --group dev pyproject.toml -o requirements/all.lock
 
 clean: ## Remove generated files, but not .venv

@@ -51,6 +51,7 @@ CODES: dict[str, str] = {
     "extra-missing": "A command needs packages of an extra, such as `headgate[lab]`.",
     "database-missing": "The MariaDB server is not installed.",
     "object-store-missing": "The S3 gateway is not installed, and cannot be built.",
+    "airflow-missing": "Airflow could not be installed.",
     "pack-failed": "The packages for executors on other machines could not be packed.",
     "cluster-unavailable": "The cluster cannot be reached, or refuses the application.",
     "executors-unfit": "Executors have no suitable Python, or lack packages.",

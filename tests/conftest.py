@@ -60,6 +60,7 @@ SESSION = (
 """Tests that share a Spark session, a broker and a registry."""
 
 PROCESSES = (
+    "tests/airflow/",
     "tests/cli/test_demo.py",
     "tests/cluster/",
     "tests/kills/test_kills_with_spark.py",
@@ -89,7 +90,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"spark", "services", "database", "storage", "metastore"} & {
+        if {"spark", "services", "database", "storage", "metastore", "airflow"} & {
             *getattr(item, "fixturenames", ())
         }:
             assert item.nodeid.startswith(SESSION + PROCESSES), f"{item.nodeid} needs a server"

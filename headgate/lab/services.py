@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from headgate.errors import SetupError
 from headgate.jars.jars import fetch_jars, hold_lock
-from headgate.lab import broker, database, metastore, object_store, registry, require_lab
+from headgate.lab import airflow, broker, database, metastore, object_store, registry, require_lab
+from headgate.lab.airflow import AirflowFolder, LocalAirflow
 from headgate.lab.database import Database, database_folder
 from headgate.lab.metastore import Metastore, MetastoreFolder
 from headgate.lab.object_store import ObjectStore, StoreFolder
@@ -26,7 +27,7 @@ from headgate.lab.process import (
 
 DEFAULT_FOLDER = Path(".headgate")
 _PAIR = (broker.NAME, registry.NAME)
-_ALL = (*_PAIR, database.NAME, object_store.NAME, metastore.NAME)
+_ALL = (*_PAIR, database.NAME, object_store.NAME, metastore.NAME, airflow.NAME)
 
 Report = Callable[[str], None]
 """Receives progress messages."""
@@ -196,6 +197,32 @@ def up_catalog(
         return started
 
 
+def up_airflow(
+    folder: Path = DEFAULT_FOLDER, port: int | None = None, report: Report = _ignore
+) -> LocalAirflow:
+    """Start Airflow unless it runs; its DAGs and runs survive `down`."""
+    require_lab("psutil")
+    folder = folder.absolute()
+    with _exclusive(folder, report):
+        running = find_airflow(folder)
+        if running is not None:
+            if not airflow.airflow_answers(running.port):
+                raise _unresponsive([f"{airflow.NAME} (pid {running.pid})"], folder, "--airflow")
+            report(f"Already up: {airflow.NAME} at {running.address}")
+            return running
+        _clear_record(airflow.NAME, folder, report)
+        last = AirflowFolder.of(folder).port()
+        chosen = choose_port(airflow.NAME, requested=port, previous=last)
+        report(f"Starting Airflow on port {chosen}")
+        process = _ready(
+            airflow.start_airflow(folder, chosen, report),
+            lambda: airflow.airflow_answers(chosen),
+        )
+        started = LocalAirflow(folder, chosen, process.pid)
+        report(f"Up: {airflow.NAME} at {started.address}")
+        return started
+
+
 def down(folder: Path = DEFAULT_FOLDER) -> list[str]:
     """Stop the folder's services; return those that were stopped, as `broker (pid 123)`."""
     folder = folder.absolute()
@@ -212,8 +239,11 @@ def down(folder: Path = DEFAULT_FOLDER) -> list[str]:
 
 
 def _patience(process: DetachedProcess) -> float:
-    """Return the seconds to wait for a process; the object store waits for idle connections."""
-    return 1.0 if process.name == object_store.NAME else 10.0
+    """Return the seconds to wait for a process.
+
+    The object store waits for idle connections, and Airflow for its tasks.
+    """
+    return {object_store.NAME: 1.0, airflow.NAME: 30.0}.get(process.name, 10.0)
 
 
 def find(folder: Path = DEFAULT_FOLDER) -> Services | None:
@@ -253,6 +283,16 @@ def find_catalog(folder: Path = DEFAULT_FOLDER) -> Metastore | None:
     if process is None or port is None or not process.is_alive():
         return None
     return Metastore(folder, port, process.pid)
+
+
+def find_airflow(folder: Path = DEFAULT_FOLDER) -> LocalAirflow | None:
+    """Return the folder's Airflow if it runs."""
+    folder = folder.absolute()
+    process = recorded_process(airflow.NAME, folder)
+    port = AirflowFolder.of(folder).port()
+    if process is None or port is None or not process.is_alive():
+        return None
+    return LocalAirflow(folder, port, process.pid)
 
 
 def _start(folder: Path, kafka: int, schemas: int, controller: int) -> Services:

@@ -22,6 +22,10 @@ def open_target(
             from headgate.workflow.local import LocalTarget
 
             return LocalTarget(plan, report=report)
+        case "airflow":
+            from headgate.workflow.airflow import AirflowTarget
+
+            return AirflowTarget.of(plan)
         case "systemd":
             from headgate.workflow.systemd import SystemdTarget
 

@@ -87,7 +87,10 @@ def test_up_starts_a_metastore_alone_on_this_machine_only(headgate: Headgate) ->
         ["--database", "--kafka-port", "9092"],
         ["--database-port", "3306"],
         ["--catalog-port", "9083"],
+        ["--airflow-port", "8080"],
         ["--catalog", "--storage"],
+        ["--airflow", "--catalog"],
+        ["--airflow", "--kafka-port", "9092"],
     ],
 )
 def test_up_rejects_ports_of_services_it_does_not_start(

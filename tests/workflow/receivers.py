@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,8 @@ from typing import Any
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
+
+from headgate.lab.process import HOST, choose_port
 
 
 class Mailbox:
@@ -32,7 +33,7 @@ class Mailbox:
 
     @property
     def server(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{HOST}:{self.port}"
 
     @property
     def subjects(self) -> list[str]:
@@ -42,9 +43,8 @@ class Mailbox:
 @contextmanager
 def mail_server() -> Iterator[Mailbox]:
     mailbox = Mailbox()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        mailbox.port = free.getsockname()[1]
-    controller = Controller(mailbox, hostname="127.0.0.1", port=mailbox.port)
+    mailbox.port = choose_port("mail", requested=None)
+    controller = Controller(mailbox, hostname=HOST, port=mailbox.port)
     controller.start()
     try:
         yield mailbox
@@ -63,7 +63,7 @@ class Webhook:
         self.port = 0
 
     def url(self, path: str = "/notices") -> str:
-        return f"http://127.0.0.1:{self.port}{path}"
+        return f"http://{HOST}:{self.port}{path}"
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def web_server() -> Iterator[Webhook]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             status = webhook.statuses.pop(0) if webhook.statuses else 200
             if status == 200:
-                webhook.received.append(json.loads(body))
+                webhook.received.append({"path": self.path, **json.loads(body)})
             webhook.paths.append(self.path)
             self.send_response(status)
             self.end_headers()
@@ -83,7 +83,7 @@ def web_server() -> Iterator[Webhook]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((HOST, 0), Handler)
     webhook.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

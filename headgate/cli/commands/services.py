@@ -20,6 +20,7 @@ _DEFAULT_REGISTRY_PORT = 8081
 _DEFAULT_DATABASE_PORT = 3306
 _DEFAULT_STORAGE_PORT = 9000
 _DEFAULT_CATALOG_PORT = 9083
+_DEFAULT_AIRFLOW_PORT = 8080
 
 
 def up(
@@ -67,6 +68,17 @@ def up(
             show_default="9083, or a free one",
         ),
     ] = None,
+    airflow: Annotated[
+        bool, typer.Option("--airflow", help="Start Airflow instead, for workflows.")
+    ] = False,
+    airflow_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="Airflow's port, with --airflow.",
+            show_default="8080, or a free one",
+        ),
+    ] = None,
 ) -> None:
     """Start a local Kafka broker and schema registry, or another service.
 
@@ -76,9 +88,11 @@ def up(
       headgate up --database                                 only a database
       headgate up --storage                                  only an object store
       headgate up --catalog                                  only a Hive metastore
+      headgate up --airflow                                  only Airflow
 
     They keep running after the command; their data survives `headgate down`. Needs the extra
-    headgate[lab]. The object store is versitygw, built with Go if it is not installed.
+    headgate[lab]. The object store is versitygw, built with Go if it is not installed. Airflow
+    is installed into an environment of its own.
 
     Next: headgate simulate games --to kafka, or headgate simulate shop --database
     """
@@ -86,6 +100,7 @@ def up(
         "--database": (database, database_port),
         "--storage": (storage, storage_port),
         "--catalog": (catalog, catalog_port),
+        "--airflow": (airflow, airflow_port),
     }
     chosen = [option for option, (wanted, _) in others.items() if wanted]
     if len(chosen) > 1:
@@ -109,6 +124,8 @@ def up(
         _up_storage(folder, storage_port)
     elif catalog:
         _up_catalog(folder, catalog_port)
+    elif airflow:
+        _up_airflow(folder, airflow_port)
     else:
         _up_broker_and_registry(folder, kafka_port, registry_port)
 
@@ -177,6 +194,26 @@ def _up_catalog(folder: Path, port: int | None) -> None:
     print(f"    in: {metastore.url}")
     stop = "headgate down" if folder == _DEFAULT_FOLDER else f"headgate down --folder {folder}"
     print_next_steps([("headgate spark", "query the tables in Spark, by name"), (stop, "stop it")])
+
+
+def _up_airflow(folder: Path, port: int | None) -> None:
+    from headgate.lab import services as lab
+    from headgate.lab.airflow import USER, AirflowFolder
+
+    last = AirflowFolder.of(folder.absolute()).port()
+    preferred = port or _unless_used(_DEFAULT_AIRFLOW_PORT, last is not None)
+    airflow = lab.up_airflow(folder, preferred, report=print)
+    print(f"\nIts page: {airflow.url}, as {USER}, with the password in {airflow.password.name}")
+    print("\nFor the pipeline file:\n")
+    print("  workflow:")
+    print("    airflow:")
+    print(f"      dags: {airflow.dags}")
+    print(f"      url: {airflow.url}")
+    print(f"      username: {USER}")
+    print(f"      password: {airflow.password}")
+    stop = "headgate down" if folder == _DEFAULT_FOLDER else f"headgate down --folder {folder}"
+    install = ("headgate workflow install --target airflow", "install the workflow of a pipeline")
+    print_next_steps([install, (stop, "stop it")])
 
 
 def down(folder: _Folder = _DEFAULT_FOLDER) -> None:
