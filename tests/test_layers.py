@@ -38,6 +38,7 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 OF_EXTRAS = {
+    "databricks": {"config"},
     "fastavro": {"lab", "models"},
     "mlflow": {"models"},
     "psutil": {"lab"},
