@@ -65,6 +65,7 @@ PROCESSES = (
     "tests/lab/shop/test_database.py",
     "tests/lab/test_database.py",
     "tests/lab/test_services.py",
+    "tests/security/",
     "tests/soak/",
     "tests/storage/",
     "tests/test_docs.py",

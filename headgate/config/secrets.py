@@ -21,6 +21,7 @@ from headgate.errors import InvalidPipeline, PipelineFileError, shown
 
 _TASK_SECRETS = "HEADGATE_SECRETS"
 """Environment variable of tasks on other machines: secrets by reference."""
+_VISIBLE_ASCII = re.compile(r"[!-~]+")
 _LIKE_A_REFERENCE = re.compile(r"[a-z][a-z0-9+.-]*:\S+")
 
 
@@ -62,6 +63,17 @@ class Secret:
                 f"set {looked}; the pipeline needs it to connect",
             )
         return str(value)
+
+    def resolve_for_header(self) -> str:
+        """Return the secret if it fits in an HTTP header; clients fail with it in their message."""
+        value = self.resolve()
+        if not _VISIBLE_ASCII.fullmatch(value):
+            raise PipelineFileError(
+                "bad-value",
+                f"the secret `{self}` has a space, a line break or a letter that is not ASCII",
+                "store the key or token alone, without a name or quotes around it",
+            )
+        return value
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"

@@ -27,7 +27,7 @@ def install_plug_in(folder: Path, scheme: str, code: str) -> Path:
 
 @dataclass
 class Workspace:
-    """A Databricks workspace that knows one request, `GET /api/2.0/secrets/get`."""
+    """A Databricks workspace that answers `GET /api/2.0/secrets/get`, as documented."""
 
     secrets: Mapping[str, str]
     """By scope and key, as in a reference."""
@@ -42,6 +42,8 @@ class Workspace:
 
     def answer(self, path: str, authorization: str | None) -> tuple[int, dict[str, str]]:
         parts = urlsplit(path)
+        if parts.path == "/.well-known/databricks-config":
+            return 200, {"oidc_endpoint": f"{self.host}/oidc", "workspace_id": "1"}
         if parts.path != "/api/2.0/secrets/get":
             return 404, {"error_code": "ENDPOINT_NOT_FOUND", "message": "No API found"}
         if authorization != f"Bearer {self.token}":
