@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Self
+from urllib.parse import quote
 
 from pydantic import GetCoreSchemaHandler, PlainValidator, ValidationInfo
 from pydantic_core import CoreSchema
@@ -62,6 +63,7 @@ class Secret:
                 f"the secret `{self}` is missing: looked in {looked} `{self.name}`",
                 f"set {looked}; the pipeline needs it to connect",
             )
+        _resolved.add(str(value))
         return str(value)
 
     def resolve_for_header(self) -> str:
@@ -91,6 +93,23 @@ class Secret:
     @classmethod
     def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return value_schema(cls._read)
+
+
+_resolved: set[str] = set()
+_SHORTEST_MASKED = 8
+"""Shorter secrets, such as user names, may be words of any message."""
+
+
+def masked(text: str) -> str:
+    """Replace the secrets that this process has resolved.
+
+    For errors of other programs: an object storage that refuses a key repeats it, for instance.
+    """
+    for value in sorted(_resolved, key=len, reverse=True):
+        if len(value) >= _SHORTEST_MASKED:
+            for form in (value, repr(value)[1:-1], quote(value, safe="")):
+                text = text.replace(form, "***")
+    return text
 
 
 def task_secrets(secrets: Iterable[Secret]) -> dict[str, str]:

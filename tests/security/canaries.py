@@ -141,7 +141,14 @@ _OF_API = (
 
 def add_spark_ui(evidence: Evidence, url: str) -> None:
     """Fetch every page of Spark's UI that another one links to, and its REST API."""
-    queue, seen = ["/", "/environment/", "/SQL/", "/StreamingQuery/"], set[str]()
+    api = f"{url}/api/v1/applications"
+    (application,) = json.loads(_fetch(api))
+    for path in _OF_API:
+        evidence.add("Spark REST API", path, _fetch(f"{api}/{application['id']}/{path}"))
+    queries = json.loads(_fetch(f"{api}/{application['id']}/sql?length=1000"))
+    # A script adds the links to these pages.
+    queue, seen = [f"/SQL/execution/?id={query['id']}" for query in queries], set[str]()
+    queue += ["/", "/environment/", "/SQL/", "/StreamingQuery/"]
     while queue and len(seen) < _PAGES:
         path = queue.pop(0).replace("&amp;", "&")
         if path in seen or "/static/" in path or "kill" in path:
@@ -151,10 +158,6 @@ def add_spark_ui(evidence: Evidence, url: str) -> None:
             page = _fetch(url + path)
             evidence.add("Spark UI", path, page)
             queue += _LINK.findall(page.decode("utf-8", "replace"))
-    api = f"{url}/api/v1/applications"
-    (application,) = json.loads(_fetch(api))
-    for path in _OF_API:
-        evidence.add("Spark REST API", path, _fetch(f"{api}/{application['id']}/{path}"))
 
 
 def _fetch(url: str) -> bytes:

@@ -177,7 +177,7 @@ class Lab:
 
     def write_pipeline(self, registry: str, ui_port: int, *without: str) -> None:
         declared: dict[str, Any] = {
-            "name": "games",
+            "name": f"games-{self.control.value}",
             "source": {
                 "kafka": {
                     "servers": self.login_kafka,
