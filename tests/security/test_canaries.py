@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -36,8 +36,10 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 from cryptography.x509.oid import NameOID
+from pydantic import BaseModel
 
-from headgate.config import Secret, Storage
+from headgate.config import PipelineConfig, Secret, Storage
+from headgate.config.model import _models_of, fields_by_key
 from headgate.config.storage import declare_storage
 from headgate.errors import SetupError
 from headgate.lab.broker import broker_answers, start_broker
@@ -66,6 +68,7 @@ PLACES = (
     ("registry", "key_password", "file"),
     ("storage", "access_key", "file"),
     ("storage", "secret_key", "vault"),
+    ("storage", "session_token", "env"),
     ("storage", "account_key", "env"),
     ("storage", "sas_token", "databricks"),
     ("storage", "service_account", "file"),
@@ -76,9 +79,14 @@ PLACES = (
     ("spark", "spark.acme.thing", "databricks"),
     ("spark", "spark.acme.password", "vault"),
 )
-"""Every place of a pipeline file for a reference: its parent, its key, and where the secret is."""
+"""Every place of a pipeline file for a secret: its parent, its key, and the scheme to use there."""
 
-WITHOUT_ESCAPES = {"username", "access_key", "secret_key", "token"}
+LEFT_OUT = {"source.kafka.security.key_password": "needs TLS, and becomes kafka.ssl.key.password"}
+
+UNUSABLE = ("storage.session_token",)
+"""Places that no run can use: the object store of the lab refuses temporary keys."""
+
+WITHOUT_ESCAPES = {"username", "access_key", "secret_key", "session_token", "token"}
 """Keys whose values have no characters that some formats must escape."""
 
 LOGIN = "login of Databricks"
@@ -390,6 +398,24 @@ def _only_on_linux() -> None:
         pytest.skip("command lines are read from /proc")
 
 
+def _keys_with_secrets(model: type[BaseModel], path: str = "") -> Iterator[str]:
+    for key, field in fields_by_key(model).items():
+        if Secret in get_args(field.annotation):
+            yield f"{path}{key}"
+        for inner in _models_of(field):
+            yield from _keys_with_secrets(inner, f"{path}{key}.")
+
+
+def test_table_of_places_has_every_key_for_a_secret() -> None:
+    declared = {f"{parent}.{key}" for parent, key, _ in PLACES}
+    keys = set(_keys_with_secrets(PipelineConfig))
+    assert "source.kafka.security.password" in keys
+    assert keys - LEFT_OUT.keys() <= declared
+    free_form = {"source.kafka.options", "storage.options", "spark"}
+    assert free_form <= {parent for parent, _, _ in PLACES}
+    assert len(PLACES) >= 20
+
+
 @pytest.mark.parametrize("how", ["text", "gzip", "parquet", "base64", "URL", "JSON", "cut off"])
 def test_search_finds_a_planted_canary(tmp_path: Path, how: str) -> None:
     canary, file = Canary(rest=" +é"), tmp_path / "planted"
@@ -428,7 +454,7 @@ def test_secrets_are_found_nowhere(tmp_path: Path) -> None:
         declare_storage(lab.storage, lab.lake)
         with command_lines_into(evidence):
             with fake_registry(folder_responses(lab.schemas)) as registry:
-                lab.write_pipeline(registry.url, port, "registry.token")
+                lab.write_pipeline(registry.url, port, "registry.token", *UNUSABLE)
                 works = lab.start("works", "headgate", "run", "games.yaml", "--json", "--debug")
                 _wait_for_batch(works, logs / "works")
                 add_spark_ui(evidence, f"http://{HOST}:{port}")
@@ -441,7 +467,8 @@ def test_secrets_are_found_nowhere(tmp_path: Path) -> None:
                 reports = lab.start("commands", "tests.security.report", "games.yaml", words)
                 assert reports.wait(120) == 0
             lab.send(seed=2)
-            lab.write_pipeline(registry.url, port, "registry.username", "registry.password")
+            without = ("registry.username", "registry.password", *UNUSABLE)
+            lab.write_pipeline(registry.url, port, *without)
             fails = lab.start("registry is down", "headgate", "run", "--once", "--debug")
             assert fails.wait(120) == 1
         assert "registry-unavailable" in (logs / "registry is down").read_text()
@@ -466,11 +493,12 @@ def _write_broken_pipelines(lab: Lab) -> None:
     (folder / "unknown.yaml").write_text(text.replace(reference, literal))
     (folder / "missing.yaml").write_text(text.replace(reference, f"{reference}-missing"))
     secret_key = lab.reference("storage.secret_key", "vault")
-    (folder / "refused.yaml").write_text(text.replace(secret_key, reference))
-    declared = yaml.safe_load(text)
+    declared = yaml.safe_load(text.replace(secret_key, reference))
+    declared["storage"]["session_token"] = lab.reference("storage.session_token", "env")
+    (folder / "refused.yaml").write_text(yaml.safe_dump(declared))
     for parent, key, _ in PLACES:
         place = f"{parent}.{key}"
         (folder / place).write_text(f"before\n{lab.canaries[place].value}\nafter")
-        if key in _at(declared, parent):
+        if place != "registry.token":
             _at(declared, parent)[key] = f"file:{place}"
     (folder / "lines.yaml").write_text(yaml.safe_dump(declared))
