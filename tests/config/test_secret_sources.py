@@ -48,7 +48,8 @@ def _sources_of_this_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(secret_sources, "_kept", {})
     yield
     secret_sources.sources.cache_clear()
-    sys.modules.pop("acme_vault", None)
+    for module in ("acme_vault", "hvac"):
+        sys.modules.pop(module, None)
 
 
 @pytest.fixture
@@ -89,6 +90,25 @@ def test_reference_of_a_plug_in_is_one_wherever_a_reference_may_be(
     assert pipeline.spark["spark.acme.thing"] == Secret("vault", "kv/games#thing")
     assert pipeline.spark["spark.acme.url"] == "http://vault:9092"
     assert "acme_vault" not in sys.modules
+
+
+HVAC = """\
+class Client:
+    secrets = kv = v2 = property(lambda self: self)
+    def read_secret_version(self, path, mount_point):
+        return {"data": {"data": {"password": f"{mount_point}, {path}"}}}
+"""
+
+
+def test_plug_in_of_the_guide_reads_a_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "security.md").read_text()
+    code = guide.split("```python\n")[1].split("```")[0]
+    (tmp_path / "hvac.py").write_text(HVAC)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(install_plug_in(tmp_path, "vault", code))
+    assert Secret.parse("vault:kv/games/kafka#password").resolve() == "kv, games/kafka"
 
 
 def test_unknown_scheme_is_refused_when_a_pipeline_is_loaded(write: Callable[[str], Path]) -> None:
