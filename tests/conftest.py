@@ -67,6 +67,7 @@ PROCESSES = (
     "tests/lab/shop/test_database.py",
     "tests/lab/test_database.py",
     "tests/lab/test_services.py",
+    "tests/security/",
     "tests/soak/",
     "tests/storage/",
     "tests/test_docs.py",

@@ -134,7 +134,7 @@ def run_command(arguments: Sequence[str]) -> int:
         return 0
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            print(_masked(traceback.format_exc()), end="", file=sys.stderr)
         return _show(error, as_json="--json" in words)
 
 
@@ -155,7 +155,13 @@ def _show(error: Exception, as_json: bool) -> int:
         case typer.Abort():
             return 130
         case _:
-            message = f"{type(error).__name__}: {error}"
+            message = _masked(f"{type(error).__name__}: {error}")
             hint = "this is a bug in Headgate; run with --debug and report the traceback"
             show_errors([ShownError("unexpected", message, hint)], as_json)
             return 1
+
+
+def _masked(text: str) -> str:
+    from headgate.config.secrets import masked
+
+    return masked(text)

@@ -100,7 +100,7 @@ class Security(ConfigModel):
     """User name, or a reference such as `env:KAFKA_USER`."""
 
     password: Secret | None = None
-    """Reference to the password: `env:NAME` or `file:/path`."""
+    """Reference to the password, such as `env:NAME` or `file:/path`."""
 
     ca: LocalFile | None = None
     """CA certificates for verifying the brokers (PEM)."""

@@ -197,7 +197,7 @@ class PipelineConfig(ConfigModel):
     spark: Annotated[
         Mapping[str, str | Secret], settings_checked_by(check_spark_setting, check_spark_value)
     ] = Field(default_factory=dict)
-    """Settings of the Spark session: `spark.*`. Secrets are references: `env:NAME` or
+    """Settings of the Spark session: `spark.*`. Secrets are references, such as `env:NAME` or
     `file:/path`."""
 
     registry: RegistryField | None = Field(default=None, examples=["./schemas"])

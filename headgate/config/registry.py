@@ -41,7 +41,7 @@ class Registry(ConfigModel):
     """User name, or a reference such as `env:REGISTRY_USER`."""
 
     password: Secret | None = None
-    """Reference to the password: `env:NAME` or `file:/path`."""
+    """Reference to the password, such as `env:NAME` or `file:/path`."""
 
     token: Secret | None = None
     """Reference to a bearer token, instead of user name and password."""

@@ -7,7 +7,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
+from urllib.parse import quote
 
 from pydantic import GetCoreSchemaHandler, PlainValidator, ValidationInfo
 from pydantic_core import CoreSchema
@@ -15,36 +16,46 @@ from pydantic_core import CoreSchema
 from headgate.config.location import absolute, folder_of, reject_credentials
 from headgate.config.model import invalid_at
 from headgate.config.secret_patterns import contains_secret, is_secret_name
+from headgate.config.secret_sources import hint, is_of_this_machine, is_reference, read_secret
 from headgate.config.units import value_schema
 from headgate.errors import InvalidPipeline, PipelineFileError, shown
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TASK_SECRETS = "HEADGATE_SECRETS"
 """Environment variable of tasks on other machines: secrets by reference."""
-_HINT = "write `env:NAME` for an environment variable, `file:/path` for a file"
+_VISIBLE_ASCII = re.compile(r"[!-~]+")
+_LIKE_A_REFERENCE = re.compile(r"[a-z][a-z0-9+.-]*:\S+")
 
 
 @dataclass(frozen=True, repr=False)
 class Secret:
-    """A reference to a secret, `env:NAME` or `file:/path`. It never holds the secret itself."""
+    """A reference to a secret, such as `env:NAME`. It never holds the secret itself."""
 
-    kind: Literal["env", "file"]
+    kind: str
+    """The scheme: `env`, `file`, `databricks` or that of a plug-in."""
+
     name: str
+    """The reference without its scheme."""
 
     @classmethod
     def parse(cls, reference: str, folder: str = ".") -> Self:
         """Parse a reference; relative paths are resolved against the folder."""
         kind, _, name = reference.partition(":")
-        if kind == "env" and _VARIABLE.fullmatch(name):
-            return cls("env", name)
-        if kind == "file" and name.strip("/") and name.isprintable():
+        if not is_reference(kind, name):
+            message = "must be a reference, not the secret itself"
+            raise InvalidPipeline("secret-in-file", message, hint())
+        if kind == "file":
             path = re.sub(r"\A//+", "/", name)
             return cls("file", absolute(path, os.path.abspath(folder)))
-        raise InvalidPipeline("secret-in-file", "must be a reference, not the secret itself", _HINT)
+        return cls(kind, name)
 
     def resolve(self) -> str:
-        """Return the secret, read on every call so that it can be rotated."""
-        value = self._value() or json.loads(os.environ.get(_TASK_SECRETS, "{}")).get(str(self))
+        """Return the secret, read again so that it can be rotated; a service's once a minute."""
+        of_driver = json.loads(os.environ.get(_TASK_SECRETS, "{}")).get(str(self))
+        if is_of_this_machine(self.kind):
+            value = read_secret(self.kind, self.name) or of_driver
+        else:
+            # Machines of a cluster have neither the driver's plug-ins nor its logins.
+            value = of_driver or read_secret(self.kind, self.name)
         if not value:
             looked = "the environment variable" if self.kind == "env" else "the file"
             raise PipelineFileError(
@@ -52,17 +63,19 @@ class Secret:
                 f"the secret `{self}` is missing: looked in {looked} `{self.name}`",
                 f"set {looked}; the pipeline needs it to connect",
             )
+        _resolved.add(str(value))
         return str(value)
 
-    def _value(self) -> str | None:
-        return os.environ.get(self.name) if self.kind == "env" else self._read_file()
-
-    def _read_file(self) -> str | None:
-        try:
-            with open(self.name, encoding="utf-8") as file:
-                return file.read().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError):
-            return None
+    def resolve_for_header(self) -> str:
+        """Return the secret if it fits in an HTTP header; clients fail with it in their message."""
+        value = self.resolve()
+        if not _VISIBLE_ASCII.fullmatch(value):
+            raise PipelineFileError(
+                "bad-value",
+                f"the secret `{self}` has a space, a line break or a letter that is not ASCII",
+                "store the key or token alone, without a name or quotes around it",
+            )
+        return value
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
@@ -82,6 +95,23 @@ class Secret:
         return value_schema(cls._read)
 
 
+_resolved: set[str] = set()
+_SHORTEST_MASKED = 8
+"""Shorter secrets, such as user names, may be words of any message."""
+
+
+def masked(text: str) -> str:
+    """Replace the secrets that this process has resolved.
+
+    For errors of other programs: an object storage that refuses a key repeats it, for instance.
+    """
+    for value in sorted(_resolved, key=len, reverse=True):
+        if len(value) >= _SHORTEST_MASKED:
+            for form in (value, repr(value)[1:-1], quote(value, safe="")):
+                text = text.replace(form, "***")
+    return text
+
+
 def task_secrets(secrets: Iterable[Secret]) -> dict[str, str]:
     """Return the environment variables with which tasks on other machines resolve secrets."""
     resolved = {str(secret): secret.resolve() for secret in secrets}
@@ -92,15 +122,19 @@ def _read_username(value: object, info: ValidationInfo) -> str | Secret:
     if isinstance(value, Secret):
         return value
     if not isinstance(value, str) or not value.strip():
-        raise InvalidPipeline("wrong-type", f"needs text, not {shown(value)}", _HINT)
-    is_reference = value.startswith(("env:", "file:"))
-    return Secret.parse(value, folder_of(info)) if is_reference else value
+        raise InvalidPipeline("wrong-type", f"needs text, not {shown(value)}", hint())
+    # Also of unknown schemes: the reference itself would be sent as the name.
+    return Secret.parse(value, folder_of(info)) if _LIKE_A_REFERENCE.fullmatch(value) else value
 
 
 Username = Annotated[str | Secret, PlainValidator(_read_username, json_schema_input_type=str)]
 """A user name, given in the file or as a reference."""
 
-_ENVIRONMENT = re.compile(r"env:\w+", re.ASCII)
+
+def _is_reference_anywhere(value: str) -> bool:
+    """Whether a value is a reference even in a setting that may have any text, such as a path."""
+    scheme, colon, name = value.partition(":")
+    return bool(colon) and scheme != "file" and is_reference(scheme, name)
 
 
 def read_setting(key: str, value: object, folder: str) -> str | Secret:
@@ -112,7 +146,7 @@ def read_setting(key: str, value: object, folder: str) -> str | Secret:
             return str(value).lower()
         case "true" | "false":
             return str(value)
-        case str() if is_secret_name(key) or _ENVIRONMENT.fullmatch(value):
+        case str() if is_secret_name(key) or _is_reference_anywhere(value):
             return Secret.parse(value, folder)
         case _ if is_secret_name(key):
             return Secret.parse("")
@@ -122,8 +156,7 @@ def read_setting(key: str, value: object, folder: str) -> str | Secret:
             raise InvalidPipeline(
                 "secret-in-file",
                 "contains a secret",
-                "use a setting whose whole value is the secret, as a reference such as `env:NAME`"
-                " or `file:/path`",
+                f"use a setting whose whole value is the secret, and {hint()}",
             )
         case str():
             return reject_credentials(value)

@@ -83,9 +83,9 @@ class Storage(ConfigModel):
             options = {
                 "aws_endpoint_url": self.endpoint,
                 "aws_region": self._region,
-                "aws_access_key_id": self.access_key,
+                "aws_access_key_id": _in_header(self.access_key),
                 "aws_secret_access_key": self.secret_key,
-                "aws_session_token": self.session_token,
+                "aws_session_token": _in_header(self.session_token),
                 "aws_virtual_hosted_style_request": _text(not self._uses_paths),
             }
         elif kind in AZURE:
@@ -135,6 +135,10 @@ class Storage(ConfigModel):
     @property
     def _uses_paths(self) -> bool:
         return self.endpoint is not None if self.path_style is None else self.path_style
+
+
+def _in_header(secret: Secret | None) -> str | None:
+    return None if secret is None else secret.resolve_for_header()
 
 
 def _text(value: bool) -> str:

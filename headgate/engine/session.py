@@ -77,18 +77,25 @@ Python worker of another with it."""
 
 
 def spark_session(
-    name: str, settings: Mapping[str, str | Secret] | None = None, jars: Sequence[str] = ()
+    name: str,
+    settings: Mapping[str, str | Secret] | None = None,
+    jars: Sequence[str] = (),
+    hidden: Sequence[str] = (),
 ) -> SparkSession:
     """Return the active session of this process, or start one, maybe with further groups of jars.
 
-    A session that is active already keeps its own settings.
+    Its plans do not show the `hidden` options of sources. A session that is active already keeps
+    its own settings.
     """
     with _starting:
-        return _session(name, settings, jars)
+        return _session(name, settings, jars, hidden)
 
 
 def _session(
-    name: str, settings: Mapping[str, str | Secret] | None, jars: Sequence[str]
+    name: str,
+    settings: Mapping[str, str | Secret] | None,
+    jars: Sequence[str],
+    hidden: Sequence[str],
 ) -> SparkSession:
     from pyspark.sql import SparkSession
 
@@ -102,7 +109,7 @@ def _session(
         _choose_python(given)
         os.environ["SPARK_SUBMIT_OPTS"] = java_options(os.environ.get("SPARK_SUBMIT_OPTS", ""))
     secrets = {key: one for key, one in (settings or {}).items() if isinstance(one, Secret)}
-    given[_REDACTED] = redaction(secrets, given.get(_REDACTED))
+    given[_REDACTED] = redaction([*secrets, *hidden], given.get(_REDACTED))
     resolved = {key: secret.resolve() for key, secret in secrets.items()}
     builder = SparkSession.builder
     for key, value in given.items():
@@ -213,7 +220,9 @@ def pipeline_session(
 ) -> SparkSession:
     """Return the session of a pipeline, in which tasks reach its storage."""
     settings = {**pipeline_settings(pipeline), **(further or {})}
-    spark = spark_session(pipeline.name, settings, jar_groups(pipeline))
+    options = getattr(pipeline.source, "options", {})
+    hidden = [key for key, value in options.items() if isinstance(value, Secret)]
+    spark = spark_session(pipeline.name, settings, jar_groups(pipeline), hidden)
     spark.sparkContext.environment |= task_environment()
     if is_cluster(spark.sparkContext.master):
         spark.sparkContext.environment |= task_secrets(_secrets_of_tasks(pipeline))

@@ -6,6 +6,7 @@ import base64
 import os
 import subprocess
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from headgate.errors import SetupError
@@ -32,17 +33,23 @@ logger.activation.level = error
 
 
 def start_broker(
-    folder: Path, port: int, controller_port: int, advertised_port: int | None = None
+    folder: Path,
+    port: int,
+    controller_port: int,
+    advertised_port: int | None = None,
+    further: Mapping[str, str] | None = None,
 ) -> DetachedProcess:
     """Start the broker on its data in `<folder>/kafka`, without waiting until it is ready.
 
-    With a proxy before the broker, clients connect to its port, the `advertised_port`.
+    With a proxy before the broker, clients connect to its port, the `advertised_port`. Further
+    settings replace those of `server_properties`.
     """
     home = folder / "kafka"
     home.mkdir(parents=True, exist_ok=True)
     properties_file = home / "server.properties"
     properties = server_properties(home / "data", port, controller_port, advertised_port)
-    properties_file.write_text(properties, "ascii")
+    # The last line of a setting counts.
+    properties_file.write_text(properties + _properties(further or {}), "ascii")
     (home / "log4j2.properties").write_text(_LOGGING, "ascii")
     if not (home / "data" / "meta.properties").exists():
         _format(home, properties_file)
@@ -101,6 +108,10 @@ def server_properties(
         "broker.session.timeout.ms": "4000",
         "broker.heartbeat.interval.ms": "1000",
     }
+    return _properties(settings)
+
+
+def _properties(settings: Mapping[str, str]) -> str:
     return "".join(f"{key}={_escaped(value)}\n" for key, value in settings.items())
 
 

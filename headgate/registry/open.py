@@ -42,7 +42,7 @@ def _client_settings(declared: Registry) -> dict[str, str]:
         settings["basic.auth.user.info"] = f"{name}:{declared.password.resolve()}"
     if declared.token:
         settings["bearer.auth.credentials.source"] = "STATIC_TOKEN"
-        settings["bearer.auth.token"] = declared.token.resolve()
+        settings["bearer.auth.token"] = declared.token.resolve_for_header()
         # Only Confluent Cloud uses this, but the client requires it.
         settings["bearer.auth.logical.cluster"] = "-"
     for key, path in (

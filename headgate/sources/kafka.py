@@ -117,8 +117,12 @@ def text(value: str | Secret) -> str:
 
 
 def quoted(value: str) -> str:
-    """Quote a value for a JAAS configuration, escaping quotes and backslashes."""
+    """Quote a value for a JAAS configuration.
+
+    A line break would end the value, and the error would have what follows it.
+    """
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = escaped.replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
 
 

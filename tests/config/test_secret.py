@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from headgate.config import (
     check_pipeline,
     load_pipeline,
 )
-from headgate.config.secrets import task_secrets
+from headgate.config.secrets import masked, task_secrets
 from headgate.errors import PipelineFileError
 
 CANARY = "hunter2"
@@ -81,6 +82,15 @@ def test_task_on_another_machine_gets_secrets_of_the_driver(
     assert [one.resolve() for one in secrets] == ["in a file", "in a variable"]
     monkeypatch.setenv("PW", "of that machine")
     assert secrets[1].resolve() == "of that machine"
+
+
+def test_resolved_secrets_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PW", "two lines:\nhunter2")
+    monkeypatch.setenv("ME", "games")
+    for name in ("PW", "ME"):
+        Secret("env", name).resolve()
+    raised = f"<Key>two lines:\nhunter2</Key> {os.environ['PW']!r} ?key=two%20lines%3A%0Ahunter2"
+    assert masked(f"games: {raised}") == "games: <Key>***</Key> '***' ?key=***"
 
 
 def test_missing_secret_names_where_it_looked(

@@ -16,7 +16,10 @@ IN_FILE, IN_VARIABLE = f"{MARK}-file", f"{MARK}-variable"
 PIPELINE = """\
 name: games
 source: {{kafka: {{servers: "localhost:9092", topics: [games], security: {{
-  protocol: SASL_SSL, mechanism: PLAIN, username: me, password: "file:{folder}/secret"}}}}}}
+  protocol: SASL_SSL, mechanism: PLAIN, username: me, password: "file:{folder}/secret"}},
+  options: {{
+    kafka.ssl.key.password: "file:{folder}/secret", kafka.client.rack: "env:HEADGATE_TEST_SECRET"
+  }}}}}}
 registry: {folder}/schemas
 envelope: confluent
 lake: {folder}/lake

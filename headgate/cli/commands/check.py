@@ -116,5 +116,6 @@ def _masked(line: str, has_secret: bool) -> str:
         return f"{key}{colon} ***" if colon else "***"
     from headgate.config.secret_patterns import SECRET_NAMES
 
-    literal = rf"((?:{SECRET_NAMES})[\w.-]*\s*[:=]\s*)(?!\s*[\"']?(?:env|file):)[^\s,}}][^,}}]*"
+    is_reference = r"\s*[\"']?(?:env|file|databricks):"
+    literal = rf"((?:{SECRET_NAMES})[\w.-]*\s*[:=]\s*)(?!{is_reference})[^\s,}}][^,}}]*"
     return _LOGIN_IN_URL.sub("//***@", re.sub(literal, r"\1***", line, flags=re.IGNORECASE))
