@@ -385,7 +385,8 @@ _TIMEOUT = 5
 
 
 def check_source(pipeline: PipelineConfig) -> list[Check]:
-    secrets = [tried(f"secret {each}", partial(_secret, each)) for each in pipeline.secrets]
+    needed = [*pipeline.secrets, *(pipeline.workflow.secrets if pipeline.workflow else ())]
+    secrets = [tried(f"secret {each}", partial(_secret, each)) for each in dict.fromkeys(needed)]
     if pipeline.lands_changes:
         path = pipeline.change_files.path
         return [*secrets, tried("change files", lambda: _folder(path))]

@@ -31,10 +31,11 @@ class Canary:
 
     word: str = field(default_factory=lambda: secrets.token_hex(16))
     rest: str = ""
+    before: str = ""
 
     @property
     def value(self) -> str:
-        return self.word + self.rest
+        return self.before + self.word + self.rest
 
     def traces(self) -> set[bytes]:
         """Return what shows that a text has the value, be it encoded or cut off."""

@@ -39,7 +39,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 from pydantic import BaseModel
 
-from headgate.config import PipelineConfig, Secret, Storage
+from headgate.config import PipelineConfig, Secret, Storage, load_pipeline
 from headgate.config.model import _models_of, fields_by_key
 from headgate.config.storage import declare_storage
 from headgate.errors import SetupError
@@ -51,6 +51,8 @@ from headgate.lab.process import HOST, choose_port, wait_until_ready
 from headgate.lab.services import down, up_storage
 from headgate.lake.storage import find_files, read_file
 from headgate.registry.folder import FolderRegistry
+from headgate.workflow.journal import Journal
+from headgate.workflow.plan import WorkflowPlan
 from tests.config.secret_services import Workspace, databricks_workspace, install_plug_in
 from tests.registry.fake_registry import fake_registry, folder_responses
 from tests.security.canaries import Canary, Evidence, add_spark_ui, command_lines_into
@@ -81,6 +83,11 @@ PLACES = (
     ("spark", "spark.ssl.keyPassword", "file"),
     ("spark", "spark.acme.thing", "databricks"),
     ("spark", "spark.acme.password", "vault"),
+    ("workflow.notify", "failure", "env"),
+    ("workflow.email", "username", "env"),
+    ("workflow.email", "password", "vault"),
+    ("workflow.airflow", "username", "databricks"),
+    ("workflow.airflow", "password", "file"),
 )
 """Every place of a pipeline file for a secret: its parent, its key, and the scheme to use there."""
 
@@ -89,10 +96,13 @@ LEFT_OUT = {"source.kafka.security.key_password": "needs TLS, and becomes kafka.
 UNUSABLE = ("storage.session_token",)
 """Places that no run can use: the object store of the lab refuses temporary keys."""
 
-WITHOUT_ESCAPES = {"username", "access_key", "secret_key", "session_token", "token"}
+WITHOUT_ESCAPES = {"username", "access_key", "secret_key", "session_token", "token", "failure"}
 """Keys whose values have no characters that some formats must escape."""
 
 LOGIN = "login of Databricks"
+
+NOWHERE = f"{HOST}:9"
+"""An address at which nothing answers."""
 
 COMMANDS = (
     "check",
@@ -111,6 +121,15 @@ COMMANDS = (
     "maintain --dry-run",
     "submit --print --master yarn --deploy-mode cluster --pack none",
     "spark --print",
+    "workflow render games.yaml --target airflow",
+    "workflow render ../broken/databricks.yaml --target databricks",
+    "workflow render games.yaml --target systemd",
+    "workflow render games.yaml --target cron",
+    "workflow install games.yaml --target airflow",
+    "workflow status games.yaml --target airflow --debug",
+    "workflow run games.yaml --debug",
+    "workflow repair games.yaml --json",
+    "workflow status games.yaml --json",
     "check ../broken/unknown.yaml --debug",
     "plan ../broken/missing.yaml --debug",
     "doctor ../broken/missing.yaml",
@@ -215,6 +234,19 @@ class Lab:
             "bronze": "bronze",
             "gold": {"gold_{route}": "SELECT user_name, count(*) AS n FROM silver GROUP BY 1"},
             "trigger": "200ms",
+            "workflow": {
+                "schedule": "daily",
+                "retries": 1,
+                "retry_wait": "10ms",
+                "notify": {"retry": "team@example.com"},
+                "email": {"smtp": NOWHERE, "sender": "headgate@example.com"},
+                "airflow": {"url": f"http://{NOWHERE}", "dags": "dags"},
+                "databricks": {
+                    "secret_scope": "acme",
+                    "clusters": {"small": {"node_type": "i3.xlarge"}},
+                },
+                "tasks": {"fails": {"command": f"ls {self.control.value}"}},
+            },
             "spark": {
                 "spark.acme.control": self.control.value,
                 "spark.logConf": True,
@@ -267,11 +299,14 @@ def _variable(place: str) -> str:
 @contextmanager
 def _lab(folder: Path) -> Iterator[Lab]:
     canaries = {
-        f"{parent}.{key}": Canary(rest="" if key in WITHOUT_ESCAPES else " +/&%\"é'\nx")
+        f"{parent}.{key}": Canary(
+            rest="" if key in WITHOUT_ESCAPES else " +/&%\"é'\nx",
+            before=f"http://{NOWHERE}/" if key == "failure" else "",
+        )
         for parent, key, _ in PLACES
     }
     values = {place: canary.value for place, canary in canaries.items()}
-    for name in ("run/logs", "run/tmp", "run/local", "run/events", "secrets"):
+    for name in ("run/logs", "run/tmp", "run/local", "run/events", "run/dags", "secrets"):
         (folder / name).mkdir(parents=True)
     (folder / "run/log4j2.properties").write_text(LOGGING.format(folder=folder / "run"))
     for place, value in values.items():
@@ -475,6 +510,7 @@ def test_secrets_are_found_nowhere(tmp_path: Path) -> None:
                 words = json.dumps([line.split() for line in COMMANDS])
                 reports = lab.start("commands", "tests.security.report", "games.yaml", words)
                 assert reports.wait(120) == 0
+                _add_workflow(evidence, lab)
             lab.send(seed=2)
             without = ("registry.username", "registry.password", *UNUSABLE)
             lab.write_pipeline(registry.url, port, *without)
@@ -492,8 +528,23 @@ def test_secrets_are_found_nowhere(tmp_path: Path) -> None:
     assert found == evidence.found.keys() - {"temporary files"}
 
 
+def _add_workflow(evidence: Evidence, lab: Lab) -> None:
+    """Add the DAG that was installed, and the journal of runs, which is then deleted."""
+    evidence.add_folder("DAGs", lab.folder / "dags")
+    journal = Journal.of(WorkflowPlan.of(load_pipeline(lab.folder / "games.yaml")))
+    evidence.add_folder("journal of workflows", journal.folder)
+    journal.remove()
+    printed = (lab.folder / "logs" / "commands").read_text()
+    assert "warning: no e-mail sent" in printed
+    assert "warning: webhook env:" in printed
+    assert "python_wheel_task" in printed
+
+
 def _write_broken_pipelines(lab: Lab) -> None:
-    """Write files with a literal secret, a plug-in that fails, wrong keys, and line breaks."""
+    """Write files with a literal secret, a plug-in that fails, wrong keys, and line breaks.
+
+    And one for Databricks, which has neither plug-ins nor files of this machine.
+    """
     text = (lab.folder / "games.yaml").read_text()
     folder = lab.folder.parent / "broken"
     folder.mkdir()
@@ -511,3 +562,11 @@ def _write_broken_pipelines(lab: Lab) -> None:
         if place != "registry.token":
             _at(declared, parent)[key] = f"file:{place}"
     (folder / "lines.yaml").write_text(yaml.safe_dump(declared))
+    declared = yaml.safe_load(text) | {"commit": "spark"}
+    for file in ("certificate", "key"):
+        del declared["registry"][file]
+    for parent, key, _ in PLACES:
+        if f"{parent}.{key}" != "registry.key_password":
+            _at(declared, parent)[key] = f"env:{_variable(f'{parent}.{key}')}"
+    del declared["registry"]["token"], declared["registry"]["key_password"]
+    (folder / "databricks.yaml").write_text(yaml.safe_dump(declared))

@@ -73,7 +73,7 @@ def test_command_that_ends_like_a_script_is_not_one(tmp_path: Path) -> None:
 
 def test_secret_that_workers_cannot_resolve_is_refused(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, {"notify": {"failure": "env:HOOK"}})
-    other = Secret("vault", "hook")  # type: ignore[arg-type]
+    other = Secret("vault", "hook")
     notify = plan.workflow.notify.model_copy(update={"failure": (other,)})
     with pytest.raises(UsageError, match="Airflow cannot resolve") as caught:
         render_dag(_with(plan, {"notify": notify}))
