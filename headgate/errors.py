@@ -10,6 +10,7 @@ HeadgateError
 ├── StorageError         the object storage cannot be reached, or refuses a request
 ├── CatalogError         the catalog cannot be reached, or refuses a table
 │   └── CatalogUnavailable     (transient) it does not answer
+├── WorkflowError        a workflow cannot be installed, started or found
 ├── CheckpointError      checkpoint and ledger do not match, or are in use
 └── LandingError         a batch or a table could not be committed, or cannot be read
 """
@@ -74,6 +75,10 @@ CODES: dict[str, str] = {
     # the catalog
     "catalog-unavailable": "The catalog cannot be reached; the run goes on, and retries.",
     "catalog-refused": "The catalog refuses a table, or has another table under its name.",
+    # workflows
+    "scheduler-unavailable": "The scheduler of a workflow cannot be reached.",
+    "scheduler-refused": "The scheduler refuses a request.",
+    "workflow-missing": "The workflow is not installed, or has no run to repair.",
     # checkpoint and ledger
     "checkpoint-reset": "The ledger has batches that the checkpoint does not have.",
     "checkpoint-foreign": "The checkpoint has progress that the lake's ledger does not have.",
@@ -188,6 +193,10 @@ class CatalogError(HeadgateError):
 
 class CatalogUnavailable(CatalogError):
     """The catalog does not answer; a retry may succeed."""
+
+
+class WorkflowError(HeadgateError):
+    """A workflow cannot be installed, started or found."""
 
 
 class CheckpointError(HeadgateError):

@@ -33,9 +33,15 @@ def is_cluster(master: str | None) -> bool:
     return not (master or "local").startswith("local")
 
 
+def is_databricks() -> bool:
+    """Whether this process runs on a cluster of Databricks, whose session it uses."""
+    return "DATABRICKS_RUNTIME_VERSION" in os.environ
+
+
 def is_submitted() -> bool:
-    """Whether `spark-submit` has started this process, with what executors need."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
+    """Whether this process was started with what executors need: by `spark-submit`, or on a
+    cluster of Databricks, whose libraries they have."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or is_databricks()
 
 
 def same_python() -> str:
