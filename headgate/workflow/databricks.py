@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
@@ -19,10 +17,27 @@ import headgate
 from headgate.cluster.wheel import build_wheel
 from headgate.config import Secret
 from headgate.engine.session import app_name
-from headgate.errors import UsageError, WorkflowError, extra_missing
-from headgate.workflow.databricks_bundle import REQUIREMENTS, bundle_of, folder_of, texts_of
-from headgate.workflow.databricks_checks import check_databricks
-from headgate.workflow.databricks_job import TAG, Json, Places, job_of, webhooks
+from headgate.errors import (
+    PipelineFileError,
+    UsageError,
+    WorkflowError,
+    extra_missing,
+    listed,
+)
+from headgate.workflow.databricks_bundle import bundle_of, folder_of
+from headgate.workflow.databricks_checks import check_databricks, needed_secrets
+from headgate.workflow.databricks_files import Release, WorkspaceFolder
+from headgate.workflow.databricks_job import (
+    PAUSED,
+    TAG,
+    Json,
+    has_all,
+    job_of,
+    pause_status,
+    paused_like,
+    variables,
+    webhooks,
+)
 from headgate.workflow.databricks_runs import run_of
 from headgate.workflow.plan import WorkflowPlan
 from headgate.workflow.target import (
@@ -38,39 +53,7 @@ if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
     from databricks.sdk.service.jobs import BaseJob
 
-_RELEASE = "release-"
-_PAUSED = "PAUSED"
 _RUNS_SHOWN = 5
-
-
-@dataclass(frozen=True)
-class _Release:
-    """The files that a job reads, in a folder that is named after their content.
-
-    Tasks that run while a newer release is installed keep their own.
-    """
-
-    folder: str
-    files: Mapping[str, bytes]
-    wheel: str
-
-    @classmethod
-    def of(cls, plan: WorkflowPlan, wheel: Path) -> _Release:
-        files = {name: text.encode() for name, text in texts_of(plan).items()}
-        files[wheel.name] = wheel.read_bytes()
-        digest = hashlib.sha256()
-        for name, content in sorted(files.items()):
-            digest.update(f"{name}\0{len(content)}\0".encode() + content)
-        folder = f"{folder_of(plan)}/{_RELEASE}{digest.hexdigest()[:16]}"
-        return cls(folder, files, wheel.name)
-
-    def places(self, plan: WorkflowPlan, destinations: Mapping[str, str]) -> Places:
-        return Places(
-            file=f"{self.folder}/{Path(plan.file).name}",
-            wheel=f"{self.folder}/{self.wheel}",
-            requirements=f"{self.folder}/{REQUIREMENTS}",
-            destinations=destinations,
-        )
 
 
 class DatabricksTarget:
@@ -99,8 +82,9 @@ class DatabricksTarget:
         check_databricks(self._plan)
         return bundle_of(self._plan)
 
-    def wheel(self, folder: Path) -> Path:
+    def wheel(self, folder: str | Path) -> Path:
         """Write the wheel of Headgate to a folder, and return its path."""
+        folder = Path(folder)
         if self._wheel is None:
             return build_wheel(folder)
         given = Path(self._wheel)
@@ -116,11 +100,13 @@ class DatabricksTarget:
         check_databricks(self._plan)
         release = self._release()
         with self._reported():
-            destinations, created = self._destinations()
-            changes = [*created, *self._upload(release)]
-            job = job_of(self._plan, release.places(self._plan, destinations))
-            changes.append(self._put(job))
-            self._delete_other_releases(release)
+            self._check_scope()
+            destinations, changes = self._destinations()
+            changes += self._folder.upload(release)
+            job_id, action = self._put(job_of(self._plan, release.places(destinations)))
+            changes.append(Change("job", self._url_of(job_id), action))
+            if not self._is_running(job_id):  # a run may read the files of an earlier release
+                changes += self._folder.delete(keep=release)
         return changes
 
     def run(self, on_change: OnChange, wait: bool = True) -> WorkflowRun:
@@ -164,7 +150,7 @@ class DatabricksTarget:
                 run_of(run, self._plan) for run, _ in zip(runs, range(_RUNS_SHOWN), strict=False)
             )
             installed = self._settings_of(job_id)
-            is_paused = _pause_status(installed) == _PAUSED
+            is_paused = pause_status(installed) == PAUSED
             return WorkflowStatus(
                 is_installed=True,
                 is_current=self._is_current(installed),
@@ -175,7 +161,7 @@ class DatabricksTarget:
 
     def remove(self) -> Sequence[Change]:
         with self._reported():
-            return [*self._delete_jobs(), *self._delete_destinations(), *self._delete_files()]
+            return [*self._delete_jobs(), *self._delete_destinations(), *self._folder.delete()]
 
     @cached_property
     def _client(self) -> WorkspaceClient:
@@ -229,9 +215,35 @@ class DatabricksTarget:
             message = f"Databricks at {host} does not answer: {_message(cause)}"
             raise WorkflowError("scheduler-unavailable", message, _REACH) from None
 
-    def _release(self) -> _Release:
+    @property
+    def _folder(self) -> WorkspaceFolder:
+        return WorkspaceFolder(self._client, folder_of(self._plan))
+
+    def _release(self) -> Release:
         with tempfile.TemporaryDirectory() as folder:
-            return _Release.of(self._plan, self.wheel(Path(folder)))
+            return Release.of(self._plan, self.wheel(folder))
+
+    def _check_scope(self) -> None:
+        """Raise for secrets that the scope does not have, if its keys may be listed."""
+        from databricks.sdk.errors import NotFound, PermissionDenied
+
+        scope = self._plan.workflow.databricks.secret_scope or ""
+        needed = [secret.name for secret in variables(needed_secrets(self._plan))]
+        if not needed:
+            return
+        try:
+            known = {(one.key or "").lower() for one in self._client.secrets.list_secrets(scope)}
+        except PermissionDenied:
+            return
+        except NotFound:
+            message = f"Databricks has no secret scope `{scope}`"
+            hint = f"databricks secrets create-scope {scope}"
+            raise PipelineFileError("secret-missing", message, hint) from None
+        missing = [name for name in needed if name.lower() not in known]
+        if missing:
+            message = f"the secret scope `{scope}` has no key {listed(missing)}"
+            hint = f"databricks secrets put-secret {scope} {missing[0]}"
+            raise PipelineFileError("secret-missing", message, hint)
 
     def _destinations(self) -> tuple[dict[str, str], list[Change]]:
         """Return the IDs of notification destinations by webhook; those missing are created."""
@@ -264,52 +276,27 @@ class DatabricksTarget:
     def _title(self, webhook: str) -> str:
         return f"{app_name(self._plan.name)}: {webhook}"
 
-    def _upload(self, release: _Release) -> Iterator[Change]:
-        """Upload the files of a release that the workspace does not have."""
-        from databricks.sdk.service.workspace import ImportFormat
-
-        known = self._names_in(release.folder)
-        for name, content in release.files.items():
-            path = f"{release.folder}/{name}"
-            if name in known:
-                yield Change("file", path, "unchanged")
-                continue
-            self._client.workspace.mkdirs(path.rpartition("/")[0])
-            self._client.workspace.upload(path, content, format=ImportFormat.AUTO, overwrite=True)
-            yield Change("file", path)
-
-    def _names_in(self, folder: str) -> set[str]:
-        """Return the files in a folder of the workspace and below it, relative to it."""
-        from databricks.sdk.errors import NotFound
-
-        with suppress(NotFound):
-            found = self._client.workspace.list(folder, recursive=True)
-            # Paths may come without `/Workspace`.
-            inside = f"{folder.rpartition('/')[2]}/"
-            return {(one.path or "").partition(inside)[2] for one in found}
-        return set()
-
-    def _put(self, job: Json) -> Change:
-        """Create the job, or bring the one that is installed up to date."""
+    def _put(self, job: Json) -> tuple[int, str]:
+        """Create the job, or bring the installed one up to date; return its ID and what was done."""
         from databricks.sdk.service.jobs import JobSettings
 
         jobs = self._jobs()
         if not jobs:
             created = self._client.jobs.create(**JobSettings.from_dict(job).as_shallow_dict())
-            return Change("job", self._url_of(created.job_id))
+            return created.job_id or 0, "created"
         job_id = jobs[0].job_id or 0
         installed = self._settings_of(job_id)
-        wanted = _paused_like(installed, job)
-        if _has(installed, wanted):
-            return Change("job", self._url_of(job_id), "unchanged")
+        wanted = paused_like(installed, job)
+        if has_all(installed, wanted):
+            return job_id, "unchanged"
         self._client.jobs.reset(job_id, JobSettings.from_dict(wanted))
-        return Change("job", self._url_of(job_id), "updated")
+        return job_id, "updated"
 
     def _is_current(self, installed: Json) -> bool:
         known = self._known_destinations() if webhooks(self._plan) else {}
         found = {name: known.get(self._title(name), "") for name in webhooks(self._plan)}
-        job = job_of(self._plan, self._release().places(self._plan, found))
-        return _has(installed, _paused_like(installed, job))
+        job = job_of(self._plan, self._release().places(found))
+        return has_all(installed, paused_like(installed, job))
 
     def _jobs(self) -> list[BaseJob]:
         """Return the installed job, the oldest first should there be several."""
@@ -385,35 +372,8 @@ class DatabricksTarget:
                     self._client.notification_destinations.delete(number)
                     yield Change("destination", title, "removed")
 
-    def _delete_files(self) -> Iterator[Change]:
-        folder = folder_of(self._plan)
-        releases = self._releases()
-        for path in releases:
-            self._client.workspace.delete(path, recursive=True)
-            yield Change("folder", path, "removed")
-        if releases and not [*self._client.workspace.list(folder)]:
-            self._client.workspace.delete(folder)
-            yield Change("folder", folder, "removed")
-
-    def _delete_other_releases(self, current: _Release) -> None:
-        """Delete the files of earlier releases, unless a run may still read them."""
-        others = [path for path in self._releases() if path != current.folder]
-        job_id = self._installed_id()
-        if not others or any(self._client.jobs.list_runs(job_id=job_id, active_only=True, limit=1)):
-            return
-        for path in others:
-            self._client.workspace.delete(path, recursive=True)
-
-    def _releases(self) -> list[str]:
-        from databricks.sdk.errors import NotFound
-
-        folder = folder_of(self._plan)
-        with suppress(NotFound):
-            names = [
-                (one.path or "").rpartition("/")[2] for one in self._client.workspace.list(folder)
-            ]
-            return [f"{folder}/{name}" for name in names if name.startswith(_RELEASE)]
-        return []
+    def _is_running(self, job_id: int) -> bool:
+        return any(self._client.jobs.list_runs(job_id=job_id, active_only=True, limit=1))
 
 
 _SIGN_IN = (
@@ -445,45 +405,3 @@ def _unlogged() -> Iterator[None]:
 
 def _is_repair(kind: object) -> bool:
     return getattr(kind, "value", None) == "REPAIR"
-
-
-def _has(installed: Any, wanted: Any) -> bool:
-    """Whether a value from the API has all that is wanted: it comes with defaults added."""
-    match wanted:
-        case dict():
-            return isinstance(installed, dict) and all(
-                _has(installed.get(key), value) for key, value in wanted.items()
-            )
-        case list():
-            if not isinstance(installed, list) or len(installed) != len(wanted):
-                return False
-            pairs = zip(_in_order(installed), _in_order(wanted), strict=True)
-            return all(_has(one, other) for one, other in pairs)
-        case _:
-            return bool(installed == wanted)
-
-
-def _in_order(values: list[Any]) -> list[Any]:
-    """Return tasks and clusters by key: the API may return them in another order."""
-
-    def key(value: Any) -> str:
-        given = value if isinstance(value, dict) else {}
-        return str(given.get("task_key") or given.get("job_cluster_key") or "")
-
-    return sorted(values, key=key) if all(map(key, values)) else values
-
-
-def _pause_status(job: Json) -> str | None:
-    trigger = job.get("schedule") or job.get("continuous") or {}
-    status: str | None = trigger.get("pause_status")
-    return status
-
-
-def _paused_like(installed: Json, job: Json) -> Json:
-    """Return a job that is paused if the installed one is: an update does not resume it."""
-    if _pause_status(installed) != _PAUSED:
-        return job
-    return {
-        key: {**value, "pause_status": _PAUSED} if key in ("schedule", "continuous") else value
-        for key, value in job.items()
-    }

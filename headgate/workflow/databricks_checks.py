@@ -14,7 +14,7 @@ from headgate.config.kafka import Kafka
 from headgate.config.location import absolute, is_remote
 from headgate.config.predict import is_sql_file
 from headgate.errors import Finding, InvalidPipeline, shown
-from headgate.workflow.databricks_job import cluster_of
+from headgate.workflow.databricks_job import cluster_of, cluster_settings
 from headgate.workflow.plan import WorkflowPlan
 
 _MOUNTED = ("/Volumes/", "/Workspace/", "/dbfs/")
@@ -169,16 +169,11 @@ def _texts(written: object) -> Iterator[str]:
 
 
 def _secrets(plan: WorkflowPlan) -> Iterator[_Problem]:
-    workflow = plan.workflow
-    clusters = (
-        [cluster_of(workflow, step) for step in plan.steps] if workflow.databricks.clusters else []
-    )
-    of_clusters = [
-        value for one in clusters for value in one.spark.values() if isinstance(value, Secret)
-    ]
-    secrets = list(dict.fromkeys((*plan.pipeline.secrets, *of_clusters)))
-    variables = [one for one in secrets if one.kind == "env"]
-    if variables and workflow.databricks.secret_scope is None:
+    scope = plan.workflow.databricks.secret_scope
+    settings = _settings(plan)
+    of_settings = {one for one in settings.values() if isinstance(one, Secret)}
+    variables = [one for one in needed_secrets(plan) if one.kind == "env"]
+    if variables and scope is None:
         yield (
             "workflow.databricks.secret_scope",
             "missing-key",
@@ -186,13 +181,36 @@ def _secrets(plan: WorkflowPlan) -> Iterator[_Problem]:
             f"name a scope that has the key `{variables[0].name}`: "
             "databricks secrets put-secret SCOPE KEY",
         )
-    for secret in secrets:
-        if secret.kind == "file" and not secret.name.startswith(_MOUNTED):
-            message = f"refers to a file of this machine, which Databricks cannot read: `{secret}`"
-            hint = "use `env:NAME`, which `workflow.databricks.secret_scope` has under its name"
-            yield "secrets", "bad-value", message, hint
-    for secret in of_clusters:
-        if secret.kind == "file":
-            message = f"cannot be `{secret}`: a cluster takes only secrets of a scope"
-            hint = "use `env:NAME`, which `workflow.databricks.secret_scope` has under its name"
-            yield "workflow.databricks.clusters", "bad-value", message, hint
+    hint = "use `env:NAME`, which `workflow.databricks.secret_scope` has under its name"
+    for key, value in settings.items():
+        if isinstance(value, Secret) and value.kind not in _OF_SCOPES:
+            message = f"cannot be `{value}`: clusters take only secrets of a scope"
+            yield key, "bad-value", message, hint
+    for secret in plan.pipeline.secrets:
+        is_read = secret.kind == "file" and secret not in of_settings
+        if is_read and not secret.name.startswith(_MOUNTED):
+            message = f"is in a file of this machine, which Databricks cannot read: `{secret}`"
+            yield "secret", "bad-value", message, hint
+
+
+_OF_SCOPES = ("env", "databricks")
+
+
+def _settings(plan: WorkflowPlan) -> dict[str, str | Secret]:
+    """Return the settings of Spark on all clusters that are created."""
+    workflow = plan.workflow
+    if not workflow.databricks.clusters:
+        return {}
+    clusters = [cluster_of(workflow, step) for step in plan.steps]
+    return {
+        key: value
+        for cluster in clusters
+        if cluster.existing is None
+        for key, value in cluster_settings(plan, cluster).items()
+    }
+
+
+def needed_secrets(plan: WorkflowPlan) -> list[Secret]:
+    """Return the secrets that tasks or their clusters need, once."""
+    of_settings = [one for one in _settings(plan).values() if isinstance(one, Secret)]
+    return list(dict.fromkeys((*plan.pipeline.secrets, *of_settings)))

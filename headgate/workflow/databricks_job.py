@@ -34,7 +34,7 @@ _NOT_OF_A_CLUSTER = re.compile(
     r"|driver\.(?:memory|host|bindAddress|port)|kubernetes\..*|yarn\..*|headgate\..*"
     r"|executorEnv\.PYTHONPATH|hadoop\.fs\.s3\.impl)"
 )
-"""Settings of the pipeline that a runtime makes itself."""
+"""Settings that a runtime makes itself."""
 
 
 @dataclass(frozen=True)
@@ -142,13 +142,11 @@ def _job_clusters(plan: WorkflowPlan, steps: Sequence[Step]) -> list[Json]:
 
 def _new_cluster(plan: WorkflowPlan, cluster: Cluster) -> Json:
     scope = plan.workflow.databricks.secret_scope
-    settings = {
-        key: value
-        for key, value in pipeline_settings(plan.pipeline).items()
-        if not _NOT_OF_A_CLUSTER.fullmatch(key)
+    given = cluster_settings(plan, cluster)
+    spark = {
+        key: _reference(value, scope) if isinstance(value, Secret) else value
+        for key, value in given.items()
     }
-    given = {**settings, **cluster.spark}
-    spark = {key: _setting(value, scope) for key, value in given.items()}
     tags = {TAG: plan.name, **cluster.tags}
     if not cluster.workers:
         spark = {**_SINGLE_NODE, **spark}
@@ -171,13 +169,15 @@ def _new_cluster(plan: WorkflowPlan, cluster: Cluster) -> Json:
     return {key: value for key, value in new.items() if value not in (None, {})}
 
 
+def cluster_settings(plan: WorkflowPlan, cluster: Cluster) -> dict[str, str | Secret]:
+    """Return the settings of Spark on a cluster: those of the pipeline, and its own."""
+    settings = {**pipeline_settings(plan.pipeline), **cluster.spark}
+    return {key: one for key, one in settings.items() if not _NOT_OF_A_CLUSTER.fullmatch(key)}
+
+
 def variables(secrets: Iterable[Secret]) -> list[Secret]:
     """Return the secrets that are environment variables, by name."""
     return sorted({one for one in secrets if one.kind == "env"}, key=lambda one: one.name)
-
-
-def _setting(value: str | Secret, scope: str | None) -> str:
-    return _reference(value, scope) if isinstance(value, Secret) else value
 
 
 def _reference(secret: Secret, scope: str | None) -> str:
@@ -247,3 +247,49 @@ def _field(values: Sequence[int], of: int) -> str:
         else:
             ranges.append([value])
     return ",".join(f"{one[0]}-{one[-1]}" if len(one) > 1 else str(one[0]) for one in ranges)
+
+
+PAUSED = "PAUSED"
+
+
+def has_all(installed: Any, wanted: Any) -> bool:
+    """Whether a job, or a part of one, from the API has all that is wanted.
+
+    The API adds defaults, and may return tasks and clusters in another order.
+    """
+    match wanted:
+        case dict():
+            return isinstance(installed, dict) and all(
+                has_all(installed.get(key), value) for key, value in wanted.items()
+            )
+        case list():
+            if not isinstance(installed, list) or len(installed) != len(wanted):
+                return False
+            pairs = zip(_in_order(installed), _in_order(wanted), strict=True)
+            return all(has_all(one, other) for one, other in pairs)
+        case _:
+            return bool(installed == wanted)
+
+
+def _in_order(values: list[Any]) -> list[Any]:
+    def key(value: Any) -> str:
+        given = value if isinstance(value, dict) else {}
+        return str(given.get("task_key") or given.get("job_cluster_key") or "")
+
+    return sorted(values, key=key) if all(map(key, values)) else values
+
+
+def pause_status(job: Json) -> str | None:
+    trigger = job.get("schedule") or job.get("continuous") or {}
+    status: str | None = trigger.get("pause_status")
+    return status
+
+
+def paused_like(installed: Json, job: Json) -> Json:
+    """Return a job that is paused if the installed one is: an update does not resume it."""
+    if pause_status(installed) != PAUSED:
+        return job
+    return {
+        key: {**value, "pause_status": PAUSED} if key in ("schedule", "continuous") else value
+        for key, value in job.items()
+    }

@@ -114,10 +114,13 @@ class JobsApi:
         self.files: dict[str, bytes] = {}
         self.folders: set[str] = {"/Workspace", "/Workspace/Shared"}
         self.destinations: dict[str, Json] = {}
+        self.scopes: dict[str, set[str]] = {}
         self.failures: Counter[str] = Counter()
         """How often the next attempts at a task fail."""
         self.answers: list[Answer] = []
         """What the next requests get, whatever they ask for."""
+        self.lost_after: int | None = None
+        """Number of changes after which the response to one is lost, once."""
         self.answers_after: dict[str, list[Answer]] = {}
         """What the next requests of a kind get after they have been carried out."""
         self.shows_all_attempts = True
@@ -141,6 +144,11 @@ class JobsApi:
             method = self._methods().get(call.line.partition("?")[0])
             if method is not None:
                 done = method({**call.query, **call.body})
+                if self.lost_after is not None and call.method != "GET":
+                    self.lost_after -= 1
+                if self.lost_after == 0:
+                    self.lost_after = None
+                    raise Answer(500, "INTERNAL_ERROR", "The response is lost.")
                 if self.answers_after.get(call.line):
                     raise self.answers_after[call.line].pop(0)
                 return done
@@ -165,6 +173,7 @@ class JobsApi:
             "POST 2.0/workspace/import": self._import,
             "POST 2.0/workspace/delete": self._delete_file,
             "GET 2.0/workspace/list": self._list_files,
+            "GET 2.0/secrets/list": self._list_secrets,
             "GET 2.0/notification-destinations": self._list_destinations,
             "POST 2.0/notification-destinations": self._create_destination,
         }
@@ -412,6 +421,15 @@ class JobsApi:
             for one in sorted(found)
         ]
         return {"objects": objects} if objects else {}
+
+    # secrets, of which only names can be listed
+
+    def _list_secrets(self, query: Json) -> Json:
+        only(query, "scope")
+        if query["scope"] not in self.scopes:
+            message = f"Scope {query['scope']} does not exist!"
+            raise Answer(404, "RESOURCE_DOES_NOT_EXIST", message)
+        return {"secrets": [{"key": key} for key in sorted(self.scopes[query["scope"]])]}
 
     # notification destinations
 

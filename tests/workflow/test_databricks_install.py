@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headgate.errors import WorkflowError
+from headgate.errors import PipelineFileError, WorkflowError
 from headgate.workflow.databricks import DatabricksTarget
 from headgate.workflow.plan import WorkflowPlan
 from headgate.workflow.target import Change, State, WorkflowRun
@@ -29,6 +29,7 @@ Plans = Callable[..., WorkflowPlan]
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[JobsApi]:
     with serve_jobs_api() as api:
+        api.scopes = {"games": {*SECRETS}}
         monkeypatch.setenv("DATABRICKS_HOST", api.host)
         monkeypatch.setenv("DATABRICKS_TOKEN", TOKEN)
         monkeypatch.setenv("DATABRICKS_CONFIG_FILE", "/nowhere")
@@ -86,6 +87,7 @@ def test_requests_of_an_installation_come_in_an_order_that_survives_interruption
     target(games_on_databricks()).install()
     upload = ["POST 2.0/workspace/mkdirs", "POST 2.0/workspace/import"]
     assert api.lines() == [
+        "GET 2.0/secrets/list",
         "GET 2.0/notification-destinations",
         "POST 2.0/notification-destinations",
         "POST 2.0/notification-destinations",
@@ -93,13 +95,25 @@ def test_requests_of_an_installation_come_in_an_order_that_survives_interruption
         *upload * 4,
         "GET 2.2/jobs/list",
         "POST 2.2/jobs/create",
+        "GET 2.2/jobs/runs/list",
         "GET 2.0/workspace/list",
-        "GET 2.2/jobs/list",
     ]
     titles = [one["display_name"] for one in api.bodies("POST 2.0/notification-destinations")]
     assert titles == ["headgate games: chat_webhook", "headgate games: hooks_example_com"]
     first = api.bodies("POST 2.0/workspace/import")[0]
     assert {"format": "AUTO", "overwrite": "true"}.items() <= first.items()
+
+
+@pytest.mark.parametrize("changes", range(1, 12))
+def test_installation_goes_on_where_it_was_interrupted(
+    api: JobsApi, games_on_databricks: Plans, changes: int
+) -> None:
+    api.lost_after = changes
+    with pytest.raises(WorkflowError, match="The response is lost"):
+        target(games_on_databricks()).install()
+    target(games_on_databricks()).install()
+    assert target(games_on_databricks()).status().is_current
+    assert (len(api.jobs), len(api.files), len(api.destinations)) == (1, 4, 2)
 
 
 def test_second_installation_changes_nothing(api: JobsApi, games_on_databricks: Plans) -> None:
@@ -320,6 +334,23 @@ def test_webhook_is_resolved_only_to_create_its_destination(
     target(games_on_databricks()).install()
     monkeypatch.delenv("CHAT_WEBHOOK")
     assert {change.action for change in target(games_on_databricks()).install()} == {"unchanged"}
+
+
+def test_secrets_that_the_scope_lacks_are_named(api: JobsApi, games_on_databricks: Plans) -> None:
+    api.scopes["games"] -= {"STORAGE_KEY"}
+    with pytest.raises(PipelineFileError, match="`games` has no key `STORAGE_KEY`") as raised:
+        target(games_on_databricks()).install()
+    assert raised.value.hint == "databricks secrets put-secret games STORAGE_KEY"
+    api.scopes.clear()
+    with pytest.raises(PipelineFileError, match="has no secret scope `games`"):
+        target(games_on_databricks()).install()
+    assert all(line.startswith("GET") for line in api.lines())
+
+
+def test_scope_that_may_not_be_listed_is_trusted(api: JobsApi, games_on_databricks: Plans) -> None:
+    api.answers = [Answer(403, "PERMISSION_DENIED", "No.")]
+    target(games_on_databricks()).install()
+    assert len(api.jobs) == 1
 
 
 @pytest.mark.parametrize(

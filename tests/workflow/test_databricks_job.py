@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.cluster.wheel import pinned_requirements
+from headgate.config import Secret
 from headgate.config.schedule import Schedule
 from headgate.errors import InvalidPipeline, UsageError
 from headgate.workflow.databricks import DatabricksTarget
@@ -151,6 +152,15 @@ def test_secrets_are_references_to_the_scope(games_on_databricks: Plans) -> None
     assert key == "{{secrets/games/STORAGE_KEY}}"
 
 
+def test_secret_of_a_named_scope_is_a_reference_to_it(games_on_databricks: Plans) -> None:
+    plan = games_on_databricks()
+    kind: Any = "databricks"
+    settings = {"spark.hadoop.fs.s3a.secret.key": Secret(kind, "lake/key")}
+    changed = plan.pipeline.model_copy(update={"spark": settings})
+    spark = clusters(WorkflowPlan.of(changed, plan.file))["land_1"]["spark_conf"]
+    assert spark["spark.hadoop.fs.s3a.secret.key"] == "{{secrets/lake/key}}"
+
+
 def test_command_is_run_as_a_step_of_the_workflow(games_on_databricks: Plans) -> None:
     report = tasks(games_on_databricks())["report"]
     parameters = report["python_wheel_task"]["parameters"]
@@ -274,8 +284,12 @@ def test_quartz_expression_has_the_times_of_the_schedule(
             "cannot be `continuous` for tasks that come after others",
         ),
         (
-            pipeline(spark={"spark.hadoop.fs.s3a.secret.key": "file:/home/me/key"}),
-            "refers to a file of this machine",
+            pipeline(spark={"spark.hadoop.fs.s3a.secret.key": "file:/Volumes/main/games/key"}),
+            "clusters take only secrets of a scope",
+        ),
+        (
+            pipeline(registry={"url": "https://a.b", "token": "file:/home/me/token"}),
+            "is in a file of this machine",
         ),
         (
             pipeline(registry={"url": "https://registry.example.com", "ca": "/etc/ca.pem"}),
@@ -315,8 +329,11 @@ def test_files_in_volumes_and_their_secrets_are_accepted(games_on_databricks: Pl
         pipeline(
             lake="/Volumes/main/games/lake",
             storage={},
-            registry={"url": "https://registry.example.com", "ca": "/Volumes/main/games/ca.pem"},
-            spark={"spark.hadoop.fs.s3a.secret.key": "file:/Volumes/main/games/key"},
+            registry={
+                "url": "https://registry.example.com",
+                "ca": "/Volumes/main/games/ca.pem",
+                "token": "file:/Volumes/main/games/token",
+            },
         )
     )
     DatabricksTarget.of(plan).render()
