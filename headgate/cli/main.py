@@ -41,7 +41,7 @@ from headgate.cli.commands import (
 )
 from headgate.cli.help import CommandsByPurpose, DefaultCommandGroup, GroupedOptions, HelpfulGroup
 from headgate.cli.output import ShownError, show_errors, shown_errors
-from headgate.cluster.settings import is_databricks
+from headgate.cluster.driver import is_databricks
 from headgate.errors import HeadgateError
 
 _RENAMED_OPTIONS = {("headgate run", "--replay"): "--from-ledger"}

@@ -33,17 +33,6 @@ def is_cluster(master: str | None) -> bool:
     return not (master or "local").startswith("local")
 
 
-def is_databricks() -> bool:
-    """Whether this process runs on a cluster of Databricks, whose session it uses."""
-    return "DATABRICKS_RUNTIME_VERSION" in os.environ
-
-
-def is_submitted() -> bool:
-    """Whether this process was started with what executors need: by `spark-submit`, or on a
-    cluster of Databricks, whose libraries they have."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ or is_databricks()
-
-
 def same_python() -> str:
     """Return the command of a Python of this version: compiled packages do not fit another."""
     return f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -10,16 +10,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from headgate.cluster.driver import is_databricks, is_submitted
 from headgate.cluster.pack import Report
-from headgate.cluster.settings import (
-    PYTHON,
-    is_cluster,
-    is_databricks,
-    is_submitted,
-    master_of,
-    same_python,
-    shipped,
-)
+from headgate.cluster.settings import PYTHON, is_cluster, master_of, same_python, shipped
 from headgate.config import PipelineConfig, Secret
 from headgate.config.secret_patterns import redaction
 from headgate.config.secrets import task_secrets

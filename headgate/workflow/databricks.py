@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -89,8 +90,8 @@ class DatabricksTarget:
             return build_wheel(folder)
         given = Path(self._wheel)
         if not given.is_file() or given.suffix != ".whl":
-            message = f"is not a wheel: {given}"
-            raise UsageError("bad-argument", message, "give the path of a file `headgate-….whl`")
+            hint = "give the path of a file `headgate-….whl`"
+            raise UsageError("bad-argument", f"{given} is not a wheel", hint)
         folder.mkdir(parents=True, exist_ok=True)
         copy = folder / given.name
         copy.write_bytes(given.read_bytes())
@@ -146,9 +147,7 @@ class DatabricksTarget:
                 return WorkflowStatus(is_installed=False, is_current=False)
             job_id = jobs[0].job_id or 0
             runs = self._client.jobs.list_runs(job_id=job_id, limit=_RUNS_SHOWN, expand_tasks=True)
-            shown = tuple(
-                run_of(run, self._plan) for run, _ in zip(runs, range(_RUNS_SHOWN), strict=False)
-            )
+            shown = tuple(run_of(run, self._plan) for run in islice(runs, _RUNS_SHOWN))
             installed = self._settings_of(job_id)
             is_paused = pause_status(installed) == PAUSED
             return WorkflowStatus(
@@ -210,6 +209,8 @@ class DatabricksTarget:
         except DatabricksError as error:
             message = f"Databricks at {host} refuses: {_message(error)}"
             raise WorkflowError("scheduler-refused", message) from None
+        except BrokenPipeError:
+            raise  # of the terminal that a run is shown in
         except OSError as error:
             cause = error.__cause__ or error
             message = f"Databricks at {host} does not answer: {_message(cause)}"
@@ -277,7 +278,7 @@ class DatabricksTarget:
         return f"{app_name(self._plan.name)}: {webhook}"
 
     def _put(self, job: Json) -> tuple[int, str]:
-        """Create the job, or bring the installed one up to date; return its ID and what was done."""
+        """Create the job, or bring the installed one up to date; return its ID and the action."""
         from databricks.sdk.service.jobs import JobSettings
 
         jobs = self._jobs()

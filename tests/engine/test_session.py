@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.cluster.settings import is_submitted
+from headgate.cluster.driver import is_submitted
 from headgate.engine.session import settings_of
 
 HOST = "spark.driver.host"

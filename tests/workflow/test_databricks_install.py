@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headgate.errors import PipelineFileError, WorkflowError
+from headgate.errors import PipelineFileError, SetupError, WorkflowError
 from headgate.workflow.databricks import DatabricksTarget
 from headgate.workflow.plan import WorkflowPlan
 from headgate.workflow.target import Change, State, WorkflowRun
@@ -424,6 +426,31 @@ def test_without_credentials_the_hint_says_what_to_set(
         target(games_on_databricks()).status()
     assert raised.value.code == "scheduler-refused"
     assert "DATABRICKS_HOST" in str(raised.value.hint)
+
+
+def test_profile_that_does_not_exist_is_named(
+    games_on_databricks: Plans, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def games(written: dict[str, Any]) -> None:
+        written["workflow"]["databricks"]["profile"] = "games"
+
+    (tmp_path / "databrickscfg").write_text("[other]\nhost = https://a.example.com\n")
+    monkeypatch.setenv("DATABRICKS_CONFIG_FILE", str(tmp_path / "databrickscfg"))
+    with pytest.raises(WorkflowError, match="no games profile") as raised:
+        target(games_on_databricks(games)).status()
+    assert raised.value.code == "scheduler-refused"
+
+
+def test_without_the_sdk_the_extra_is_named(
+    games_on_databricks: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "databricks.sdk", None)
+    installed = target(games_on_databricks())
+    assert "databricks.yml" in installed.render()
+    with pytest.raises(SetupError) as raised:
+        installed.install()
+    assert raised.value.code == "extra-missing"
+    assert raised.value.hint == 'pip install "headgate[databricks]"'
 
 
 def test_contract_server_refuses_unknown_fields(api: JobsApi) -> None:
