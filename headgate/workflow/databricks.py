@@ -228,9 +228,9 @@ class DatabricksTarget:
         """Raise for secrets that the scope does not have, if its keys may be listed."""
         from databricks.sdk.errors import NotFound, PermissionDenied
 
-        scope = self._plan.workflow.databricks.secret_scope or ""
+        scope = self._plan.workflow.databricks.secret_scope
         needed = [secret.name for secret in variables(needed_secrets(self._plan))]
-        if not needed:
+        if scope is None or not needed:
             return
         try:
             known = {(one.key or "").lower() for one in self._client.secrets.list_secrets(scope)}

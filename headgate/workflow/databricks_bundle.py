@@ -76,7 +76,12 @@ def folder_of(plan: WorkflowPlan) -> str:
 
 
 def _extras(plan: WorkflowPlan) -> list[str]:
-    return ["models"] if plan.pipeline.predict or plan.pipeline.train else []
+    kinds: set[str] = {secret.kind for secret in plan.pipeline.secrets}
+    needed = {
+        "databricks": "databricks" in kinds,
+        "models": bool(plan.pipeline.predict or plan.pipeline.train),
+    }
+    return [extra for extra, is_needed in needed.items() if is_needed]
 
 
 def _variable(webhook: str) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from headgate.config import Secret
+from headgate.config import Cluster, Secret
 from headgate.config.kafka import Kafka
 from headgate.config.location import absolute, is_remote
 from headgate.config.predict import is_sql_file
@@ -173,7 +173,7 @@ def _secrets(plan: WorkflowPlan) -> Iterator[_Problem]:
     settings = _settings(plan)
     of_settings = {one for one in settings.values() if isinstance(one, Secret)}
     variables = [one for one in needed_secrets(plan) if one.kind == "env"]
-    if variables and scope is None:
+    if variables and scope is None and _new_clusters(plan):
         yield (
             "workflow.databricks.secret_scope",
             "missing-key",
@@ -198,16 +198,16 @@ _OF_SCOPES = ("env", "databricks")
 
 def _settings(plan: WorkflowPlan) -> dict[str, str | Secret]:
     """Return the settings of Spark on all clusters that are created."""
+    clusters = _new_clusters(plan)
+    return {key: one for each in clusters for key, one in cluster_settings(plan, each).items()}
+
+
+def _new_clusters(plan: WorkflowPlan) -> list[Cluster]:
     workflow = plan.workflow
     if not workflow.databricks.clusters:
-        return {}
+        return []
     clusters = [cluster_of(workflow, step) for step in plan.steps]
-    return {
-        key: value
-        for cluster in clusters
-        if cluster.existing is None
-        for key, value in cluster_settings(plan, cluster).items()
-    }
+    return [one for one in clusters if one.existing is None]
 
 
 def needed_secrets(plan: WorkflowPlan) -> list[Secret]:

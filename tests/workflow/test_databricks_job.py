@@ -70,6 +70,7 @@ def test_bundle_has_the_job_that_is_installed(games_on_databricks: Plans) -> Non
     rendered = DatabricksTarget.of(plan).render()
     in_bundle = yaml.safe_load(rendered["resources/headgate_games.job.yml"])
     (bundled,) = in_bundle["resources"]["jobs"].values()
+    Job.from_dict(bundled)
     installed = job(plan)
     del installed["run_as"]  # a bundle has it per target
     assert bundled.keys() == installed.keys()
@@ -118,6 +119,23 @@ def test_existing_cluster_is_used_as_it_is(games_on_databricks: Plans) -> None:
     assert "job_cluster_key" not in tasks(plan)["land_1_of_8"]
     assert [*clusters(plan)] == ["small"]
     assert clusters(plan)["small"]["apply_policy_default_values"] is True
+
+
+def test_existing_cluster_needs_no_scope(games_on_databricks: Plans) -> None:
+    named = {"main": {"existing": "0923-164208-meows279"}, "small": {"existing": "b"}}
+    plan = games_on_databricks(databricks(clusters=named, secret_scope=None))
+    DatabricksTarget.of(plan).render()
+    assert "job_clusters" not in job(plan)
+
+
+def test_extras_that_a_pipeline_needs_are_required(games_on_databricks: Plans) -> None:
+    plan = games_on_databricks()
+    kind: Any = "databricks"
+    settings = {"spark.hadoop.fs.s3a.secret.key": Secret(kind, "lake/key")}
+    changed = WorkflowPlan.of(plan.pipeline.model_copy(update={"spark": settings}), plan.file)
+    with_sdk = DatabricksTarget.of(changed).render()["requirements.txt"]
+    assert "databricks-sdk==" in with_sdk
+    assert "databricks-sdk==" not in DatabricksTarget.of(plan).render()["requirements.txt"]
 
 
 def test_cluster_without_workers_is_a_single_node(games_on_databricks: Plans) -> None:
