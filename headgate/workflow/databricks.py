@@ -101,6 +101,7 @@ class DatabricksTarget:
         check_databricks(self._plan)
         release = self._release()
         with self._reported():
+            self._own_jobs()
             self._check_scope()
             destinations, changes = self._destinations()
             changes += self._folder.upload(release)
@@ -281,7 +282,9 @@ class DatabricksTarget:
         """Create the job, or bring the installed one up to date; return its ID and the action."""
         from databricks.sdk.service.jobs import JobSettings
 
-        jobs = self._jobs()
+        jobs = self._own_jobs()
+        for surplus in jobs[1:]:  # of a request that was repeated because its response was lost
+            self._client.jobs.delete(surplus.job_id or 0)
         if not jobs:
             created = self._client.jobs.create(**JobSettings.from_dict(job).as_shallow_dict())
             return created.job_id or 0, "created"
@@ -308,6 +311,17 @@ class DatabricksTarget:
             if job.settings and (job.settings.tags or {}).get(TAG) == self._plan.name
         ]
         return sorted(found, key=lambda job: job.job_id or 0)
+
+    def _own_jobs(self) -> list[BaseJob]:
+        """Return the installed job, unless it belongs to a bundle, whose state it must match."""
+        jobs = self._jobs()
+        of_bundle = [job for job in jobs if job.settings and job.settings.deployment]
+        if of_bundle:
+            where = self._url_of(of_bundle[0].job_id)
+            message = f"the job of {self._plan.name} belongs to an Asset Bundle: {where}"
+            hint = "use `databricks bundle deploy` and `databricks bundle destroy` for it"
+            raise WorkflowError("scheduler-refused", message, hint)
+        return jobs
 
     def _settings_of(self, job_id: int) -> Json:
         settings = self._client.jobs.get(job_id).settings
@@ -358,7 +372,7 @@ class DatabricksTarget:
         return next(workflow.schedule.after(datetime.now(UTC), ZoneInfo(workflow.timezone)), None)
 
     def _delete_jobs(self) -> Iterator[Change]:
-        for job in self._jobs():
+        for job in self._own_jobs():
             self._client.jobs.cancel_all_runs(job_id=job.job_id)
             self._client.jobs.delete(job.job_id or 0)
             yield Change("job", self._url_of(job.job_id), "removed")

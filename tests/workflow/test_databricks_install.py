@@ -14,7 +14,7 @@ import pytest
 from headgate.errors import PipelineFileError, SetupError, WorkflowError
 from headgate.workflow.databricks import DatabricksTarget
 from headgate.workflow.plan import WorkflowPlan
-from headgate.workflow.target import Change, State, WorkflowRun
+from headgate.workflow.target import Change, State, Target, WorkflowRun
 from tests.workflow.jobs_api import TOKEN, Answer, JobsApi, serve_jobs_api
 
 FOLDER = "/Workspace/Shared/headgate/games"
@@ -89,6 +89,7 @@ def test_requests_of_an_installation_come_in_an_order_that_survives_interruption
     target(games_on_databricks()).install()
     upload = ["POST 2.0/workspace/mkdirs", "POST 2.0/workspace/import"]
     assert api.lines() == [
+        "GET 2.2/jobs/list",
         "GET 2.0/secrets/list",
         "GET 2.0/notification-destinations",
         "POST 2.0/notification-destinations",
@@ -299,6 +300,34 @@ def test_other_jobs_files_and_destinations_stay(api: JobsApi, games_on_databrick
     assert [*api.destinations] == ["destination-7"]
 
 
+def test_job_of_a_bundle_can_be_run_but_is_left_to_the_bundle(
+    api: JobsApi, games_on_databricks: Plans
+) -> None:
+    installed = target(games_on_databricks())
+    installed.install()
+    (job,) = api.jobs.values()
+    job["deployment"] = {"kind": "BUNDLE", "metadata_file_path": "/Workspace/state"}
+    api.calls.clear()
+    for action in (installed.install, installed.remove):
+        with pytest.raises(WorkflowError, match="belongs to an Asset Bundle") as raised:
+            action()
+        assert raised.value.code == "scheduler-refused"
+    assert {*api.lines()} == {"GET 2.2/jobs/list"}
+    assert installed.run(ignore).state is State.SUCCEEDED
+
+
+def test_second_job_of_a_repeated_request_is_deleted(
+    api: JobsApi, games_on_databricks: Plans
+) -> None:
+    busy = Answer(429, "REQUEST_LIMIT_EXCEEDED", "Slow down.", {"Retry-After": "0"})
+    api.answers_after["POST 2.2/jobs/create"] = [busy]
+    target(games_on_databricks()).install()
+    first, second = api.jobs
+    target(games_on_databricks()).install()
+    assert [*api.jobs] == [first]
+    assert api.bodies("POST 2.2/jobs/delete") == [{"job_id": second}]
+
+
 def test_workflow_that_is_not_installed_cannot_run(
     api: JobsApi, games_on_databricks: Plans
 ) -> None:
@@ -350,7 +379,7 @@ def test_secrets_that_the_scope_lacks_are_named(api: JobsApi, games_on_databrick
 
 
 def test_scope_that_may_not_be_listed_is_trusted(api: JobsApi, games_on_databricks: Plans) -> None:
-    api.answers = [Answer(403, "PERMISSION_DENIED", "No.")]
+    api.answers_after["GET 2.0/secrets/list"] = [Answer(403, "PERMISSION_DENIED", "No.")]
     target(games_on_databricks()).install()
     assert len(api.jobs) == 1
 
@@ -461,6 +490,7 @@ def test_contract_server_refuses_unknown_fields(api: JobsApi) -> None:
 
 
 def test_change_values_are_plain(api: JobsApi, games_on_databricks: Plans) -> None:
-    *_, job = target(games_on_databricks()).install()
+    installed: Target = target(games_on_databricks())
+    *_, job = installed.install()
     (job_id,) = api.jobs
     assert job == Change("job", f"{api.host}/jobs/{job_id}")
