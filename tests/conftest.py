@@ -71,6 +71,7 @@ PROCESSES = (
     "tests/soak/",
     "tests/storage/",
     "tests/test_docs.py",
+    "tests/workflow/test_databricks_runtime.py",
 )
 """Other tests that start Spark or a server, most of them in processes of their own."""
 

@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -43,6 +43,7 @@ from headgate.cli.commands import (
 )
 from headgate.cli.help import CommandsByPurpose, DefaultCommandGroup, GroupedOptions, HelpfulGroup
 from headgate.cli.output import ShownError, show_errors, shown_errors
+from headgate.cluster.driver import is_databricks
 from headgate.errors import HeadgateError
 
 _RENAMED_OPTIONS = {("headgate run", "--replay"): "--from-ledger"}
@@ -114,11 +115,17 @@ app.add_typer(workflow.app, name="workflow", cls=HelpfulGroup, context_settings=
 app.add_typer(export.app, name="export", cls=HelpfulGroup, context_settings=_SETTINGS)
 
 
-def main() -> NoReturn:
+def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    sys.exit(run_command(sys.argv[1:]))
+    code = run_command(sys.argv[1:])
+    if not is_databricks():
+        sys.exit(code)
+    if code:
+        # A task runs inside of a notebook's interpreter, in which no exit status is certain to
+        # fail it, or 0 not to.
+        raise RuntimeError(f"headgate failed with status {code}")
 
 
 def run_command(arguments: Sequence[str]) -> int:

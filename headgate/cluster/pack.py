@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 _OWN = "headgate"
-_OF_THE_CLUSTER = {"pyspark", "py4j"}
+OF_THE_CLUSTER = {"pyspark", "py4j"}
 _NOT_PACKED = (".pyc", "direct_url.json")
 """Compiled code, and the path of a source tree."""
 _LEVEL = 1
@@ -93,7 +93,7 @@ def required_packages(extras: Collection[str] = ()) -> dict[str, Distribution]:
         for line in package.requires or ():
             requirement = Requirement(line)
             required = canonicalize_name(requirement.name)
-            if required not in _OF_THE_CLUSTER and _applies(requirement, known):
+            if required not in OF_THE_CLUSTER and _applies(requirement, known):
                 queue.append((required, frozenset(requirement.extras)))
     return found
 

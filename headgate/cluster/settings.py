@@ -33,11 +33,6 @@ def is_cluster(master: str | None) -> bool:
     return not (master or "local").startswith("local")
 
 
-def is_submitted() -> bool:
-    """Whether `spark-submit` has started this process, with what executors need."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
 def same_python() -> str:
     """Return the command of a Python of this version: compiled packages do not fit another."""
     return f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -10,15 +10,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from headgate.cluster.driver import is_databricks, is_submitted
 from headgate.cluster.pack import Report
-from headgate.cluster.settings import (
-    PYTHON,
-    is_cluster,
-    is_submitted,
-    master_of,
-    same_python,
-    shipped,
-)
+from headgate.cluster.settings import PYTHON, is_cluster, master_of, same_python, shipped
 from headgate.config import PipelineConfig, Secret
 from headgate.config.secret_patterns import redaction
 from headgate.config.secrets import task_secrets
@@ -85,7 +79,7 @@ def spark_session(
     """Return the active session of this process, or start one, maybe with further groups of jars.
 
     Its plans do not show the `hidden` options of sources. A session that is active already keeps
-    its own settings.
+    its own settings, except on Databricks, where one always is.
     """
     with _starting:
         return _session(name, settings, jars, hidden)
@@ -99,6 +93,8 @@ def _session(
 ) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    if is_databricks():
+        return _builder(settings_of(name, settings or {})).getOrCreate()
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -111,16 +107,22 @@ def _session(
     secrets = {key: one for key, one in (settings or {}).items() if isinstance(one, Secret)}
     given[_REDACTED] = redaction([*secrets, *hidden], given.get(_REDACTED))
     resolved = {key: secret.resolve() for key, secret in secrets.items()}
-    builder = SparkSession.builder
-    for key, value in given.items():
-        builder = builder.config(key, value)
     try:
         _start(given, resolved)
-        return builder.getOrCreate()
+        return _builder(given).getOrCreate()
     except Exception as error:
         if is_cluster(master_of(given)) and _NOT_ACCEPTED.search(str(error)):
             raise cluster_unavailable(master_of(given)) from error
         raise
+
+
+def _builder(settings: Mapping[str, str]) -> SparkSession.Builder:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder
 
 
 _NOT_ACCEPTED = re.compile(
@@ -163,6 +165,8 @@ def settings_of(
     if not is_submitted():
         given["spark.jars"] = jar_list(jars)
     given |= {key: one for key, one in settings.items() if isinstance(one, str)}
+    if is_databricks():
+        return {key: one for key, one in given.items() if _OF_A_SESSION.fullmatch(key)}
     if is_submitted():
         return {key: one for key, one in given.items() if not _OF_SPARK_SUBMIT.fullmatch(key)}
     if master_of(given).startswith("local"):
@@ -184,6 +188,14 @@ _OF_SPARK_SUBMIT = re.compile(
     r"|kubernetes\..*|yarn\..*|executorEnv\.PYTHONPATH|headgate\..*)"
 )
 """Settings that `spark-submit` has made by the time that it starts the driver."""
+
+
+_OF_A_SESSION = re.compile(
+    r"spark\.(?:sql|databricks\.delta)\."
+    r"(?!(?:extensions|catalog\..*|catalogImplementation|warehouse\.dir|hive\..*)$).*"
+)
+"""Settings that a session may change while Spark runs. Databricks has the others, and those of the
+storage, from the cluster that its job declares."""
 
 
 def _start(settings: Mapping[str, str], secrets: Mapping[str, str]) -> None:

@@ -72,7 +72,7 @@ class CronTarget(LocalTarget):
             bool(installed),
             installed == self._entry(),
             tuple(self.journal.runs()),
-            self.next_run() if installed else None,
+            self.plan.next_run() if installed else None,
         )
 
     def remove(self) -> Sequence[Change]:

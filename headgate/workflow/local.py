@@ -16,7 +16,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from zoneinfo import ZoneInfo
 
 from headgate.errors import UsageError, WorkflowError, did_you_mean, listed
 from headgate.workflow.journal import Journal, tail
@@ -108,14 +107,6 @@ class LocalTarget:
         except OSError as error:
             message = f"cannot run {words[0]}: {error.strerror}"
             raise UsageError("bad-argument", message, "the command must be on the PATH") from None
-
-    def next_run(self) -> datetime | None:
-        """Return when the schedule starts the next run."""
-        schedule = self.plan.workflow.schedule
-        if schedule is None:
-            return None
-        zone = ZoneInfo(self.plan.workflow.timezone)
-        return next(iter(schedule.after(datetime.now(UTC), zone)), None)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -13,9 +13,16 @@ TARGETS = ("airflow", "databricks", "systemd", "cron", LOCAL)
 
 
 def open_target(
-    name: str, plan: WorkflowPlan, report: Callable[[str], None] = lambda _: None
+    name: str,
+    plan: WorkflowPlan,
+    report: Callable[[str], None] = lambda _: None,
+    wheel: str | None = None,
 ) -> Target:
-    """Return a target; `report` gets warnings, such as of a notice that could not be sent."""
+    """Return a target.
+
+    `report` gets warnings, such as of a notice that could not be sent. `wheel` is that of Headgate
+    for Databricks; it is built if none is given.
+    """
     # Imported only if chosen: some need packages of an extra.
     match name:
         case "local":
@@ -26,6 +33,10 @@ def open_target(
             from headgate.workflow.airflow import AirflowTarget
 
             return AirflowTarget.of(plan)
+        case "databricks":
+            from headgate.workflow.databricks import DatabricksTarget
+
+            return DatabricksTarget.of(plan, wheel)
         case "systemd":
             from headgate.workflow.systemd import SystemdTarget
 

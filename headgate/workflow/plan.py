@@ -6,7 +6,9 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from graphlib import TopologicalSorter
+from zoneinfo import ZoneInfo
 
 from headgate.config import Duration, PipelineConfig, Task, Workflow
 from headgate.errors import UsageError
@@ -91,6 +93,14 @@ class WorkflowPlan:
         """How many steps run at the same time on one machine: at least all streams."""
         streams = sum(step.never_ends for step in self.steps)
         return max(self.workflow.streams_per_cluster, streams)
+
+    def next_run(self) -> datetime | None:
+        """Return when the schedule starts the next run."""
+        schedule = self.workflow.schedule
+        if schedule is None:
+            return None
+        zone = ZoneInfo(self.workflow.timezone)
+        return next(iter(schedule.after(datetime.now(UTC), zone)), None)
 
     def depending_on(self, names: Sequence[str]) -> set[str]:
         """Return steps by name, and all steps that come after them."""

@@ -132,7 +132,7 @@ class SystemdTarget(LocalTarget):
             is_installed,
             installed == self.render(),
             tuple(self.journal.runs()),
-            self.next_run() if is_installed else None,
+            self.plan.next_run() if is_installed else None,
         )
 
     def remove(self) -> Sequence[Change]:

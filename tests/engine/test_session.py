@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.cluster.driver import is_submitted
 from headgate.engine.session import settings_of
 
 HOST = "spark.driver.host"
+_VARIABLES = ("MASTER", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION")
 
 
 @pytest.fixture(autouse=True)
 def _no_master(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MASTER", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
+    for name in _VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -48,3 +50,28 @@ def test_driver_of_spark_submit_keeps_what_the_call_has_set(
     assert "spark.sql.extensions" in settings
     of_the_call = {"spark.master", "spark.jars", "spark.driver.memory", HOST}
     assert not {*of_the_call, "spark.kubernetes.namespace"} & settings.keys()
+
+
+def test_session_of_databricks_gets_only_what_a_session_may_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.0")
+    given = {
+        "spark.executor.memory": "4g",
+        "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.catalog.other": "some.Catalog",
+    }
+    settings = settings_of("games", given)
+    assert settings["spark.sql.session.timeZone"] == "UTC"
+    assert settings["spark.sql.ansi.enabled"] == "true"
+    assert settings["spark.databricks.delta.snapshotPartitions"] == "2"
+    assert all(key.startswith(("spark.sql.", "spark.databricks.delta.")) for key in settings)
+    of_the_cluster = {"spark.sql.extensions", "spark.sql.catalog.spark_catalog"}
+    assert not {*of_the_cluster, "spark.sql.catalog.other"} & settings.keys()
+
+
+def test_databricks_gets_no_pack(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_submitted()
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.0")
+    assert is_submitted()

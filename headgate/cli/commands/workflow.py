@@ -56,6 +56,15 @@ TargetOption = Annotated[
         "--target", metavar=f"{_TARGETS}|local", help="The scheduler, or `local` for this machine."
     ),
 ]
+WheelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--wheel",
+        metavar="FILE",
+        help="Headgate's wheel for Databricks.",
+        show_default="built from this installation",
+    ),
+]
 WaitOption = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Wait until the run is over, and show its steps.")
 ]
@@ -69,6 +78,7 @@ def render(
         Path | None,
         typer.Option("--output", "-o", metavar="FOLDER", help="Write the files there instead."),
     ] = None,
+    wheel: WheelOption = None,
 ) -> None:
     """Print what would be installed; write nothing.
 
@@ -83,7 +93,7 @@ def render(
 
     Next: headgate workflow install PIPELINE --target TARGET
     """
-    _, chosen = _open(pipeline, target)
+    _, chosen = _open(pipeline, target, wheel)
     files = chosen.render()
     if output is None:
         for name, text in files.items():
@@ -96,11 +106,19 @@ def render(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         print(f"Wrote {path}")
+    if target == "databricks":
+        from headgate.workflow.databricks import DatabricksTarget
+
+        assert isinstance(chosen, DatabricksTarget)
+        print(f"Wrote {chosen.wheel(output / 'dist')}")
 
 
 @app.command(cls=GroupedOptions)
 def install(
-    target: SchedulerOption, pipeline: PipelineArgument = None, as_json: JsonOption = False
+    target: SchedulerOption,
+    pipeline: PipelineArgument = None,
+    wheel: WheelOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Install the workflow in a scheduler, or update it.
 
@@ -113,7 +131,7 @@ def install(
 
     Next: headgate workflow status PIPELINE --target TARGET
     """
-    plan, chosen = _open(pipeline, target)
+    plan, chosen = _open(pipeline, target, wheel)
     changes = chosen.install()
     if as_json:
         print_json({"changes": changes})
@@ -286,7 +304,9 @@ def _option(target: str) -> str:
     return "" if target == "local" else f" --target {target}"
 
 
-def _open(pipeline: str | None, target: str) -> tuple[WorkflowPlan, Target]:
+def _open(
+    pipeline: str | None, target: str, wheel: str | None = None
+) -> tuple[WorkflowPlan, Target]:
     from headgate.config import load_pipeline
     from headgate.workflow.open import open_target
     from headgate.workflow.plan import WorkflowPlan
@@ -296,7 +316,7 @@ def _open(pipeline: str | None, target: str) -> tuple[WorkflowPlan, Target]:
     def warn(message: str) -> None:
         print(f"{styled('warning:', 'yellow', sys.stderr)} {printable(message)}", file=sys.stderr)
 
-    return plan, open_target(target, plan, warn)
+    return plan, open_target(target, plan, warn, wheel)
 
 
 class _View:
