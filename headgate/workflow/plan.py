@@ -49,20 +49,22 @@ class WorkflowPlan:
 
     pipeline: PipelineConfig
     file: str
-    """The absolute path of the pipeline file, as the steps name it."""
+    """The path of the pipeline file, as the steps name it."""
     workflow: Workflow
     steps: tuple[Step, ...]
     """In an order in which each comes after those that it depends on."""
 
     @classmethod
     def of(cls, pipeline: PipelineConfig, file: str | None = None) -> WorkflowPlan:
-        """Return the plan of a pipeline's workflow; of the default one if it declares none."""
-        path = file or pipeline.file
+        """Return the plan of a pipeline's workflow; of the default one if it declares none.
+
+        `file` is where the steps find the pipeline file, if that is on another machine.
+        """
+        path = file or (os.path.abspath(pipeline.file) if pipeline.file else None)
         if path is None:
             message = "a workflow needs a pipeline file"
             hint = "its tasks are commands that load it: write the pipeline to a file"
             raise UsageError("bad-argument", message, hint)
-        path = os.path.abspath(path)
         workflow = pipeline.workflow or Workflow()
         tasks = workflow.tasks or default_tasks(pipeline, workflow)
         by_task = {
