@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -39,7 +40,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 from pydantic import BaseModel
 
-from headgate.config import PipelineConfig, Secret, Storage, load_pipeline
+from headgate.config import PipelineConfig, Secret, Storage
 from headgate.config.model import _models_of, fields_by_key
 from headgate.config.storage import declare_storage
 from headgate.errors import SetupError
@@ -52,7 +53,6 @@ from headgate.lab.services import down, up_storage
 from headgate.lake.storage import find_files, read_file
 from headgate.registry.folder import FolderRegistry
 from headgate.workflow.journal import Journal
-from headgate.workflow.plan import WorkflowPlan
 from tests.config.secret_services import Workspace, databricks_workspace, install_plug_in
 from tests.registry.fake_registry import fake_registry, folder_responses
 from tests.security.canaries import Canary, Evidence, add_spark_ui, command_lines_into
@@ -531,10 +531,12 @@ def test_secrets_are_found_nowhere(tmp_path: Path) -> None:
 def _add_workflow(evidence: Evidence, lab: Lab) -> None:
     """Add the DAG that was installed, and the journal of runs, which is then deleted."""
     evidence.add_folder("DAGs", lab.folder / "dags")
-    journal = Journal.of(WorkflowPlan.of(load_pipeline(lab.folder / "games.yaml")))
+    printed = (lab.folder / "logs" / "commands").read_text()
+    log = re.search(r'"log": "(.*)/[^/]+/fails\.\d+\.log"', printed)
+    assert log is not None, printed
+    journal = Journal(Path(log[1]))
     evidence.add_folder("journal of workflows", journal.folder)
     journal.remove()
-    printed = (lab.folder / "logs" / "commands").read_text()
     assert "warning: no e-mail sent" in printed
     assert "warning: webhook env:" in printed
     assert "python_wheel_task" in printed
@@ -563,6 +565,9 @@ def _write_broken_pipelines(lab: Lab) -> None:
             _at(declared, parent)[key] = f"file:{place}"
     (folder / "lines.yaml").write_text(yaml.safe_dump(declared))
     declared = yaml.safe_load(text) | {"commit": "spark"}
+    declared["source"]["kafka"]["servers"] = "kafka.example.com:9092"
+    declared["registry"]["url"] = "https://registry.example.com"
+    declared["storage"]["endpoint"] = "https://storage.example.com"
     for file in ("certificate", "key"):
         del declared["registry"][file]
     for parent, key, _ in PLACES:
