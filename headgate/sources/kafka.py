@@ -182,7 +182,8 @@ def delete_topics(source: Kafka, topics: Sequence[str]) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
 
-    for topic, deleted in AdminClient(client_settings(source)).delete_topics(list(topics)).items():
+    admin = AdminClient(client_settings(source))  # kept, because its end would cancel requests
+    for topic, deleted in admin.delete_topics(list(topics)).items():
         try:
             deleted.result()
         except KafkaException as error:
