@@ -327,7 +327,7 @@ def _last_error(log: object) -> str | None:
     ]
     begin = output.index("Output:") + 1 if "Output:" in output else len(output)
     printed = [line for line in output[begin:] if line and not line.startswith(_EXIT)]
-    errors = [line for line in printed if line.startswith("error:")]
+    errors = [line.removeprefix("error: ") for line in printed if line.startswith("error: ")]
     raised = [
         str(error.get("exc_value"))
         for line in events

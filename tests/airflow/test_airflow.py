@@ -7,8 +7,7 @@ import os
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from deltalake import DeltaTable
 
-import headgate
 from headgate.errors import SetupError, WorkflowError
 from headgate.lab.airflow import installed_airflow
 from headgate.lab.process import HOST
@@ -26,13 +23,23 @@ from headgate.lab.services import down, find_airflow
 from headgate.workflow.airflow import AirflowTarget
 from headgate.workflow.airflow_api import AirflowApi
 from headgate.workflow.airflow_dag import dag_id, render_dag
-from headgate.workflow.target import State, WorkflowRun
+from headgate.workflow.journal import Journal
+from headgate.workflow.local import LocalTarget
+from headgate.workflow.target import State
 from tests.airflow.games import HOSTILE_FOLDER, HOSTILE_WORDS, plan_of, plans
+from tests.airflow.story import (
+    NAME,
+    ROOT,
+    headgate_in,
+    ignore,
+    run_and_repair,
+    shell,
+    wait_for,
+    workflow_in,
+)
 from tests.workflow.receivers import Mailbox, Webhook, mail_server, web_server
 
 _SECONDS = 120.0
-_ROOT = Path(headgate.__file__).parents[1]
-_RECORDS = 60
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def _headgate_up(folder: Path, environment: Mapping[str, str]) -> str:
     command = [sys.executable, "-m", "headgate", "up", "--airflow", "--folder", str(folder)]
     started = subprocess.run(
-        command, env={**os.environ, **environment}, cwd=_ROOT, capture_output=True, text=True
+        command, env={**os.environ, **environment}, cwd=ROOT, capture_output=True, text=True
     )
     assert (started.returncode, started.stderr) == (0, "")
     return started.stdout
@@ -127,92 +134,24 @@ for folder in pathlib.Path({str(tmp_path / "dags")!r}).iterdir():
 
 
 def test_workflow_runs_fails_and_is_repaired(airflow: Running, tmp_path: Path) -> None:
-    _simulate(tmp_path)
-    (tmp_path / "hook").write_text(airflow.hook.url("/others\n"))
-    workflow = {
-        "retries": 1,
-        "retry_wait": "1s",
-        "notify": {
-            "failure": ["data-team@example.com", "env:GAMES_WEBHOOK"],
-            "retry": "file:hook",
-            "success": ["data-team@example.com", "file:hook"],
-        },
-        "tasks": {
-            "land": "land",
-            "flaky": {"command": _shell("test -e tried || { touch tried; exit 3; }")},
-            "publish": {
-                "command": _shell("echo error: no permit; test -e permit"),
-                "after": ["land", "flaky"],
-            },
-            "report": {"command": _shell("echo reported >> report"), "after": "publish"},
-        },
-        "airflow": {**airflow.settings, "headgate": _headgate(tmp_path)},
-    }
-    plan = plan_of(tmp_path, workflow, more={"name": "games-e2e"})
+    settings = {"airflow": {**airflow.settings, "headgate": headgate_in(tmp_path)}}
+    workflow = workflow_in(tmp_path, airflow.hook) | settings
+    plan = plan_of(tmp_path, workflow, more={"name": NAME})
     target = AirflowTarget.of(plan)
     with pytest.raises(WorkflowError, match="is not installed"):
-        target.run(_ignore)
+        target.run(ignore)
 
     assert [change.action for change in target.install()] == ["created"]
     assert str(airflow.hook.port) not in "".join(target.render().values())
     assert [change.action for change in target.install()] == ["unchanged"]
     with pytest.raises(WorkflowError, match="has not run yet"):
-        target.repair(_ignore)
-    seen: list[WorkflowRun] = []
-    run = target.run(seen.append)
-    states = {step.name: (step.state, step.attempts) for step in run.steps}
-    assert (run.state, states) == (
-        State.FAILED,
-        {
-            "land": (State.SUCCEEDED, 1),
-            "flaky": (State.SUCCEEDED, 2),
-            "publish": (State.FAILED, 2),
-            "report": (State.SKIPPED, 0),
-        },
-    )
-    assert [step.error for step in run.failed] == ["error: no permit"]
-    assert len(seen) > 1
+        target.repair(ignore)
+    run = run_and_repair(target, tmp_path, airflow.mail, airflow.hook)
+    assert airflow.mail.messages[0]["From"] == "airflow@example.com"
     assert run.url is not None
     assert run.url.startswith(airflow.settings["url"])
-
-    _wait(lambda: airflow.mail.messages and len(airflow.hook.received) >= 3)
-    (mail,) = airflow.mail.messages
-    text = mail.get_body(("html",)).get_content()  # type: ignore[union-attr]
-    assert (mail["To"], mail["From"]) == ("data-team@example.com", "airflow@example.com")
-    assert mail["Subject"] == "[headgate] games-e2e: publish failed"
-    for fact in (
-        "Workflow: games-e2e",
-        "Step:     publish",
-        f"Run:      {run.id}",
-        "2 of 2",
-        "code 1",
-    ):
-        assert fact in text
-    received = [(post["path"], post["event"], post["step"]) for post in airflow.hook.received]
-    assert sorted(received) == [
-        ("/failed", "failure", "publish"),
-        ("/others", "retry", "flaky"),
-        ("/others", "retry", "publish"),
-    ]
-    assert {post["run"] for post in airflow.hook.received} == {run.id}
-    assert not (tmp_path / "report").exists()
-    assert _rows(tmp_path) == _RECORDS
-
-    (tmp_path / "permit").touch()
-    repaired = target.repair(_ignore)
-    assert repaired.id == run.id
-    attempts = {step.name: step.attempts for step in repaired.steps}
-    assert (repaired.state, attempts) == (
-        State.SUCCEEDED,
-        {"land": 1, "flaky": 2, "publish": 3, "report": 1},
-    )
-    assert (tmp_path / "report").read_text() == "reported\n"
-    assert (tmp_path / "calls").read_text().splitlines() == [f"run {tmp_path}/games.yaml --once"]
-    assert _rows(tmp_path) == _RECORDS
-    _wait(lambda: airflow.hook.received[-1]["event"] == "success")
-    assert airflow.mail.messages[-1]["Subject"] == "[headgate] games-e2e: succeeded"
     with pytest.raises(WorkflowError, match="nothing to repair"):
-        target.repair(_ignore)
+        target.repair(ignore)
 
     status = target.status()
     assert (status.is_installed, status.is_current, status.is_paused) == (True, True, False)
@@ -229,6 +168,22 @@ def test_workflow_runs_fails_and_is_repaired(airflow: Running, tmp_path: Path) -
     assert not [*Path(airflow.settings["dags"]).iterdir()]
 
 
+def test_same_workflow_runs_without_airflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mail_server() as mail, web_server() as hook:
+        monkeypatch.setenv("GAMES_WEBHOOK", hook.url("/failed"))
+        email = {"smtp": mail.server, "sender": "headgate@example.com", "security": "none"}
+        workflow = workflow_in(tmp_path, hook) | {"email": email}
+        plan = plan_of(tmp_path, workflow, more={"name": NAME})
+        journal = Journal(tmp_path / "journal")
+        target = LocalTarget(plan, journal, headgate=headgate_in(tmp_path))
+        run = run_and_repair(target, tmp_path, mail, hook)
+    assert [one.id for one in target.status().runs] == [run.id]
+    target.remove()
+    assert not journal.folder.exists()
+
+
 def test_hostile_words_and_folder_reach_the_command_as_they_are(
     airflow: Running, tmp_path: Path
 ) -> None:
@@ -242,25 +197,25 @@ def test_hostile_words_and_folder_reach_the_command_as_they_are(
     }
     target = AirflowTarget.of(plan_of(folder, workflow))
     target.install()
-    assert target.run(_ignore).state is State.SUCCEEDED
+    assert target.run(ignore).state is State.SUCCEEDED
     assert json.loads((folder / "out").read_text()) == [str(folder), *HOSTILE_WORDS, "a.sh"]
     target.remove()
 
 
 def test_changed_workflow_is_loaded_before_it_runs(airflow: Running, tmp_path: Path) -> None:
     def target(word: str) -> AirflowTarget:
-        tasks = {"write": {"command": _shell(f"echo {word} >> out")}}
+        tasks = {"write": {"command": shell(f"echo {word} >> out")}}
         return AirflowTarget.of(plan_of(tmp_path, {"tasks": tasks, "airflow": airflow.settings}))
 
     for word in ("first", "second"):
         target(word).install()
-        assert target(word).run(_ignore).state is State.SUCCEEDED
+        assert target(word).run(ignore).state is State.SUCCEEDED
     assert (tmp_path / "out").read_text() == "first\nsecond\n"
     target("second").remove()
 
 
 def test_stream_is_stopped_when_its_workflow_is_removed(airflow: Running, tmp_path: Path) -> None:
-    stream = _shell("echo $$ > unfinished; mv unfinished pid; exec sleep 600")
+    stream = shell("echo $$ > unfinished; mv unfinished pid; exec sleep 600")
     workflow = {
         "schedule": "continuous",
         "tasks": {"stream": {"command": stream}},
@@ -268,9 +223,9 @@ def test_stream_is_stopped_when_its_workflow_is_removed(airflow: Running, tmp_pa
     }
     target = AirflowTarget.of(plan_of(tmp_path, workflow))
     target.install()
-    first = target.run(_ignore, wait=False)
-    _wait((tmp_path / "pid").exists)
-    assert target.run(_ignore, wait=False).id == first.id
+    first = target.run(ignore, wait=False)
+    wait_for((tmp_path / "pid").exists)
+    assert target.run(ignore, wait=False).id == first.id
     assert [run.state for run in target.status().runs] == [State.RUNNING]
     process = psutil.Process(int((tmp_path / "pid").read_text()))
     assert len(target.remove()) == 2
@@ -279,27 +234,27 @@ def test_stream_is_stopped_when_its_workflow_is_removed(airflow: Running, tmp_pa
 
 
 def test_run_that_was_stopped_by_hand_is_repaired(airflow: Running, tmp_path: Path) -> None:
-    first = _shell("test -e permit || { touch begun; exec sleep 600; }")
+    first = shell("test -e permit || { touch begun; exec sleep 600; }")
     workflow = {
         "retries": 0,
         "tasks": {
             "first": {"command": first},
-            "second": {"command": _shell("echo done >> out"), "after": "first"},
+            "second": {"command": shell("echo done >> out"), "after": "first"},
         },
         "airflow": airflow.settings,
     }
     plan = plan_of(tmp_path, workflow)
     target = AirflowTarget.of(plan)
     target.install()
-    run = target.run(_ignore, wait=False)
-    _wait((tmp_path / "begun").exists)
+    run = target.run(ignore, wait=False)
+    wait_for((tmp_path / "begun").exists)
     api = AirflowApi(plan.workflow.airflow)
     api.patch("dags", dag_id(plan), "dagRuns", run.id, body={"state": "failed"})
     stopped = target.status().runs[0]
     assert [step.state for step in stopped.steps] == [State.FAILED, State.SKIPPED]
 
     (tmp_path / "permit").touch()
-    repaired = target.repair(_ignore)
+    repaired = target.repair(ignore)
     assert [step.state for step in repaired.steps] == [State.SUCCEEDED, State.SUCCEEDED]
     assert (tmp_path / "out").read_text() == "done\n"
     target.remove()
@@ -310,7 +265,7 @@ def test_dag_that_cannot_be_imported_is_reported(airflow: Running, tmp_path: Pat
     (change,) = target.install()
     Path(change.where).write_text("import airflow, missing_package  # a DAG")
     with pytest.raises(WorkflowError, match="No module named 'missing_package'") as caught:
-        target.run(_ignore)
+        target.run(ignore)
     assert caught.value.code == "scheduler-refused"
     target.remove()
 
@@ -330,41 +285,3 @@ def test_expired_token_is_renewed(airflow: Running, tmp_path: Path) -> None:
     api = AirflowApi(settings)
     api._token = "expired"
     assert api.get("dags")["dags"] == []
-
-
-def _simulate(folder: Path) -> None:
-    command = [sys.executable, "-m", "headgate", "simulate", "games", "--to", "delta"]
-    command += ["--tables", "2", "--versions", "1", "--records", str(_RECORDS)]
-    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
-    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
-
-
-def _headgate(folder: Path) -> str:
-    """Return a command that runs this Headgate, and records that it has been called."""
-    command = folder / "headgate"
-    command.write_text(
-        f'#!/bin/sh\necho "$@" >> {folder}/calls\n'
-        f'PYTHONPATH={_ROOT} exec {sys.executable} -m headgate "$@"\n'
-    )
-    command.chmod(0o755)
-    return str(command)
-
-
-def _shell(script: str) -> list[str]:
-    return ["sh", "-c", script]
-
-
-def _rows(folder: Path) -> int:
-    tables = [DeltaTable(table) for table in (folder / "lake").glob("silver_*_events")]
-    return sum(table.to_pyarrow_table().num_rows for table in tables)
-
-
-def _ignore(run: WorkflowRun) -> None:
-    pass
-
-
-def _wait(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + _SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

@@ -82,7 +82,7 @@ def test_why_a_step_failed_is_in_its_log() -> None:
     assert _last_error([*printed("Running command: x"), raised]) == "Timeout"
     assert _last_error([*printed("Output:", "half done", ended), raised]) == "half done"
     log = printed("Output:", "error: no disk [batch-failed]", "hint: add one", ended)
-    assert _last_error([*log, raised]) == "error: no disk [batch-failed]"
+    assert _last_error([*log, raised]) == "no disk [batch-failed]"
 
 
 def _api(folder: Path, port: int) -> AirflowApi:
