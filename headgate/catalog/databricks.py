@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from headgate.cluster.driver import is_databricks
 from headgate.config import Catalog, Granted, Principal
 from headgate.config.catalog import SESSION_CATALOG
 from headgate.errors import CatalogError, CatalogUnavailable, extra_missing, first_line
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from databricks.sdk.service.catalog import PermissionsChange
 
 _CONFIGURED_BY = ("DATABRICKS_HOST", "DATABRICKS_CONFIG_PROFILE")
-_ON_DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 _RETRY_SECONDS = 10
 _REQUEST_SECONDS = 30
 _SERVER_CHOOSES = 0
@@ -26,7 +26,7 @@ _HINT = "set DATABRICKS_HOST and DATABRICKS_TOKEN, or DATABRICKS_CONFIG_PROFILE"
 
 def uses_databricks_api(catalog: Catalog) -> bool:
     """Whether grants go through the API: not in Hive, and Databricks is configured from outside."""
-    if catalog.is_hive or catalog.in_ == SESSION_CATALOG or os.environ.get(_ON_DATABRICKS):
+    if catalog.is_hive or catalog.in_ == SESSION_CATALOG or is_databricks():
         return False
     return any(os.environ.get(name) for name in _CONFIGURED_BY)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import smtplib
 import ssl
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -123,10 +124,16 @@ class Notifier:
 
 
 def _repeat(send: Callable[[], None]) -> None:
+    """Send, and try again if the server did not answer, or is out of order."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return send()
-        except (OSError, smtplib.SMTPServerDisconnected):
+        except smtplib.SMTPResponseException:
+            raise  # a login that is repeated may lock the account
+        except urllib.error.HTTPError as error:
+            if error.code < 500:
+                raise
+        except OSError:
             pass
     send()
 

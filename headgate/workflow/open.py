@@ -30,11 +30,11 @@ def open_target(
 
             return LocalTarget(plan, report=report)
         case "airflow":
-            from headgate.workflow.airflow import AirflowTarget
+            from headgate.workflow.airflow.target import AirflowTarget
 
             return AirflowTarget.of(plan)
         case "databricks":
-            from headgate.workflow.databricks import DatabricksTarget
+            from headgate.workflow.databricks.target import DatabricksTarget
 
             return DatabricksTarget.of(plan, wheel)
         case "systemd":

@@ -20,9 +20,9 @@ from headgate.errors import SetupError, WorkflowError
 from headgate.lab.airflow import installed_airflow
 from headgate.lab.process import HOST
 from headgate.lab.services import down, find_airflow
-from headgate.workflow.airflow import AirflowTarget
-from headgate.workflow.airflow_api import AirflowApi
-from headgate.workflow.airflow_dag import dag_id, render_dag
+from headgate.workflow.airflow.api import AirflowApi
+from headgate.workflow.airflow.dag import dag_id, render_dag
+from headgate.workflow.airflow.target import AirflowTarget
 from headgate.workflow.journal import Journal
 from headgate.workflow.local import LocalTarget
 from headgate.workflow.target import State

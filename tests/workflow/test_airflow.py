@@ -11,8 +11,8 @@ import pytest
 from headgate.config import Airflow, Secret
 from headgate.errors import UsageError, WorkflowError
 from headgate.lab.process import HOST, choose_port
-from headgate.workflow.airflow import AirflowTarget, _last_error
-from headgate.workflow.airflow_api import AirflowApi
+from headgate.workflow.airflow.api import AirflowApi
+from headgate.workflow.airflow.target import AirflowTarget, _last_error
 from tests.airflow.games import plan_of
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.config import Secret
 from headgate.errors import UsageError
-from headgate.workflow.airflow_dag import bash_command, render_dag, variable_names
+from headgate.workflow.airflow.dag import bash_command, render_dag, variable_names
 from headgate.workflow.plan import WorkflowPlan
 from tests.airflow.games import HEADGATE, HOSTILE_FOLDER, HOSTILE_WORDS, plan_of, plans
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headgate.errors import PipelineFileError, SetupError, WorkflowError
-from headgate.workflow.databricks import DatabricksTarget
+from headgate.workflow.databricks.target import DatabricksTarget
 from headgate.workflow.plan import WorkflowPlan
 from headgate.workflow.target import Change, State, Target, WorkflowRun
 from tests.workflow.jobs_api import TOKEN, Answer, JobsApi, serve_jobs_api

@@ -19,8 +19,8 @@ from headgate.cluster.wheel import pinned_requirements
 from headgate.config import Secret
 from headgate.config.schedule import Schedule
 from headgate.errors import InvalidPipeline, UsageError
-from headgate.workflow.databricks import DatabricksTarget
-from headgate.workflow.databricks_job import Places, job_of, quartz, webhooks
+from headgate.workflow.databricks.job import Places, job_of, quartz, webhooks
+from headgate.workflow.databricks.target import DatabricksTarget
 from headgate.workflow.plan import WorkflowPlan
 
 GOLDEN = Path(__file__).parent / "golden" / "databricks"

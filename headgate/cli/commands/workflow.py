@@ -107,7 +107,7 @@ def render(
         path.write_text(text)
         print(f"Wrote {path}")
     if target == "databricks":
-        from headgate.workflow.databricks import DatabricksTarget
+        from headgate.workflow.databricks.target import DatabricksTarget
 
         assert isinstance(chosen, DatabricksTarget)
         print(f"Wrote {chosen.wheel(output / 'dist')}")

@@ -14,7 +14,7 @@ from headgate.config.kafka import Kafka
 from headgate.config.location import absolute, is_remote
 from headgate.config.predict import is_sql_file
 from headgate.errors import Finding, InvalidPipeline, shown
-from headgate.workflow.databricks_job import cluster_of, cluster_settings
+from headgate.workflow.databricks.job import cluster_of, cluster_settings
 from headgate.workflow.plan import WorkflowPlan
 
 _MOUNTED = ("/Volumes/", "/Workspace/", "/dbfs/")

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from headgate.errors import UsageError, WorkflowError
-from headgate.workflow.airflow_api import AirflowApi
-from headgate.workflow.airflow_dag import dag_id, render_dag
+from headgate.workflow.airflow.api import AirflowApi
+from headgate.workflow.airflow.dag import dag_id, render_dag
 from headgate.workflow.plan import WorkflowPlan
 from headgate.workflow.target import (
     Change,

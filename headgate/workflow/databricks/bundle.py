@@ -10,8 +10,8 @@ import yaml
 
 from headgate.cluster.wheel import pinned_requirements
 from headgate.errors import UsageError
-from headgate.workflow.databricks_checks import files_beside
-from headgate.workflow.databricks_job import Json, Places, job_of, webhooks
+from headgate.workflow.databricks.checks import files_beside
+from headgate.workflow.databricks.job import Json, Places, job_of, webhooks
 from headgate.workflow.plan import WorkflowPlan
 
 REQUIREMENTS = "requirements.txt"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.workflow.databricks_bundle import REQUIREMENTS, folder_of, texts_of
-from headgate.workflow.databricks_job import Places
+from headgate.workflow.databricks.bundle import REQUIREMENTS, folder_of, texts_of
+from headgate.workflow.databricks.job import Places
 from headgate.workflow.plan import WorkflowPlan
 from headgate.workflow.target import Change
 

@@ -23,10 +23,10 @@ from headgate.errors import (
     extra_missing,
     listed,
 )
-from headgate.workflow.databricks_bundle import bundle_of, folder_of
-from headgate.workflow.databricks_checks import check_databricks, needed_secrets
-from headgate.workflow.databricks_files import Release, WorkspaceFolder
-from headgate.workflow.databricks_job import (
+from headgate.workflow.databricks.bundle import bundle_of, folder_of
+from headgate.workflow.databricks.checks import check_databricks, needed_secrets
+from headgate.workflow.databricks.files import Release, WorkspaceFolder
+from headgate.workflow.databricks.job import (
     PAUSED,
     TAG,
     Json,
@@ -37,7 +37,7 @@ from headgate.workflow.databricks_job import (
     variables,
     webhooks,
 )
-from headgate.workflow.databricks_runs import run_of
+from headgate.workflow.databricks.runs import run_of
 from headgate.workflow.plan import WorkflowPlan
 from headgate.workflow.target import (
     Change,

@@ -1,0 +1,3 @@
+"""Airflow as a target of workflows: a DAG, and runs through the API."""
+
+from __future__ import annotations
