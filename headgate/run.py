@@ -16,7 +16,9 @@ from headgate.engine.follow_up import FollowUp
 from headgate.engine.plan import BatchPlan
 from headgate.engine.record_plan import RecordPlan
 from headgate.engine.runner import Runner, RunOptions
+from headgate.engine.session import pipeline_session
 from headgate.gold.follow import GoldFollowUp
+from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
 from headgate.lake.layout import open_stream
 from headgate.lake.ledger import Ledger, Pending
@@ -45,7 +47,8 @@ def run_pipeline(
     if is_remote(pipeline.lake):
         probe(pipeline.lake)
     options = options or RunOptions()
-    stream = open_stream(pipeline, options.shard)
+    committer = choose_committer(pipeline.commit, lambda: pipeline_session(pipeline), pipeline.lake)
+    stream = open_stream(pipeline, options.shard, committer)
     with run_lock(pipeline.lake, stream.name, pipeline.name) as held:
         build = _changes if pipeline.lands_changes else _records
         return build(pipeline.on(stream), options, listener, stop or StopSignal()).run(held)

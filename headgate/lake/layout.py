@@ -14,6 +14,7 @@ from typing import Any
 from headgate.config import PipelineConfig
 from headgate.config.shards import Shard, Stream
 from headgate.errors import CheckpointError, UsageError
+from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_snapshot import Layout, LedgerSnapshot
 from headgate.lake.run_lock import read_holder, run_lock
@@ -24,11 +25,16 @@ _MAX_ATTEMPTS = 120
 _SECONDS = 0.5
 
 
-def open_stream(pipeline: PipelineConfig, shard: Shard | None) -> Stream:
-    """Return the stream of a run; change the layout if the pipeline declares another one now."""
+def open_stream(
+    pipeline: PipelineConfig, shard: Shard | None, committer: Committer | None = None
+) -> Stream:
+    """Return the stream of a run; change the layout if the pipeline declares another one now.
+
+    The committer is the one that the pipeline declares, by default delta-rs.
+    """
     _require_declared(pipeline, shard)
     for _ in range(_MAX_ATTEMPTS):
-        if _newest(pipeline).shards == pipeline.shards or _has_changed(pipeline):
+        if _newest(pipeline).shards == pipeline.shards or _has_changed(pipeline, committer):
             return current_streams(pipeline)[shard.number - 1 if shard else 0]
         sleep(_SECONDS)  # Another shard, which has started at the same time, changes it.
     raise CheckpointError(
@@ -39,7 +45,7 @@ def open_stream(pipeline: PipelineConfig, shard: Shard | None) -> Stream:
     )
 
 
-def _has_changed(pipeline: PipelineConfig) -> bool:
+def _has_changed(pipeline: PipelineConfig, committer: Committer | None) -> bool:
     """Change the layout; return False if another process is doing that."""
     with ExitStack() as locks:
         try:
@@ -51,7 +57,7 @@ def _has_changed(pipeline: PipelineConfig) -> bool:
         before = _newest(pipeline)
         if before.shards != pipeline.shards:
             try:
-                _change(pipeline, before, str(lock.holder))
+                _change(pipeline, before, str(lock.holder), committer)
             except CommitConflict:
                 return False
         return True
@@ -99,9 +105,18 @@ def _newest(pipeline: PipelineConfig) -> Layout:
     return LedgerSnapshot.open(pipeline.lake, pipeline.ledger, pipeline.name).layouts[-1]
 
 
-def _change(pipeline: PipelineConfig, before: Layout, holder: str) -> None:
+def _change(
+    pipeline: PipelineConfig, before: Layout, holder: str, committer: Committer | None
+) -> None:
     """Have the streams of a layout end, and record the layout that follows."""
-    ends = [_end(pipeline, before, stream, holder) for stream in before.streams(pipeline.name)]
+    ledgers = {
+        stream: Ledger(pipeline.lake, pipeline.ledger, stream, committer)
+        for stream in (pipeline.name, *before.streams(pipeline.name))
+    }
+    ends = [
+        _end(pipeline, before, stream, ledgers[stream], holder)
+        for stream in before.streams(pipeline.name)
+    ]
     if any(end != ends[0] for end in ends):
         raise CheckpointError(
             "shards-apart",
@@ -111,10 +126,10 @@ def _change(pipeline: PipelineConfig, before: Layout, holder: str) -> None:
             where=pipeline.lake,
         )
     layout = Layout(before.number + 1, pipeline.shards, ends[0])
-    Ledger(pipeline.lake, pipeline.ledger, pipeline.name).change_layout(layout)
+    ledgers[pipeline.name].change_layout(layout)
 
 
-def _end(pipeline: PipelineConfig, layout: Layout, stream: str, holder: str) -> Any:
+def _end(pipeline: PipelineConfig, layout: Layout, stream: str, ledger: Ledger, holder: str) -> Any:
     """Keep runs of a stream from landing more, and return where it ends in the source."""
     running = read_holder(pipeline.lake, stream)
     if running is not None and running.is_alive:
@@ -124,7 +139,6 @@ def _end(pipeline: PipelineConfig, layout: Layout, stream: str, holder: str) -> 
             hint="stop all of its runs before you change the number of shards",
             where=pipeline.lake,
         )
-    ledger = Ledger(pipeline.lake, pipeline.ledger, stream)
     if ledger.progress() is None:
         return layout.start
     ledger.take_over(holder)
