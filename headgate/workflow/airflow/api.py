@@ -42,8 +42,11 @@ class AirflowApi:
         )
 
     def get(self, *path: str, query: Query = ()) -> Any:
-        """Return an answer, or None if there is nothing at the path."""
-        deadline = time.monotonic() + self._patience
+        """Return an answer, or None if there is nothing at the path.
+
+        A server that has answered before may be down for a while.
+        """
+        deadline = time.monotonic() + (self._patience if self._token else 0.0)
         while True:
             try:
                 return self._request("GET", path, query)
