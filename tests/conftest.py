@@ -59,15 +59,15 @@ SESSION = (
 )
 """Tests that share a Spark session, a broker and a registry."""
 
+DEPLOYMENT = ("tests/airflow/", "tests/cluster/", "tests/security/")
+"""Tests that start Airflow, a cluster, or a broker with logins, with Spark beside them."""
+
 PROCESSES = (
-    "tests/airflow/",
     "tests/cli/test_demo.py",
-    "tests/cluster/",
     "tests/kills/test_kills_with_spark.py",
     "tests/lab/shop/test_database.py",
     "tests/lab/test_database.py",
     "tests/lab/test_services.py",
-    "tests/security/",
     "tests/soak/",
     "tests/storage/",
     "tests/test_docs.py",
@@ -75,14 +75,16 @@ PROCESSES = (
 )
 """Other tests that start Spark or a server, most of them in processes of their own."""
 
+_WITH_SERVERS = SESSION + DEPLOYMENT + PROCESSES
+
 
 class _Scheduler(LoadScopeScheduling):  # type: ignore[misc]
     """Gives each kind of tests with servers to one worker, and the others by file."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(SESSION):
-            return "session"
-        return "processes" if nodeid.startswith(PROCESSES) else nodeid.partition("::")[0]
+        scopes = {"session": SESSION, "deployment": DEPLOYMENT, "processes": PROCESSES}
+        found = (name for name, places in scopes.items() if nodeid.startswith(places))
+        return next(found, nodeid.partition("::")[0])
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -95,9 +97,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if {"spark", "services", "database", "storage", "metastore", "airflow"} & {
             *getattr(item, "fixturenames", ())
         }:
-            assert item.nodeid.startswith(SESSION + PROCESSES), f"{item.nodeid} needs a server"
+            assert item.nodeid.startswith(_WITH_SERVERS), f"{item.nodeid} needs a server"
     # They take longest, so they start first.
-    items.sort(key=lambda item: not item.nodeid.startswith(SESSION + PROCESSES))
+    items.sort(key=lambda item: not item.nodeid.startswith(_WITH_SERVERS))
 
 
 @pytest.fixture(scope="session")

@@ -8,19 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headgate.examples import find_example
 from headgate.lab.destination import DeltaDestination
 from headgate.lab.games import GamesPlan, simulate_games
 from headgate.registry.folder import FolderRegistry
+from tests.workflow.workflows import RECORDS
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_task_lands_in_the_session_that_exists(tmp_path: Path) -> None:
-    example = find_example("games-embedded").text()
-    changed = example.replace("# commit: auto  ", "commit: spark  ")
-    assert changed != example
-    (tmp_path / "games.yaml").write_text(changed)
+    (tmp_path / "games.yaml").write_text(f"{RECORDS}commit: spark\n")
     registry = FolderRegistry(tmp_path / "schemas")
     inbox = DeltaDestination(str(tmp_path / "inbox"), "games")
     [*_] = simulate_games(GamesPlan(tables=2, versions=1, records=50), registry, inbox)
@@ -42,4 +39,4 @@ def test_task_lands_in_the_session_that_exists(tmp_path: Path) -> None:
         "zone": "UTC",
         "batch": "2000",
     }
-    assert len([*(tmp_path / "lake").glob("silver_*_events")]) == 2
+    assert len([*(tmp_path / "lake").glob("silver_*")]) == 2
