@@ -159,17 +159,23 @@ class Pipeline(config.PipelineConfig):
 
         return find_mistakes_beyond_the_file(self)
 
-    def plan(self) -> PipelinePlan:
-        """Return what the newest registered schemas would do to the tables."""
+    def plan(self, online: bool = False) -> PipelinePlan:
+        """Return what the newest registered schemas would do to the tables.
+
+        With `online`, the catalog is asked whether grants are as declared.
+        """
         from headgate.inspect.plan import read_plan
 
-        return read_plan(self)
+        return read_plan(self, online)
 
-    def status(self) -> Status:
-        """Return what has landed, what is pending, and whether the pipeline runs."""
+    def status(self, online: bool = False) -> Status:
+        """Return what has landed, what is pending, and whether the pipeline runs.
+
+        With `online`, the catalog is asked whether grants are as declared.
+        """
         from headgate.inspect.status import read_status
 
-        return read_status(self)
+        return read_status(self, online)
 
     def pending(self) -> Rows[PendingFile]:
         """Return the staged files whose tables could not be committed."""

@@ -63,6 +63,18 @@ class TableGrants:
     def is_as_declared(self) -> bool:
         return not (self.missing or self.obsolete or self.foreign or self.error)
 
+    @property
+    def differences(self) -> str:
+        """What is not as declared: `+ SELECT to ada, not granted; ~ SELECT to bob, …`."""
+        if self.error is not None:
+            return self.error
+        marked = (
+            *(f"+ {one}, not granted" for one in self.missing),
+            *(f"- {one}, no longer declared" for one in self.obsolete),
+            *(f"~ {one}, granted by others" for one in self.foreign),
+        )
+        return "; ".join(marked)
+
 
 @dataclass(frozen=True)
 class GrantsPlan(ResultView):

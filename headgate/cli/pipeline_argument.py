@@ -39,6 +39,11 @@ ConfOption = Annotated[
     ),
 ]
 
+OnlineOption = Annotated[
+    bool,
+    typer.Option("--online", help="Also ask the catalog whether grants are as declared."),
+]
+
 _TOP_KEYS = re.compile(r"^(name|source|registry|envelope|lake)\s*:", re.MULTILINE)
 _MIN_KEYS = 3
 

@@ -107,7 +107,7 @@ class PipelinePlan(ResultView):
     derived: tuple[DerivedPlan, ...] = ()
     """The declarations of `gold`."""
     grants: GrantsStatus | None = None
-    """What the ledger says of grants; None if nothing is or was declared."""
+    """What is granted, as recorded or as the catalog says; None if nothing is or was declared."""
 
     @property
     def summary(self) -> PlanSummary:
@@ -159,13 +159,13 @@ def _is_changed(table: TablePlan) -> bool:
     return any(one.change.outcome in (Outcome.APPLIED, Outcome.KEPT_APART) for one in table.changes)
 
 
-def read_plan(pipeline: PipelineConfig) -> PipelinePlan:
+def read_plan(pipeline: PipelineConfig, online: bool = False) -> PipelinePlan:
     """Plan tables and derived tables; change files carry their schemas, so that only derived
-    tables can be planned for them."""
+    tables can be planned for them. With `online`, ask the catalog about its grants, too."""
     ledger = open_ledger(pipeline)
     if pipeline.lands_changes:
         derived = plan_gold(pipeline, ledger.everything)
-        return PipelinePlan(pipeline.name, (), (), (), derived, read_grants(pipeline))
+        return PipelinePlan(pipeline.name, (), (), (), derived, read_grants(pipeline, online))
     known = read_known_tables(pipeline, ledger.stream)
     with opened_registry(pipeline.schema_registry, REGISTRY_TIMEOUT) as registry:
         newest = registry.latest_versions()
@@ -189,7 +189,7 @@ def read_plan(pipeline: PipelineConfig) -> PipelinePlan:
         unusable=unusable,
         without_table=tuple(one.version for one in placed.elsewhere if one.version not in refused),
         derived=plan_gold(pipeline, ledger.everything, coming),
-        grants=read_grants(pipeline),
+        grants=read_grants(pipeline, online),
     )
 
 

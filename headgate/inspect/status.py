@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from headgate.catalog.grants import TableGrants, plan_grants
 from headgate.catalog.recorded import Recorded
 from headgate.config import PipelineConfig
 from headgate.config.gold import ROUTE, as_pattern, is_declared_gold
 from headgate.config.grants import declared_on
 from headgate.config.pipeline import FILES_TABLE
+from headgate.errors import CatalogError
 from headgate.inspect.ledger import PipelineLedger, open_ledger, recorded_changes
 from headgate.inspect.quarantine import count_quarantined
 from headgate.inspect.tables import kind_of, merge_errors, tables_behind
@@ -294,16 +296,33 @@ class GrantsStatus:
     """Tables with grants that are no longer declared; `headgate grants apply` revokes them."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """Why grants on tables were refused."""
+    drift: tuple[TableGrants, ...] | None = None
+    """Tables whose grants in the catalog are not as declared; None if it was not asked."""
+    not_compared: str | None = None
+    """Why the catalog, though asked, did not list its grants."""
 
 
-def read_grants(pipeline: PipelineConfig) -> GrantsStatus | None:
-    """Return None if nothing is or was granted. The catalog itself is not asked."""
-    return _grants_status(pipeline, _recorded(pipeline))
+def read_grants(pipeline: PipelineConfig, online: bool = False) -> GrantsStatus | None:
+    """Return None if nothing is or was granted. The catalog itself is asked only if `online`."""
+    return _grants_status(pipeline, _recorded(pipeline), online)
 
 
-def _grants_status(pipeline: PipelineConfig, recorded: Recorded | None) -> GrantsStatus | None:
+def _grants_status(
+    pipeline: PipelineConfig, recorded: Recorded | None, online: bool
+) -> GrantsStatus | None:
     if recorded is None or not (pipeline.grants or any(recorded.grants.values())):
         return None
+    status = _recorded_grants(pipeline, recorded)
+    if not online:
+        return status
+    try:
+        found = plan_grants(pipeline)
+    except CatalogError as error:
+        return replace(status, not_compared=error.message)
+    return replace(status, drift=tuple(one for one in found.tables if not one.is_as_declared))
+
+
+def _recorded_grants(pipeline: PipelineConfig, recorded: Recorded) -> GrantsStatus:
     tables = sorted(recorded.tables & recorded.registered)
     ours = {table: recorded.grants.get(table, frozenset()) for table in tables}
     declared = {table: declared_on(pipeline.grants, table) for table in tables}
@@ -369,7 +388,8 @@ class Status(ResultView):
     """What is granted on these tables; None if nothing is or was declared."""
 
 
-def read_status(pipeline: PipelineConfig) -> Status:
+def read_status(pipeline: PipelineConfig, online: bool = False) -> Status:
+    """Return the status from the lake; with `online`, ask the catalog about its grants, too."""
     ledger = open_ledger(pipeline)
     own = set(pipeline.own_tables.values())
     landed = [one for one in ledger.landed.values() if one.table not in own]
@@ -413,7 +433,7 @@ def read_status(pipeline: PipelineConfig) -> Status:
         predictions=read_predictions(pipeline, ledger) if pipeline.predict else (),
         shards=shards,
         catalog=_catalog_status(pipeline, recorded),
-        grants=_grants_status(pipeline, recorded),
+        grants=_grants_status(pipeline, recorded, online),
     )
 
 

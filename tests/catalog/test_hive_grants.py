@@ -131,6 +131,14 @@ def test_grants_follow_tables_drift_is_shown_and_all_is_revoked(
     assert "  +  SELECT to group:analysts\n  -  ALL to user:loader, no longer declared" in drift.out
     assert '  ~  SELECT to user:It\'s `me` "ü", granted by others' in drift.out
 
+    recorded = command("status", "games.yaml")
+    assert "4 privileges, as recorded; --online compares with the catalog" in recorded.out
+    for name in ("status", "plan"):
+        shown = command(name, "games.yaml", "--online")
+        assert (shown.code, shown.err) == (0, "")
+        assert "gold_go: + SELECT to group:analysts, not granted; - ALL to user:lo" in shown.out
+        assert 'ledger: ~ SELECT to user:It\'s `me` "ü", granted by others' in shown.out
+
     applied = command("grants", "apply", "games.yaml")
     assert (applied.code, applied.err) == (0, "")
     assert "1 privilege granted, 2 privileges revoked" in applied.out
@@ -140,7 +148,7 @@ def test_grants_follow_tables_drift_is_shown_and_all_is_revoked(
     assert foreign.table == "ledger"
     exact = json.loads(command("grants", "apply", "games.yaml", "--exact", "--json").out)
     assert [one["table"] for one in exact["data"]["tables"]] == ["ledger"]
-    assert pipeline.plan_grants().is_as_declared
+    assert "as in the catalog" in command("status", "games.yaml", "--online").out
     assert "Nothing to do" in command("grants", "apply", "games.yaml").out
 
     assert (

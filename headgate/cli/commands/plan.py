@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,11 +19,17 @@ from headgate.cli.output import (
     show_errors,
     styled,
 )
-from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
+from headgate.cli.pipeline_argument import (
+    OnlineOption,
+    PipelineArgument,
+    find_pipeline,
+    quiet_spark,
+)
 from headgate.errors import UsageError
 from headgate.schema.changes import Outcome, SchemaChange, WidenType
 
 if TYPE_CHECKING:
+    from headgate.catalog.grants import TableGrants
     from headgate.inspect.plan import PipelinePlan, TablePlan, UnusableSchema
     from headgate.inspect.plan_gold import DerivedPlan, DerivedTablePlan
     from headgate.registry.registry import SubjectVersion
@@ -41,6 +48,7 @@ def plan(
             " for CI.",
         ),
     ] = False,
+    online: OnlineOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what new schemas and declarations would do; write nothing.
@@ -55,7 +63,7 @@ def plan(
 
     For each declaration of `gold`, shows how its tables are kept up to date, and which will be
     created or rebuilt because the declaration changed. Of `grants`, shows what the ledger knows;
-    headgate grants plan asks the catalog.
+    with --online, what differs in the catalog, which may start Spark.
 
     Next: headgate schema diff TABLE SUBJECT
     """
@@ -70,7 +78,8 @@ def plan(
             f"{file} declares change files: without a registry or `gold` there is nothing to plan",
             hint="headgate schema TABLE shows the schema changes so far",
         )
-    found = read_plan(declared)
+    with quiet_spark() if online else nullcontext():
+        found = read_plan(declared, online)
     problems = _problems(found) if strict else []
     if as_json:
         print_json(found.as_record(), errors=problems)
@@ -215,6 +224,11 @@ def _derived_lines(plan: DerivedPlan) -> Iterator[str]:
 
 def _print_grants(plan: PipelinePlan) -> None:
     found = plan.grants
+    if found is not None and found.drift is not None:
+        _print_drift(found.drift)
+        return
+    if found is not None and found.not_compared is not None:
+        print(f"\n{styled('Grants', 'bold')}, not compared: {printable(found.not_compared)}")
     if found is None or not (found.missing or found.obsolete):
         return
     print(f"\n{styled('Grants', 'bold')}, as far as the ledger knows")
@@ -224,6 +238,17 @@ def _print_grants(plan: PipelinePlan) -> None:
     if found.obsolete:
         what = f"{counted(len(found.obsolete), 'table')} such as {found.obsolete[0]}"
         print(f"  {styled('-', 'red')}  {what}: headgate grants apply revokes what is no longer")
+
+
+def _print_drift(drift: Sequence[TableGrants]) -> None:
+    if not drift:
+        print(f"\n{styled('Grants', 'bold')} are as declared in the catalog")
+        return
+    print(f"\n{styled('Grants', 'bold')}, compared with the catalog")
+    for one in drift[:_MAX_SCHEMAS]:
+        print(f"  {printable(one.table)}: {printable(one.differences)}")
+    if len(drift) > _MAX_SCHEMAS:
+        print(f"  and {counted(len(drift) - _MAX_SCHEMAS, 'more table')}: headgate grants plan")
 
 
 def _names(tables: Sequence[DerivedTablePlan]) -> str:

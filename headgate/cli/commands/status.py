@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from headgate.amounts import counted, number
@@ -14,10 +15,15 @@ from headgate.cli.output import (
     printable,
     styled,
 )
-from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
+from headgate.cli.pipeline_argument import (
+    OnlineOption,
+    PipelineArgument,
+    find_pipeline,
+    quiet_spark,
+)
 
 if TYPE_CHECKING:
-    from headgate.inspect.status import PredictionStatus, ShardStatus, Status
+    from headgate.inspect.status import GrantsStatus, PredictionStatus, ShardStatus, Status
 
 _MAX_RULES = 10
 _MAX_ERRORS = 5
@@ -25,6 +31,7 @@ _MAX_ERRORS = 5
 
 def status(
     pipeline: PipelineArgument = None,
+    online: OnlineOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what has landed, what is pending and what is running.
@@ -32,6 +39,10 @@ def status(
     \b
     Examples:
       headgate status games.yaml
+      headgate status games.yaml --online
+
+    Grants are those that the ledger has; with --online, they are compared with the catalog, which
+    may start Spark.
 
     Next: headgate tables PIPELINE
     """
@@ -39,7 +50,9 @@ def status(
     from headgate.inspect.status import read_status
 
     file = find_pipeline(pipeline)
-    found = read_status(load_pipeline(file))
+    declared = load_pipeline(file)
+    with quiet_spark() if online else nullcontext():
+        found = read_status(declared, online)
     if as_json:
         print_json(found)
         return
@@ -180,7 +193,13 @@ def _granted(found: Status) -> list[tuple[str, str]]:
     if found.grants is None:
         return []
     one, not_granted = found.grants, styled("not granted", "yellow")
-    facts = [("granted", counted(one.granted, "privilege"))]
+    facts = [("granted", f"{counted(one.granted, 'privilege')}{_compared(one)}")]
+    drift = one.drift or ()
+    for differing in drift[:_MAX_ERRORS]:
+        what = f"{differing.table}: {printable(differing.differences)}"
+        facts.append((styled("differs", "yellow"), what))
+    if len(drift) > _MAX_ERRORS:
+        facts.append(("", f"and {number(len(drift) - _MAX_ERRORS)} more: headgate grants plan"))
     for table, error in list(one.errors.items())[:_MAX_ERRORS]:
         facts.append((not_granted, f"{table}: {printable(error)}"))
     if len(one.errors) > _MAX_ERRORS:
@@ -195,6 +214,14 @@ def _granted(found: Status) -> list[tuple[str, str]]:
         what = f"{tables} have grants that are not declared; headgate grants apply revokes them"
         facts.append((styled("not revoked", "yellow"), what))
     return facts
+
+
+def _compared(one: GrantsStatus) -> str:
+    if one.not_compared is not None:
+        return f", {styled('not compared', 'yellow')}: {printable(one.not_compared)}"
+    if one.drift is None:
+        return ", as recorded; --online compares with the catalog"
+    return ", as in the catalog" if not one.drift else ""
 
 
 def _drift(one: PredictionStatus) -> str:
