@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 from headgate.errors import SetupError
@@ -20,6 +21,7 @@ from headgate.lab.object_store import ObjectStore, StoreFolder
 from headgate.lab.process import (
     HOST,
     DetachedProcess,
+    LocalService,
     choose_port,
     recorded_process,
     wait_until_ready,
@@ -119,108 +121,126 @@ def up(
         return services
 
 
+_Service = TypeVar("_Service", bound=LocalService)
+
+
+@dataclass(frozen=True)
+class _OneProcess(Generic[_Service]):
+    """How a service that is one process is started, and found again."""
+
+    name: str
+    option: str
+    """Of `headgate up`."""
+    service: type[_Service]
+    last_port: Callable[[Path], int | None]
+    start: Callable[[Path, int, Report], DetachedProcess]
+    answers: Callable[[Path, int], bool]
+    packages: tuple[str, ...] = ("psutil",)
+
+    def up(self, folder: Path, port: int | None, report: Report) -> _Service:
+        require_lab(*self.packages)
+        folder = folder.absolute()
+        with _exclusive(folder, report):
+            running = self.find(folder)
+            if running is not None:
+                if not self.answers(folder, running.port):
+                    raise _unresponsive([f"{self.name} (pid {running.pid})"], folder, self.option)
+                report(f"Already up: {self.name} at {running.address}")
+                return running
+            _clear_record(self.name, folder, report)
+            chosen = choose_port(self.name, requested=port, previous=self.last_port(folder))
+            process = _ready(
+                self.start(folder, chosen, report), lambda: self.answers(folder, chosen)
+            )
+            started = self.service(folder, chosen, process.pid)
+            report(f"Up: {self.name} at {started.address}")
+            return started
+
+    def find(self, folder: Path) -> _Service | None:
+        folder = folder.absolute()
+        process = recorded_process(self.name, folder)
+        port = self.last_port(folder)
+        if process is None or port is None or not process.is_alive():
+            return None
+        return self.service(folder, port, process.pid)
+
+
+def _start_database(folder: Path, port: int, report: Report) -> DetachedProcess:
+    report(f"Starting a database on port {port}")
+    return database.start_database(folder, port)
+
+
+def _start_metastore(folder: Path, port: int, report: Report) -> DetachedProcess:
+    report(f"Starting a Hive metastore on port {port}")
+    return metastore.start_metastore(folder, port)
+
+
+def _start_airflow(folder: Path, port: int, report: Report) -> DetachedProcess:
+    report(f"Starting Airflow on port {port}")
+    return airflow.start_airflow(folder, port, report)
+
+
+_DATABASE = _OneProcess(
+    database.NAME,
+    "--database",
+    Database,
+    lambda folder: database_folder(folder).port(),
+    _start_database,
+    database.database_answers,
+    ("psutil", "pymysql"),
+)
+_STORAGE = _OneProcess(
+    object_store.NAME,
+    "--storage",
+    ObjectStore,
+    lambda folder: StoreFolder.of(folder).port(),
+    object_store.start_object_store,
+    lambda _, port: object_store.object_store_answers(port),
+)
+_CATALOG = _OneProcess(
+    metastore.NAME,
+    "--catalog",
+    Metastore,
+    lambda folder: MetastoreFolder.of(folder).port(),
+    _start_metastore,
+    lambda _, port: metastore.metastore_answers(port),
+)
+_AIRFLOW = _OneProcess(
+    airflow.NAME,
+    "--airflow",
+    LocalAirflow,
+    lambda folder: AirflowFolder.of(folder).port(),
+    _start_airflow,
+    lambda _, port: airflow.airflow_answers(port),
+)
+
+
 def up_database(
     folder: Path = DEFAULT_FOLDER, port: int | None = None, report: Report = _ignore
 ) -> Database:
     """Start the database unless it runs; its data survives `down`."""
-    require_lab("psutil", "pymysql")
-    folder = folder.absolute()
-    with _exclusive(folder, report):
-        running = find_database(folder)
-        if running is not None:
-            if not database.database_answers(folder, running.port):
-                raise _unresponsive([f"{database.NAME} (pid {running.pid})"], folder, "--database")
-            report(f"Already up: {database.NAME} at {running.address}")
-            return running
-        _clear_record(database.NAME, folder, report)
-        chosen = choose_port(database.NAME, requested=port, previous=database_folder(folder).port())
-        report(f"Starting a database on port {chosen}")
-        process = _ready(
-            database.start_database(folder, chosen),
-            lambda: database.database_answers(folder, chosen),
-        )
-        started = Database(folder, chosen, process.pid)
-        report(f"Up: {database.NAME} at {started.address}")
-        return started
+    return _DATABASE.up(folder, port, report)
 
 
 def up_storage(
     folder: Path = DEFAULT_FOLDER, port: int | None = None, report: Report = _ignore
 ) -> ObjectStore:
     """Start the object store unless it runs; its buckets survive `down`."""
-    require_lab("psutil")
-    folder = folder.absolute()
-    with _exclusive(folder, report):
-        running = find_storage(folder)
-        if running is not None:
-            if not object_store.object_store_answers(running.port):
-                raise _unresponsive(
-                    [f"{object_store.NAME} (pid {running.pid})"], folder, "--storage"
-                )
-            report(f"Already up: {object_store.NAME} at {running.address}")
-            return running
-        _clear_record(object_store.NAME, folder, report)
-        last = StoreFolder.of(folder).port()
-        chosen = choose_port(object_store.NAME, requested=port, previous=last)
-        process = _ready(
-            object_store.start_object_store(folder, chosen, report),
-            lambda: object_store.object_store_answers(chosen),
-        )
-        started = ObjectStore(folder, chosen, process.pid)
-        report(f"Up: {object_store.NAME} at {started.address}")
-        return started
+    return _STORAGE.up(folder, port, report)
 
 
 def up_catalog(
     folder: Path = DEFAULT_FOLDER, port: int | None = None, report: Report = _ignore
 ) -> Metastore:
     """Start the metastore unless it runs; its entries survive `down`."""
-    require_lab("psutil")
-    folder = folder.absolute()
-    with _exclusive(folder, report):
-        running = find_catalog(folder)
-        if running is not None:
-            if not metastore.metastore_answers(running.port):
-                raise _unresponsive([f"{metastore.NAME} (pid {running.pid})"], folder, "--catalog")
-            report(f"Already up: {metastore.NAME} at {running.address}")
-            return running
-        _clear_record(metastore.NAME, folder, report)
-        last = MetastoreFolder.of(folder).port()
-        chosen = choose_port(metastore.NAME, requested=port, previous=last)
-        report(f"Starting a Hive metastore on port {chosen}")
-        process = _ready(
-            metastore.start_metastore(folder, chosen),
-            lambda: metastore.metastore_answers(chosen),
-        )
-        started = Metastore(folder, chosen, process.pid)
-        report(f"Up: {metastore.NAME} at {started.address}")
-        return started
+    return _CATALOG.up(folder, port, report)
 
 
 def up_airflow(
     folder: Path = DEFAULT_FOLDER, port: int | None = None, report: Report = _ignore
 ) -> LocalAirflow:
     """Start Airflow unless it runs; its DAGs and runs survive `down`."""
-    require_lab("psutil")
-    folder = folder.absolute()
-    with _exclusive(folder, report):
-        running = find_airflow(folder)
-        if running is not None:
-            if not airflow.airflow_answers(running.port):
-                raise _unresponsive([f"{airflow.NAME} (pid {running.pid})"], folder, "--airflow")
-            report(f"Already up: {airflow.NAME} at {running.address}")
-            return running
-        _clear_record(airflow.NAME, folder, report)
-        last = AirflowFolder.of(folder).port()
-        chosen = choose_port(airflow.NAME, requested=port, previous=last)
-        report(f"Starting Airflow on port {chosen}")
-        process = _ready(
-            airflow.start_airflow(folder, chosen, report),
-            lambda: airflow.airflow_answers(chosen),
-        )
-        started = LocalAirflow(folder, chosen, process.pid)
-        report(f"Up: {airflow.NAME} at {started.address}")
-        return started
+    return _AIRFLOW.up(folder, port, report)
 
 
 def down(folder: Path = DEFAULT_FOLDER) -> list[str]:
@@ -257,42 +277,22 @@ def find(folder: Path = DEFAULT_FOLDER) -> Services | None:
 
 def find_database(folder: Path = DEFAULT_FOLDER) -> Database | None:
     """Return the folder's database if it runs."""
-    folder = folder.absolute()
-    process = recorded_process(database.NAME, folder)
-    port = database_folder(folder).port()
-    if process is None or port is None or not process.is_alive():
-        return None
-    return Database(folder, port, process.pid)
+    return _DATABASE.find(folder)
 
 
 def find_storage(folder: Path = DEFAULT_FOLDER) -> ObjectStore | None:
     """Return the folder's object store if it runs."""
-    folder = folder.absolute()
-    process = recorded_process(object_store.NAME, folder)
-    port = StoreFolder.of(folder).port()
-    if process is None or port is None or not process.is_alive():
-        return None
-    return ObjectStore(folder, port, process.pid)
+    return _STORAGE.find(folder)
 
 
 def find_catalog(folder: Path = DEFAULT_FOLDER) -> Metastore | None:
     """Return the folder's metastore if it runs."""
-    folder = folder.absolute()
-    process = recorded_process(metastore.NAME, folder)
-    port = MetastoreFolder.of(folder).port()
-    if process is None or port is None or not process.is_alive():
-        return None
-    return Metastore(folder, port, process.pid)
+    return _CATALOG.find(folder)
 
 
 def find_airflow(folder: Path = DEFAULT_FOLDER) -> LocalAirflow | None:
     """Return the folder's Airflow if it runs."""
-    folder = folder.absolute()
-    process = recorded_process(airflow.NAME, folder)
-    port = AirflowFolder.of(folder).port()
-    if process is None or port is None or not process.is_alive():
-        return None
-    return LocalAirflow(folder, port, process.pid)
+    return _AIRFLOW.find(folder)
 
 
 def _start(folder: Path, kafka: int, schemas: int, controller: int) -> Services:
