@@ -31,8 +31,7 @@ demo: $(READY) ## Land simulated games in Delta tables while their schemas chang
 test: $(READY) ## Run all tests, with a real broker, registry, database, Spark and Delta
 	@requirements/install-mariadb.sh
 	@$(BIN)/headgate jars spark s3 kafka registry
-	@$(BIN)/python -m headgate.lab.object_store
-	@$(BIN)/python -m headgate.lab.airflow
+	@$(BIN)/python -m headgate.lab.airflow & airflow=$$!; $(BIN)/python -m headgate.lab.object_store && wait $$airflow
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope $(ARGS)
 
 search: ## Run the property tests with new random examples

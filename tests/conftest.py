@@ -77,6 +77,13 @@ PROCESSES = (
 
 _WITH_SERVERS = SESSION + DEPLOYMENT + PROCESSES
 
+_LONG = (
+    "tests/engine/test_maintain.py",
+    "tests/kills/",
+    "tests/workflow/test_databricks_install.py",
+)
+"""Files that would keep one worker busy at the end while the other has nothing left."""
+
 
 class _Scheduler(LoadScopeScheduling):  # type: ignore[misc]
     """Gives each kind of tests with servers to one worker, and the others by file."""
@@ -99,7 +106,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         }:
             assert item.nodeid.startswith(_WITH_SERVERS), f"{item.nodeid} needs a server"
     # They take longest, so they start first.
-    items.sort(key=lambda item: not item.nodeid.startswith(_WITH_SERVERS))
+    items.sort(
+        key=lambda item: (
+            not item.nodeid.startswith(_WITH_SERVERS),
+            not item.nodeid.startswith(_LONG),
+        )
+    )
 
 
 @pytest.fixture(scope="session")

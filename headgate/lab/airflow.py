@@ -168,7 +168,7 @@ def _installation(environment: Path) -> Sequence[Sequence[str]]:
     uv = str(beside) if beside.exists() else shutil.which("uv")
     if uv is not None:
         create = [uv, "venv", "--clear", "--python", sys.executable, str(environment)]
-        sync = [uv, "pip", "sync", "--compile-bytecode", "--require-hashes", "--python", python]
+        sync = [uv, "pip", "sync", "--require-hashes", "--python", python]
         return [create, [*sync, str(_LOCK)]]
     install = ["install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
     return [

@@ -202,6 +202,7 @@ def test_hostile_words_and_folder_reach_the_command_as_they_are(
     target.remove()
 
 
+@pytest.mark.soak
 def test_changed_workflow_is_loaded_before_it_runs(airflow: Running, tmp_path: Path) -> None:
     def target(word: str) -> AirflowTarget:
         tasks = {"write": {"command": shell(f"echo {word} >> out")}}
@@ -233,6 +234,7 @@ def test_stream_is_stopped_when_its_workflow_is_removed(airflow: Running, tmp_pa
     assert target.status().runs == ()
 
 
+@pytest.mark.soak
 def test_run_that_was_stopped_by_hand_is_repaired(airflow: Running, tmp_path: Path) -> None:
     first = shell("test -e permit || { touch begun; exec sleep 600; }")
     workflow = {
