@@ -16,7 +16,7 @@ import typer
 
 from headgate.amounts import counted
 from headgate.as_json import json_text, plain
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,6 +148,16 @@ def show_errors(errors: Sequence[ShownError], as_json: bool) -> None:
             print(f"  at {each.where}", file=sys.stderr)
         if each.hint:
             print(f"{hint} {each.hint}", file=sys.stderr)
+
+
+def require_prompt(what: str, as_json: bool) -> None:
+    """Raise unless a person can be asked for confirmation of what a command does."""
+    if as_json or not sys.stdin.isatty():
+        raise UsageError(
+            "bad-argument",
+            "cannot prompt: stdin is not a terminal",
+            hint=f"use --yes to {what} without confirmation",
+        )
 
 
 def print_next_steps(steps: Sequence[tuple[str, str]]) -> None:

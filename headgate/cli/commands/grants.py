@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +16,11 @@ from headgate.cli.output import (
     print_json,
     print_next_steps,
     printable,
+    require_prompt,
     show_errors,
     styled,
 )
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, quiet_spark
-from headgate.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.catalog.grants import GrantsChanged, GrantsPlan
@@ -138,12 +137,8 @@ def revoke(
     """
     from headgate.config import load_pipeline
 
-    if not yes and (as_json or not sys.stdin.isatty()):
-        raise UsageError(
-            "bad-argument",
-            "cannot prompt: stdin is not a terminal",
-            hint="use --yes to revoke without confirmation",
-        )
+    if not yes:
+        require_prompt("revoke", as_json)
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
     with quiet_spark():

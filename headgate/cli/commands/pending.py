@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,13 @@ import typer
 
 from headgate.amounts import counted, number
 from headgate.cli.help import GroupedOptions
-from headgate.cli.output import JsonOption, print_columns, print_json, print_next_steps
+from headgate.cli.output import (
+    JsonOption,
+    print_columns,
+    print_json,
+    print_next_steps,
+    require_prompt,
+)
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, split_arguments
 from headgate.errors import UsageError
 
@@ -83,12 +88,8 @@ def drop(
     named, wanted = split_arguments(pipeline, table)
     if wanted is None:
         raise UsageError("bad-argument", "no table is named", hint="headgate pending list")
-    if not yes and (as_json or not sys.stdin.isatty()):
-        raise UsageError(
-            "bad-argument",
-            "cannot prompt: stdin is not a terminal",
-            hint="use --yes to drop without confirmation",
-        )
+    if not yes:
+        require_prompt("drop", as_json)
     path = find_pipeline(named)
     dropped = drop_pending(
         load_pipeline(path), wanted, file, lambda files: yes or _confirmed(files)

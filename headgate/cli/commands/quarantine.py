@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -22,7 +21,7 @@ from headgate.cli.commands.quarantine_output import (
     record_name,
 )
 from headgate.cli.help import GroupedOptions
-from headgate.cli.output import JsonOption, print_json, print_next_steps
+from headgate.cli.output import JsonOption, print_json, print_next_steps, require_prompt
 from headgate.cli.pipeline_argument import (
     PipelineArgument,
     find_pipeline,
@@ -276,12 +275,8 @@ def drop(
             "--all cannot be combined with filters" if every else "no records selected",
             hint="use --reason, --route, --since, --until, --offset or --file; or only --all",
         )
-    if not yes and (as_json or not sys.stdin.isatty()):
-        raise UsageError(
-            "bad-argument",
-            "cannot prompt: stdin is not a terminal",
-            hint="use --yes to drop without confirmation",
-        )
+    if not yes:
+        require_prompt("drop", as_json)
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
     from headgate.quarantine.operations import drop_quarantine

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headgate.amounts import counted, size
-from headgate.cli.output import JsonOption, print_json, print_next_steps, printable, styled
+from headgate.cli.output import (
+    JsonOption,
+    print_json,
+    print_next_steps,
+    printable,
+    require_prompt,
+    styled,
+)
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline, quiet_spark
-from headgate.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.remove import Owned, Ownership
@@ -54,12 +59,8 @@ def remove(
 
     if not (tables or catalog or source):
         tables = catalog = True
-    if not (yes or dry_run) and (as_json or not sys.stdin.isatty()):
-        raise UsageError(
-            "bad-argument",
-            "cannot prompt: stdin is not a terminal",
-            hint="use --yes to remove without confirmation",
-        )
+    if not (yes or dry_run):
+        require_prompt("remove", as_json)
     file = find_pipeline(pipeline)
     declared = load_pipeline(file)
     with quiet_spark():

@@ -22,6 +22,7 @@ from headgate.cli.output import (
     print_json,
     print_next_steps,
     printable,
+    require_prompt,
     styled,
 )
 from headgate.cli.pipeline_argument import PipelineArgument, find_pipeline
@@ -93,7 +94,7 @@ def render(
 
     Next: headgate workflow install PIPELINE --target TARGET
     """
-    _, chosen = _open(pipeline, target, wheel)
+    _, _, chosen = _open(pipeline, target, wheel)
     files = chosen.render()
     if output is None:
         for name, text in files.items():
@@ -131,7 +132,7 @@ def install(
 
     Next: headgate workflow status PIPELINE --target TARGET
     """
-    plan, chosen = _open(pipeline, target, wheel)
+    file, plan, chosen = _open(pipeline, target, wheel)
     changes = chosen.install()
     if as_json:
         print_json({"changes": changes})
@@ -142,8 +143,8 @@ def install(
     print(f"{counted(len(plan.steps), 'step')}, {when}")
     print_next_steps(
         [
-            (f"headgate workflow run {_file(pipeline)} --target {target}", "start a run now"),
-            (f"headgate workflow status {_file(pipeline)} --target {target}", "runs and steps"),
+            (f"headgate workflow run {file} --target {target}", "start a run now"),
+            (f"headgate workflow status {file} --target {target}", "runs and steps"),
         ]
     )
 
@@ -181,7 +182,7 @@ def run(
 
     Next: headgate workflow repair PIPELINE
     """
-    plan, chosen = _open(pipeline, target)
+    file, plan, chosen = _open(pipeline, target)
     if only is not None:
         from headgate.workflow.local import LocalTarget
 
@@ -196,7 +197,7 @@ def run(
         if error.code == "workflow-running" and skip_if_running:
             return
         raise
-    _end(plan, ended, _file(pipeline), target, quiet, as_json)
+    _end(plan, ended, file, target, quiet, as_json)
 
 
 @app.command(cls=GroupedOptions)
@@ -218,9 +219,9 @@ def repair(
 
     Next: headgate workflow status PIPELINE
     """
-    plan, chosen = _open(pipeline, target)
+    file, plan, chosen = _open(pipeline, target)
     view = _View(quiet or as_json)
-    _end(plan, chosen.repair(view.show, wait), _file(pipeline), target, quiet, as_json)
+    _end(plan, chosen.repair(view.show, wait), file, target, quiet, as_json)
 
 
 @app.command(cls=GroupedOptions)
@@ -245,7 +246,7 @@ def status(
 
     Next: headgate workflow repair PIPELINE
     """
-    plan, chosen = _open(pipeline, target)
+    file, plan, chosen = _open(pipeline, target)
     if wait:
         from headgate.workflow.target import wait_for_latest
 
@@ -256,7 +257,7 @@ def status(
     if as_json:
         print_json(found)
     else:
-        _print_status(plan, found, _file(pipeline), target)
+        _print_status(plan, found, file, target)
     if has_failed:
         raise typer.Exit(1)
 
@@ -279,10 +280,9 @@ def remove(
 
     Next: headgate remove PIPELINE
     """
-    if not yes and (as_json or not sys.stdin.isatty()):
-        message = "cannot prompt: stdin is not a terminal"
-        raise UsageError("bad-argument", message, "use --yes to remove without confirmation")
-    plan, chosen = _open(pipeline, target)
+    if not yes:
+        require_prompt("remove", as_json)
+    file, plan, chosen = _open(pipeline, target)
     if not (yes or typer.confirm(f"Remove the workflow {plan.name} from {target}?")):
         print("Nothing was removed")
         return
@@ -293,11 +293,7 @@ def remove(
     _print_changes(changes)
     if not changes:
         print(f"{plan.name} is not installed")
-    print_next_steps([(f"headgate remove {_file(pipeline)}", "remove its tables, too")])
-
-
-def _file(pipeline: str | None) -> str:
-    return find_pipeline(pipeline)
+    print_next_steps([(f"headgate remove {file}", "remove its tables, too")])
 
 
 def _option(target: str) -> str:
@@ -306,17 +302,19 @@ def _option(target: str) -> str:
 
 def _open(
     pipeline: str | None, target: str, wheel: str | None = None
-) -> tuple[WorkflowPlan, Target]:
+) -> tuple[str, WorkflowPlan, Target]:
+    """Return the pipeline file as it was named, its plan and the target."""
     from headgate.config import load_pipeline
     from headgate.workflow.open import open_target
     from headgate.workflow.plan import WorkflowPlan
 
-    plan = WorkflowPlan.of(load_pipeline(find_pipeline(pipeline)))
+    file = find_pipeline(pipeline)
+    plan = WorkflowPlan.of(load_pipeline(file))
 
     def warn(message: str) -> None:
         print(f"{styled('warning:', 'yellow', sys.stderr)} {printable(message)}", file=sys.stderr)
 
-    return plan, open_target(target, plan, warn, wheel)
+    return file, plan, open_target(target, plan, warn, wheel)
 
 
 class _View:

@@ -97,7 +97,7 @@ class DatabricksTarget:
 
     def install(self) -> Sequence[Change]:
         check_databricks(self._plan)
-        release = self._release()
+        release = self._release
         with self._reported():
             self._own_jobs()
             self._check_scope()
@@ -219,7 +219,9 @@ class DatabricksTarget:
     def _folder(self) -> WorkspaceFolder:
         return WorkspaceFolder(self._client, folder_of(self._plan))
 
+    @cached_property
     def _release(self) -> Release:
+        """The files of this plan, packed once, however often the status is looked at."""
         with tempfile.TemporaryDirectory() as folder:
             return Release.of(self._plan, self.wheel(folder))
 
@@ -297,7 +299,7 @@ class DatabricksTarget:
     def _is_current(self, installed: Json) -> bool:
         known = self._known_destinations() if webhooks(self._plan) else {}
         found = {name: known.get(self._title(name), "") for name in webhooks(self._plan)}
-        job = job_of(self._plan, self._release().places(found))
+        job = job_of(self._plan, self._release.places(found))
         return has_all(installed, paused_like(installed, job))
 
     def _jobs(self) -> list[BaseJob]:
