@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from uuid import uuid4
 
 from bench.data import Data
 from bench.measure import Cost, measured
@@ -81,8 +81,8 @@ def land_in_turn(
 
 
 def land(data: Data, folder: Path, batch: int) -> Run:
-    lake = folder / f"lake-{data.tables}"
-    shutil.rmtree(lake, ignore_errors=True)
+    # A new folder: a file system may take long to reuse what was deleted just before.
+    lake = folder / f"lake-{data.tables}-{uuid4().hex}"
     pipeline = PipelineConfig(
         name="bench",
         source=Kafka(servers=data.services.servers, topics=[data.topic], batch=batch),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headgate.config.location import is_remote
 from headgate.engine.events import (
     BatchLanded,
     BatchSkipped,
@@ -53,6 +54,7 @@ from headgate.lake.staged import (
     sum_expectations,
 )
 from headgate.lake.staged_files import delete_leftovers, delete_staged, is_staged, writer_of
+from headgate.lake.storage import MAX_REQUESTS
 from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange, SchemaHistory
 from headgate.sources.batch import Extent, continues
 
@@ -158,8 +160,8 @@ def _lost_entries(table: TableLanded | TablePending) -> Iterator[LostEntry]:
         yield LostEntry(table.table, one.file.rows, one.version, one.file, error)
 
 
-_MAX_WORKERS = 16
-"""More than there are cores: commits mostly wait for storage."""
+_ON_DISK = 2
+"""Tables to commit to at once where nothing waits for requests: more would wait for each other."""
 
 Stage = Callable[[BatchPlan], list[StagedFile]]
 """Runs the Spark job that stages a batch."""
@@ -393,7 +395,8 @@ class BatchLander:
                 None if versions_before is None else VersionBefore(versions_before.get(table)),
             )
 
-        with ThreadPoolExecutor(_MAX_WORKERS, "commit") as pool:
+        workers = MAX_REQUESTS if is_remote(self.plan.lake) else _ON_DISK
+        with ThreadPoolExecutor(workers, "commit") as pool:
             return list(pool.map(land, sorted({*by_table, *pending})))
 
     def _complete(

@@ -39,7 +39,6 @@ from headgate.envelopes.opened import (
     Envelope,
     Group,
     Rejected,
-    open_in_pieces,
     pause_collection,
 )
 from headgate.errors import HeadgateError
@@ -55,8 +54,8 @@ from headgate.schema.origin import ORIGIN, as_records
 _BRONZE = pa.schema([pa.field("route", pa.string()), pa.field("payload", pa.binary()), *ORIGIN])
 
 _MAX_PORTION_BYTES = 384 << 20
-_PIECE_ROWS = 100_000
-"""Records that are opened together; this many fit into a processor's caches."""
+_CHUNK_ROWS = 100_000
+"""Records of a chunk of a portion; this many fit into a processor's caches."""
 _MAX_SHARE_ROWS = 250_000
 """Records of several tables whose columns are in memory together."""
 _MAX_FILE_ROWS = 1_000_000
@@ -148,34 +147,33 @@ def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
     They are as large as possible, because every portion has files of its own.
     """
-    pieces: list[pa.Table] = []
+    chunks: list[pa.Table] = []
     small: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:
+        if size and size + batch.nbytes > _MAX_PORTION_BYTES:
+            yield pa.concat_tables([*chunks, *_combined(small)])
+            chunks, small, size, rows = [], [], 0, 0
         small.append(batch)
         size += batch.nbytes
         rows += len(batch)
-        if rows >= _PIECE_ROWS or size >= _MAX_PORTION_BYTES:
-            pieces.append(_combine(small))
+        if rows >= _CHUNK_ROWS:
+            chunks += _combined(small)
             small, rows = [], 0
-        if size >= _MAX_PORTION_BYTES:
-            yield pa.concat_tables(pieces)
-            pieces, size = [], 0
-    if small:
-        pieces.append(_combine(small))
-    if pieces:
-        yield pa.concat_tables(pieces)
+    chunks += _combined(small)
+    if chunks:
+        yield pa.concat_tables(chunks)
 
 
-def _combine(batches: list[pa.RecordBatch]) -> pa.Table:
-    return as_records(pa.Table.from_batches(batches)).combine_chunks()
+def _combined(batches: list[pa.RecordBatch]) -> list[pa.Table]:
+    return [as_records(pa.Table.from_batches(batches)).combine_chunks()] if batches else []
 
 
 def _stage_portion(
     plan: RecordPlan, records: pa.Table, decoders: Decoders, created: set[str]
 ) -> Iterator[StagedFile]:
     to_open, rejected = _check_sizes(records, plan.max_record_bytes)
-    opened = open_in_pieces(plan.envelope, _rows_at(records, to_open), decoders)
+    opened = plan.envelope.open(_rows_at(records, to_open), decoders)
     rejected += [replace(one, row=int(to_open[one.row])) for one in opened.rejected]
     own = opened.groups
     if plan.shard is not None:

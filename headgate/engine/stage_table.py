@@ -90,7 +90,7 @@ def decode_small_groups(groups: Iterable[Group], decoders: Decoders) -> DecodedG
     """
     found: dict[Group, Decoded] = {}
     for similar in _group_by_structure(groups, decoders):
-        payloads = pa.concat_arrays([piece for group, _ in similar for piece in group.pieces])
+        payloads = pa.concat_arrays([group.payloads for group, _ in similar])
         arrays = similar[0][1].decode_exact(payloads) if len(similar) > 1 else None
         if arrays is None:
             continue
@@ -150,7 +150,7 @@ class PortionOrigins:
     def __init__(self, records: pa.Table, opened: np.ndarray) -> None:
         self._opened = opened
         self._columns = {
-            name: records.column(name)
+            name: _in_one_chunk(records.column(name))
             for name in records.column_names
             # In a file, a column of nulls costs as much as any other.
             if name != "value" and records.column(name).null_count < len(records)
@@ -175,10 +175,14 @@ class PortionOrigins:
         return origins
 
     def _values_at(self, name: str, rows: pa.Array) -> pa.Array:
-        """Return values in one chunk. Constant columns, such as the topic, need no lookup."""
+        """Return values at some rows. Constant columns, such as the topic, need no lookup."""
         column = self._columns[name]
-        values = column.slice(0, len(rows)) if name in self._constant else column.take(rows)
-        return pa.concat_arrays(values.chunks)
+        return column.slice(0, len(rows)) if name in self._constant else column.take(rows)
+
+
+def _in_one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """Combine the chunks of a column, from which many rows are taken in any order."""
+    return pa.concat_arrays(column.chunks)
 
 
 @dataclass(frozen=True)
@@ -199,23 +203,21 @@ def join_parts(parts: Sequence[DecodedPart]) -> list[tuple[pa.Table, tuple[int, 
     if not parts:
         return []
     try:
-        messages = pa.concat_tables(
-            [pa.Table.from_batches([part.columns]) for part in parts], promote_options="default"
-        )
+        rows = pa.concat_tables([_file_rows(part) for part in parts], promote_options="default")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return [one for part in parts for one in join_parts([part])]
-    origin = pa.concat_tables(
-        [pa.Table.from_batches([part.origin.columns]) for part in parts], promote_options="default"
-    )
-    ids = pa.chunked_array(
-        [pa.repeat(pa.scalar(part.schema_id, pa.int64()), len(part.origin.rows)) for part in parts]
-    )
-    rows = pa.table(
-        [*messages.columns, *origin.columns, ids],
-        names=[*messages.column_names, *origin.column_names, "_schema_id"],
-    )
     known = {part.schema_id for part in parts if part.schema_id is not None}
     return [(rows, tuple(sorted(known)))]
+
+
+def _file_rows(part: DecodedPart) -> pa.Table:
+    """Return columns in an order in which those of other schemas can follow."""
+    origin, columns = part.origin.columns, part.columns
+    ids = pa.repeat(pa.scalar(part.schema_id, pa.int64()), len(origin))
+    return pa.Table.from_arrays(
+        [*origin.columns, ids, *columns.columns],
+        [*origin.schema.names, "_schema_id", *columns.schema.names],
+    )
 
 
 GroupWithOrigins = tuple[Group, Origins]

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.envelopes.opened import Group, MessageKey, Opened, Rejected, split_by
+from headgate.envelopes.opened import MessageKey, Opened, Rejected, split_by
 from headgate.formats.decoder import FIRST_MESSAGE, ROOT_MESSAGE, MessageChoice, Refusal
 from headgate.formats.decoders import Decoders
 from headgate.reasons import Reason
@@ -97,8 +97,9 @@ class ConfluentEnvelope:
             else:
                 self._split_messages(key, header, rows, values, decoders, portions, opened)
         for message, parts in portions.items():
-            for rows, payloads in parts:
-                self._route(message, rows, payloads, topics, decoders, opened)
+            rows = np.concatenate([rows for rows, _ in parts])
+            payloads = pa.concat_arrays([payloads for _, payloads in parts])
+            self._route(message, rows, payloads, topics, decoders, opened)
         return opened
 
     def _split_messages(
@@ -167,15 +168,15 @@ class ConfluentEnvelope:
             for positions in split_by(codes):
                 route = names[codes[positions[0]]]
                 if is_nameable(route):
-                    part = payloads.take(pa.array(positions))
-                    opened.groups.append(Group(route, message, rows[positions], (part,)))
+                    mine = payloads.take(pa.array(positions))
+                    opened.add(route, message, rows[positions], mine)
                 else:
                     opened.rejected.extend(
                         Rejected(int(row), Reason.ROUTE_MISSING, "", None, message[0])
                         for row in rows[positions]
                     )
         else:
-            opened.groups.append(Group(decoder.record_name, message, rows, (payloads,)))
+            opened.add(decoder.record_name, message, rows, payloads)
 
 
 def _frames(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
@@ -33,6 +32,10 @@ class Rejected:
     schema_key: SchemaKey | None = None
 
 
+_MAX_GROUP = 200_000
+"""Records to decode together; more are slower and take more memory."""
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """Records of one route and one message; a large number of them is split into several groups."""
@@ -40,12 +43,7 @@ class Group:
     route: str
     message: MessageKey
     rows: np.ndarray
-    pieces: tuple[pa.BinaryArray, ...]
-
-    @property
-    def payloads(self) -> pa.BinaryArray:
-        """The payloads in one array, copied if they are in several pieces."""
-        return self.pieces[0] if len(self.pieces) == 1 else pa.concat_arrays(self.pieces)
+    payloads: pa.BinaryArray
 
 
 @dataclass
@@ -55,11 +53,25 @@ class Opened:
     groups: list[Group] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
 
+    def add(
+        self, route: str, message: MessageKey, rows: np.ndarray, payloads: pa.BinaryArray
+    ) -> None:
+        """Add the records of a route and a message."""
+        for start in range(0, len(rows), _MAX_GROUP):
+            end = start + _MAX_GROUP
+            self.groups.append(Group(route, message, rows[start:end], payloads[start:end]))
+
 
 class Envelope(Protocol):
     """A way of opening records."""
 
-    def open(self, records: pa.Table, decoders: Decoders) -> Opened: ...
+    def open(self, records: pa.Table, decoders: Decoders) -> Opened:
+        """Open records whose values fit into one array.
+
+        Groups are made of all of them together: with pieces, each group would cost time once per
+        piece, and a batch may have thousands of groups.
+        """
+        ...
 
 
 def split_by(codes: np.ndarray) -> list[np.ndarray]:
@@ -84,47 +96,6 @@ def take_each(payloads: pa.BinaryArray, parts: list[np.ndarray]) -> list[pa.Bina
     taken = payloads.take(pa.array(np.concatenate(parts)))
     ends = np.cumsum([len(part) for part in parts])
     return [taken.slice(end - len(part), len(part)) for part, end in zip(parts, ends, strict=True)]
-
-
-_MAX_GROUP = 200_000
-"""Records to decode together; more are slower and take more memory."""
-
-_Part = tuple[int, Group]
-"""A group of one piece, and the row at which that piece begins."""
-
-
-def open_in_pieces(envelope: Envelope, records: pa.Table, decoders: Decoders) -> Opened:
-    """Open a table chunk by chunk; chunks that fit into the CPU caches are fastest."""
-    parts: dict[tuple[str, MessageKey], list[_Part]] = defaultdict(list)
-    whole, start = Opened(), 0
-    for piece in records.to_batches():
-        opened = envelope.open(pa.Table.from_batches([piece]), decoders)
-        whole.rejected += [replace(one, row=one.row + start) for one in opened.rejected]
-        for group in opened.groups:
-            parts[group.route, group.message].append((start, group))
-        start += len(piece)
-    whole.groups = [_together(several) for of in parts.values() for several in _bundles(of)]
-    return whole
-
-
-def _bundles(parts: Iterable[_Part]) -> Iterator[list[_Part]]:
-    bundle: list[_Part] = []
-    rows = 0
-    for part in parts:
-        bundle.append(part)
-        rows += len(part[1].rows)
-        if rows >= _MAX_GROUP:
-            yield bundle
-            bundle, rows = [], 0
-    if bundle:
-        yield bundle
-
-
-def _together(parts: list[_Part]) -> Group:
-    _, first = parts[0]
-    rows = np.concatenate([group.rows + start for start, group in parts])
-    pieces = tuple(piece for _, group in parts for piece in group.pieces)
-    return Group(first.route, first.message, rows, pieces)
 
 
 @contextmanager

@@ -13,6 +13,9 @@ import pyarrow as pa
 
 from headgate.lake.files import Files, FoundFile, Identity
 
+_BUFFER = 1 << 18
+"""Bytes to write at once: Parquet files are written in many small parts."""
+
 
 class Disk(Files):
     """The file systems of this machine."""
@@ -101,9 +104,13 @@ class Disk(Files):
 
     @contextmanager
     def open_output(self, url: str) -> Iterator[pa.NativeFile]:
-        os.makedirs(os.path.dirname(url), exist_ok=True)
-        with pa.OSFile(url, "wb") as file:
-            yield file
+        try:
+            file = pa.OSFile(url, "wb")
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(url), exist_ok=True)
+            file = pa.OSFile(url, "wb")
+        with file, pa.BufferedOutputStream(file, _BUFFER) as buffered:
+            yield buffered
 
 
 def _files_in(root: str, folder: str, below: bool) -> Iterator[FoundFile]:

@@ -28,30 +28,36 @@ _EXACT = re.compile(f'"{_MARK}([0-9.-]+){_MARK}"')
 _LAST_CHARACTER = "\U0010ffff"
 
 
+_ColumnStatistics = tuple[int, Any, Any]
+"""Number of nulls, the least and the greatest value of a column."""
+
+
 def file_statistics(
     table: pa.Table,
     columns: Sequence[str] | None = None,
-    known_bounds: Mapping[str, tuple[Any, Any]] | None = None,
+    known: Mapping[str, _ColumnStatistics] | None = None,
 ) -> str:
     """Return the statistics of rows, or only of some columns, in the form of the Delta log."""
-    if columns is not None:
-        table = table.select(columns)
     minima: dict[str, Any] = {}
     maxima: dict[str, Any] = {}
     nulls: dict[str, int] = {}
-    known = known_bounds or {}
     all_bounded = True
-    for field, column in islice(zip(table.schema, table.columns, strict=True), _MAX_COLUMNS):
-        if pa.types.is_nested(field.type):
+    for name in islice(table.column_names if columns is None else columns, _MAX_COLUMNS):
+        if known and name in known:
+            nulls[name], least, greatest = known[name]
+            minima[name], maxima[name] = _lower(least), _upper(greatest)
             continue
-        nulls[field.name] = column.null_count
-        if column.null_count == len(column) or pa.types.is_binary(field.type):
+        column = table.column(name)
+        if pa.types.is_nested(column.type):
             continue
-        bounds = known.get(field.name) or _bounds(column)
+        nulls[name] = column.null_count
+        if column.null_count == len(column) or pa.types.is_binary(column.type):
+            continue
+        bounds = _bounds(column)
         if bounds is None:
             all_bounded = False
         else:
-            minima[field.name], maxima[field.name] = _lower(bounds[0]), _upper(bounds[1])
+            minima[name], maxima[name] = _lower(bounds[0]), _upper(bounds[1])
     found: dict[str, Any] = {"numRecords": table.num_rows, "nullCount": nulls}
     if all_bounded:
         # delta-rs assumes that a column without bounds is empty if other columns have bounds.
@@ -72,31 +78,43 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
         return None
 
 
-def _written_bounds(rows: pa.Table, written: pq.FileMetaData) -> dict[str, tuple[Any, Any]]:
-    """Return bounds that are in the footer of a file: Arrow would look for them a second time."""
+_BOUNDED_AS_WRITTEN = frozenset(
+    kind.id
+    for kind in (
+        pa.string(),
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        pa.timestamp("us"),
+        pa.bool_(),
+        pa.date32(),
+    )
+)
+"""Types whose bounds in Parquet are those of the Delta log. The bounds of floats ignore NaN."""
+
+
+def _written_statistics(
+    rows: pa.Table, written: pq.FileMetaData, columns: Sequence[str] | None
+) -> dict[str, _ColumnStatistics]:
+    """Return statistics that the footer of a file has: Arrow would compute them a second time."""
     if _has_nested(rows):
         return {}
     groups = [written.row_group(number) for number in range(written.num_row_groups)]
-    bounds: dict[str, tuple[Any, Any]] = {}
+    found: dict[str, _ColumnStatistics] = {}
     for at, field in enumerate(rows.schema):
-        if not _has_written_bounds(field.type):
+        if field.type.id not in _BOUNDED_AS_WRITTEN or (columns and field.name not in columns):
             continue
-        found = [group.column(at).statistics for group in groups]
-        if found and all(one is not None and one.has_min_max for one in found):
+        several = [group.column(at).statistics for group in groups]
+        if several and all(one is not None and one.has_min_max for one in several):
             with suppress(OverflowError, ValueError):  # a timestamp that Python cannot represent
-                bounds[field.name] = min(one.min for one in found), max(one.max for one in found)
-    return bounds
+                found[field.name] = _sum_statistics(several)
+    return found
 
 
-def _has_written_bounds(kind: pa.DataType) -> bool:
-    """Whether Parquet's bounds are those of the Delta log. Those of floats ignore NaN."""
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_signed_integer(kind)
-        or pa.types.is_timestamp(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_date32(kind)
-    )
+def _sum_statistics(several: Sequence[pq.Statistics]) -> _ColumnStatistics:
+    if len(several) == 1:
+        (one,) = several
+        return one.null_count, one.min, one.max
+    nulls = sum(one.null_count for one in several)
+    return nulls, min(one.min for one in several), max(one.max for one in several)
 
 
 def _lower(value: Any) -> Any:
@@ -132,7 +150,7 @@ def _with_dictionary(rows: pa.Table) -> bool | list[str]:
 
 def _has_nested(rows: pa.Table) -> bool:
     """Whether the columns of a file are not those of the rows, but what is inside of them."""
-    return any(pa.types.is_nested(field.type) for field in rows.schema)
+    return any(pa.types.is_nested(kind) for kind in rows.schema.types)
 
 
 def write_parquet(
@@ -162,13 +180,13 @@ def write_parquet(
         ) as written:
             written.write_table(rows)
         size = file.tell()
-    bounds = _written_bounds(rows, written.writer.metadata)
+    known = _written_statistics(rows, written.writer.metadata, statistics_of)
     return StagedFile(
         table=table,
         path=name,
         size=size,
         rows=rows.num_rows,
-        statistics=file_statistics(rows, statistics_of, bounds),
+        statistics=file_statistics(rows, statistics_of, known),
         schema_bytes=rows.schema.remove_metadata().serialize().to_pybytes(),
         route=route,
         schema_ids=schema_ids,

@@ -41,8 +41,7 @@ def decoder(key: int) -> ProtobufDecoder:
 
 
 def group(key: int, route: str, payloads: list[bytes]) -> Group:
-    pieces = (pa.array(payloads[:1], pa.binary()), pa.array(payloads[1:], pa.binary()))
-    return Group(route, (key, (0,)), np.arange(len(payloads)), pieces)
+    return Group(route, (key, (0,)), np.arange(len(payloads)), pa.array(payloads, pa.binary()))
 
 
 def payload(number: int, words: list[str]) -> bytes:

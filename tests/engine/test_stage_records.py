@@ -89,6 +89,21 @@ def test_shares_of_a_portion_give_the_same_rows(
     assert [row["_offset"] for row in read(lake, staged, "silver_go")] == [2, 5]
 
 
+@pytest.mark.parametrize("chunk", [1, 2, 100])
+def test_portions_end_before_they_are_too_large_unless_one_batch_is(
+    lake: GamesLake, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    batches = [
+        records([record("chess", n)] * size, n * 10) for n, size in enumerate((1, 1, 1, 5, 1))
+    ]
+    monkeypatch.setattr("headgate.engine.record_plan._CHUNK_ROWS", chunk)
+    monkeypatch.setattr("headgate.engine.record_plan._MAX_PORTION_BYTES", 2 * batches[0].nbytes)
+    staged = decode_results(task_results(lake.plan.stage(batches)))
+    assert [file.rows for file in staged] == [2, 1, 5, 1]
+    offsets = [row["_offset"] for row in read(lake, staged, "silver_chess")]
+    assert offsets == [0, 10, 20, 30, 31, 32, 33, 34, 40]
+
+
 BAD = {
     Reason.NULL_VALUE: None,
     Reason.TOO_LARGE: b"x" * ((1 << 20) + 1),
