@@ -14,16 +14,19 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 from urllib.parse import quote
+from zlib import crc32
 
 import pyarrow as pa
 
 from headgate.lake.commit import Commit, TableState
 from headgate.lake.files import Identity
 from headgate.lake.log import LogEntry, identify_entry, identify_entry_and_next, write_entry
-from headgate.lake.tables import CommitConflict, table_url
+from headgate.lake.tables import CommitConflict, TableError, table_url, write_checkpoint
 
 _ENGINE = "headgate"
 _UNQUOTED = "/=!$&'()*+,;:@"
+CLEAN_UP_EVERY = 100
+"""Number of versions between clean-ups, which list the whole log."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,6 @@ class _KnownTable:
             if app in self.marks and self.marks[app] != version:
                 raise CommitConflict(f"table {commit.table} is not at {version} of {app}")
         return commit.required_marks.keys() <= self.marks.keys()
-
-    @property
-    def needs_checkpoint(self) -> bool:
-        """Whether delta-rs would write a checkpoint with the next version."""
-        return (self.version + 2) % self.checkpoints == 0
 
     def after(self, commit: Commit, entry: Identity | None) -> _KnownTable:
         marks = {**self.marks, **{mark.app: mark.version for mark in commit.marks}}
@@ -102,9 +100,7 @@ class KnownTables:
         is_newest = commit.table in self._just_checked
         self._just_checked.discard(commit.table)
         known = self._known.get(commit.table) if is_newest else self._newest(commit.table)
-        if known is None or known.needs_checkpoint:
-            return None
-        if not known.is_append(commit) or not known.allows(commit):
+        if known is None or not known.is_append(commit) or not known.allows(commit):
             return None
         url, version = table_url(self._lake, commit.table), known.version + 1
         entry = write_entry(url, version, _actions(commit))
@@ -112,6 +108,12 @@ class KnownTables:
             _require_other_marks(url, version, commit)
             return None
         self._known[commit.table] = known.after(commit, entry)
+        # Tables that are committed to together have their checkpoints at different times.
+        turn = version + 1 + crc32(commit.table.encode())
+        if turn % known.checkpoints == 0:
+            # The commit is made, whatever happens here: the next checkpoint makes up for this one.
+            with suppress(TableError, OSError):
+                write_checkpoint(url, clean_up=turn % CLEAN_UP_EVERY < known.checkpoints)
         return version
 
     def committed(self, commit: Commit, version: int) -> None:

@@ -27,7 +27,7 @@ from deltalake.transaction import (
 )
 
 from headgate.config.storage import options_of
-from headgate.lake.append import KnownTables, has_new_columns
+from headgate.lake.append import CLEAN_UP_EVERY, KnownTables, has_new_columns
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.compact import Compacted, can_combine, combine_files, files_to_combine
 from headgate.lake.constraints import constraints_of
@@ -100,9 +100,6 @@ _RECENT = 20
 
 _MAX_MERGES = 4
 """How often a merge is tried that loses against commits of others."""
-
-_CLEAN_UP_EVERY = 100
-"""Number of versions between clean-ups, which list the whole log."""
 
 
 class DeltaRsCommitter:
@@ -404,7 +401,7 @@ def _post_commit_hooks(table: DeltaTable) -> PostCommitHookProperties:
     """Return what delta-rs does after the next commit to a table."""
     every = _checkpoints(table.metadata().configuration)
     after = table.version() + 2
-    is_due = after % every == 0 and after % _CLEAN_UP_EVERY < every
+    is_due = after % every == 0 and after % CLEAN_UP_EVERY < every
     return PostCommitHookProperties(cleanup_expired_logs=is_due)
 
 

@@ -48,6 +48,14 @@ def open_version(url: str, version: int | None = None) -> DeltaTable:
     return DeltaTable(url, version=version, storage_options=options_of(url))
 
 
+def write_checkpoint(url: str, clean_up: bool = False) -> None:
+    """Write a checkpoint of a log, and delete expired entries, which is to `clean_up`."""
+    table = open_version(url)
+    table.create_checkpoint()
+    if clean_up:
+        table.cleanup_metadata()
+
+
 def is_table(url: str) -> bool:
     """Whether a URL is that of a Delta table."""
     return DeltaTable.is_deltatable(url, options_of(url))

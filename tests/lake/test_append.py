@@ -72,15 +72,52 @@ def test_known_table_is_not_read(
     assert DeltaTable(tmp_path / "chess").transaction_version(APP) == 8
 
 
-def test_checkpoints_are_written_as_ever(
+def checkpoints(lake: Path, table: str = "chess") -> list[int]:
+    log = lake / table / "_delta_log"
+    return sorted(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet"))
+
+
+def test_every_tenth_version_has_a_checkpoint(
     committer: DeltaRsCommitter, tmp_path: Path, reads: Counter[str]
 ) -> None:
-    append(committer, tmp_path, *range(2, 30))
-    log = tmp_path / "chess" / "_delta_log"
-    checkpoints = sorted(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet"))
-    assert checkpoints == [9, 19, 29]
-    assert reads["create_write_transaction"] == 3
-    assert values(tmp_path) == list(range(30))
+    append(committer, tmp_path, *range(2, 40))
+    first, *others = checkpoints(tmp_path)
+    assert others == list(range(first + 10, 40, 10))
+    assert not reads
+    assert values(tmp_path) == list(range(40))
+    for version in range(first):
+        (tmp_path / "chess" / "_delta_log" / f"{version:020d}.json").unlink()
+    assert values(tmp_path) == list(range(40))
+
+
+def test_tables_take_turns_with_checkpoints(tmp_path: Path) -> None:
+    committer = DeltaRsCommitter(str(tmp_path))
+    tables = [f"game_{number}" for number in range(20)]
+    for version in range(11):
+        for table in tables:
+            file = staged(tmp_path, table, numbers(version))
+            committer.state(table, APP)
+            committer.commit(Commit(table, file.schema, (file,), (Mark(APP, version),)))
+    written = Counter(version for table in tables for version in checkpoints(tmp_path, table))
+    assert written.total() == len(tables)
+    assert max(written.values()) <= len(tables) / 2
+
+
+def test_commit_is_made_even_if_its_checkpoint_is_not(
+    committer: DeltaRsCommitter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = 0
+
+    def no_space(table: DeltaTable) -> None:
+        nonlocal tries
+        tries += 1
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(DeltaTable, "create_checkpoint", no_space)
+    assert append(committer, tmp_path, *range(2, 22)) == 21
+    assert tries == 2
+    assert values(tmp_path) == list(range(22))
+    assert not checkpoints(tmp_path)
 
 
 def test_commit_of_another_is_kept_and_followed(
