@@ -80,7 +80,7 @@ def test_expired_entries_of_the_log_are_cleaned_up_every_hundred_versions(tmp_pa
     for entry in log.glob("0" * 18 + "[0-4]?.*"):
         os.utime(entry, (long_ago, long_ago))
     assert len(list(log.glob("0*.json"))) == 99
-    for number in range(99, 199):
+    for number in range(99, 229):
         commit(committer, number, staged(tmp_path, "chess", numbers(number)))
-    assert len(list(log.glob("0*.json"))) < 160
-    assert rows_in(tmp_path, "chess", "n") == [{"n": number} for number in range(199)]
+    assert len(list(log.glob("0*.json"))) < 200
+    assert rows_in(tmp_path, "chess", "n") == [{"n": number} for number in range(229)]

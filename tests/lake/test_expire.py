@@ -20,6 +20,7 @@ from tests.lake.staged import files_in, rows_in, staged
 
 MB = 1 << 20
 WEEK = timedelta(days=7)
+OFTEN = {"delta.checkpointInterval": "10"}
 
 
 def lake_with(lake: Path, count: int) -> DeltaRsCommitter:
@@ -27,7 +28,8 @@ def lake_with(lake: Path, count: int) -> DeltaRsCommitter:
     committer = DeltaRsCommitter(str(lake))
     for number in range(count):
         file = staged(lake, "t", {"n": [number]})
-        committer.commit(Commit("t", file.schema, (file,), (Mark("app", number),)))
+        marks = (Mark("app", number),)
+        committer.commit(Commit("t", file.schema, (file,), marks, properties=OFTEN))
         if number % 8 == 7:
             committer.compact("t", MB)
     return committer
