@@ -202,8 +202,9 @@ def join_parts(parts: Sequence[DecodedPart]) -> list[tuple[pa.Table, tuple[int, 
     """Return the rows and schema ids of each file; types that conflict need several files."""
     if not parts:
         return []
+    tables = [_file_rows(part) for part in parts]
     try:
-        rows = pa.concat_tables([_file_rows(part) for part in parts], promote_options="default")
+        rows = pa.concat_tables(tables, promote_options="default")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return [one for part in parts for one in join_parts([part])]
     known = {part.schema_id for part in parts if part.schema_id is not None}
@@ -213,7 +214,7 @@ def join_parts(parts: Sequence[DecodedPart]) -> list[tuple[pa.Table, tuple[int, 
 def _file_rows(part: DecodedPart) -> pa.Table:
     """Return columns in an order in which those of other schemas can follow."""
     origin, columns = part.origin.columns, part.columns
-    ids = pa.repeat(pa.scalar(part.schema_id, pa.int64()), len(origin))
+    ids = pa.repeat(pa.scalar(part.schema_id, pa.int64()), len(part.origin.rows))
     return pa.Table.from_arrays(
         [*origin.columns, ids, *columns.columns],
         [*origin.schema.names, "_schema_id", *columns.schema.names],

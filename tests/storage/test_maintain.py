@@ -32,7 +32,8 @@ def test_a_table_is_maintained_and_deleted(
     committer = DeltaRsCommitter(lake)
     for number in range(45):
         file = stage_rows(lake, "chess", numbers(number))
-        committer.commit(Commit("chess", file.schema, (file,), (Mark("app", number),)))
+        marks, often = (Mark("app", number),), {"delta.checkpointInterval": "10"}
+        committer.commit(Commit("chess", file.schema, (file,), marks, properties=often))
         if number % 16 == 15:
             assert committer.compact("chess", 1 << 20, 8).into == 1
     orphan = f"{staged_prefix(writer_of('headgate:games'), 3)}a.parquet"
