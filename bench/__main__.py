@@ -278,7 +278,7 @@ def _landing_table(landed: list[Landing], data: dict[int, Data], batch: int) -> 
             f"{one.tables:,}",
             f"{one.rate:,.0f}",
             f"{low / 1000:,.0f}k to {high / 1000:,.0f}k",
-            f"{one.rate / landed[0].rate:.2f}",
+            f"{one.relative_to(landed[0]):.2f}",
             f"{one.commit_seconds:.2f} s",
             f"{one.cpu_per_million:.1f}",
             f"{one.peak_bytes / (1 << 30):.2f} GiB",

@@ -50,6 +50,11 @@ class Landing:
     def rate(self) -> float:
         return median(self.rates)
 
+    def relative_to(self, other: Landing) -> float:
+        """Compare the runs of each round, which are close in time: the machine's pace changes."""
+        pairs = zip(self.runs, other.runs, strict=True)
+        return median(mine.rate / its.rate for mine, its in pairs)
+
     @property
     def spread(self) -> tuple[float, float]:
         return min(self.rates), max(self.rates)
