@@ -150,7 +150,8 @@ class PortionOrigins:
     def __init__(self, records: pa.Table, opened: np.ndarray) -> None:
         self._opened = opened
         self._columns = {
-            name: _in_one_chunk(records.column(name))
+            # In one chunk, because rows are taken from it in any order.
+            name: records.column(name).combine_chunks()
             for name in records.column_names
             # In a file, a column of nulls costs as much as any other.
             if name != "value" and records.column(name).null_count < len(records)
@@ -178,11 +179,6 @@ class PortionOrigins:
         """Return values at some rows. Constant columns, such as the topic, need no lookup."""
         column = self._columns[name]
         return column.slice(0, len(rows)) if name in self._constant else column.take(rows)
-
-
-def _in_one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """Combine the chunks of a column, from which many rows are taken in any order."""
-    return pa.concat_arrays(column.chunks)
 
 
 @dataclass(frozen=True)

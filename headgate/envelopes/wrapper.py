@@ -111,7 +111,7 @@ class WrapperEnvelope:
             missing_payload[firsts].tolist(),
             strict=True,
         ):
-            rows = wrappers.rows[part]
+            rows = wrappers.rows_at(part)
             route = routes[route_code] if route_code >= 0 else None
             schema_id = ids[id_code]
             known_id = schema_id if schema_id >= 0 else None
@@ -134,7 +134,7 @@ class WrapperEnvelope:
 
     def _decode(self, values: pa.ChunkedArray, opened: Opened) -> _Wrappers:
         """Decode chunk by chunk: chunks that fit into the processor's caches are fastest."""
-        rows: list[np.ndarray] = []
+        bad: list[int] = []
         routes: list[pa.Array] = []
         ids: list[pa.Array] = []
         payloads: list[pa.BinaryArray] = []
@@ -143,14 +143,14 @@ class WrapperEnvelope:
             decoded = self.decoder.decode(chunk)
             for row, detail in decoded.bad.items():
                 opened.rejected.append(Rejected(start + row, Reason.ENVELOPE_UNDECODABLE, detail))
-            rows.append(np.delete(np.arange(start, start + len(chunk)), list(decoded.bad)))
+            bad += [start + row for row in decoded.bad]
             routes.append(decoded.columns.column(self.route).cast(pa.string()).dictionary_encode())
             found = decoded.columns.column(self.schema_id).cast(pa.int64(), safe=False)
             ids.append(found.fill_null(-1).dictionary_encode())
             payloads.append(decoded.columns.column(self.payload))
             start += len(chunk)
         return _Wrappers(
-            np.concatenate([np.empty(0, np.int64), *rows]),
+            np.delete(np.arange(start), bad) if bad else None,
             _together(routes, pa.dictionary(pa.int32(), pa.string())),
             _together(ids, pa.dictionary(pa.int32(), pa.int64())),
             _together(payloads, pa.binary()),
@@ -161,16 +161,19 @@ class WrapperEnvelope:
 class _Wrappers:
     """The fields of all wrappers that could be decoded, and the rows of their records."""
 
-    rows: np.ndarray
+    rows: np.ndarray | None
+    """None if all could be decoded."""
     routes: pa.DictionaryArray
     ids: pa.DictionaryArray
     """-1 where there is none."""
     payloads: pa.BinaryArray
 
+    def rows_at(self, positions: np.ndarray) -> np.ndarray:
+        return positions if self.rows is None else self.rows[positions]
+
 
 def _together(chunks: list[pa.Array], kind: pa.DataType) -> pa.Array:
-    whole = pa.chunked_array(chunks, kind).unify_dictionaries().combine_chunks()
-    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+    return pa.chunked_array(chunks, kind).unify_dictionaries().combine_chunks()
 
 
 @cache

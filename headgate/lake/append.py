@@ -21,12 +21,16 @@ import pyarrow as pa
 from headgate.lake.commit import Commit, TableState
 from headgate.lake.files import Identity
 from headgate.lake.log import LogEntry, identify_entry, identify_entry_and_next, write_entry
-from headgate.lake.tables import CommitConflict, TableError, table_url, write_checkpoint
+from headgate.lake.tables import (
+    CommitConflict,
+    TableError,
+    is_clean_up_due,
+    table_url,
+    write_checkpoint,
+)
 
 _ENGINE = "headgate"
 _UNQUOTED = "/=!$&'()*+,;:@"
-CLEAN_UP_EVERY = 100
-"""Number of versions between clean-ups, which list the whole log."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ class KnownTables:
         if turn % known.checkpoints == 0:
             # The commit is made, whatever happens here: the next checkpoint makes up for this one.
             with suppress(TableError, OSError):
-                write_checkpoint(url, clean_up=turn % CLEAN_UP_EVERY < known.checkpoints)
+                write_checkpoint(url, clean_up=is_clean_up_due(turn, known.checkpoints))
         return version
 
     def committed(self, commit: Commit, version: int) -> None:

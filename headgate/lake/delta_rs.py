@@ -27,7 +27,7 @@ from deltalake.transaction import (
 )
 
 from headgate.config.storage import options_of
-from headgate.lake.append import CLEAN_UP_EVERY, KnownTables, has_new_columns
+from headgate.lake.append import KnownTables, has_new_columns
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.compact import Compacted, can_combine, combine_files, files_to_combine
 from headgate.lake.constraints import constraints_of
@@ -42,6 +42,7 @@ from headgate.lake.tables import (
     CommitConflict,
     NotWritable,
     TableCache,
+    is_clean_up_due,
     is_plain_parquet,
     open_version,
     size_of,
@@ -400,8 +401,7 @@ def _properties(marks: Sequence[Mark], max_retries: int | None = None) -> Commit
 def _post_commit_hooks(table: DeltaTable) -> PostCommitHookProperties:
     """Return what delta-rs does after the next commit to a table."""
     every = _checkpoints(table.metadata().configuration)
-    after = table.version() + 2
-    is_due = after % every == 0 and after % CLEAN_UP_EVERY < every
+    is_due = is_clean_up_due(table.version() + 2, every)
     return PostCommitHookProperties(cleanup_expired_logs=is_due)
 
 

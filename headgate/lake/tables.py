@@ -48,8 +48,17 @@ def open_version(url: str, version: int | None = None) -> DeltaTable:
     return DeltaTable(url, version=version, storage_options=options_of(url))
 
 
-def write_checkpoint(url: str, clean_up: bool = False) -> None:
-    """Write a checkpoint of a log, and delete expired entries, which is to `clean_up`."""
+_CLEAN_UP_EVERY = 100
+"""Number of versions between clean-ups, which list the whole log."""
+
+
+def is_clean_up_due(version: int, checkpoints: int) -> bool:
+    """Whether a checkpoint is one of those after which expired entries are deleted."""
+    return version % checkpoints == 0 and version % _CLEAN_UP_EVERY < checkpoints
+
+
+def write_checkpoint(url: str, clean_up: bool) -> None:
+    """Write a checkpoint of a log; with `clean_up`, also delete expired entries."""
     table = open_version(url)
     table.create_checkpoint()
     if clean_up:
