@@ -303,7 +303,7 @@ class BatchLander:
 
     def _staged_before(self, version: int, extent: Extent) -> StagedBatch | None:
         """Return a batch that an earlier run staged but did not complete."""
-        noted = self.note.read()
+        noted = self.note.under_way(self.landed)
         if noted is None or noted.version != version:
             return None
         if noted.end != extent.end:

@@ -23,6 +23,8 @@ from headgate.lake.storage import (
 
 LOG = "_delta_log"
 """The folder of the log in that of the table."""
+# delta-rs misreads escapes of characters beyond U+1FFFF as smaller characters.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ENTRY = re.compile(r"(\d{20})\.json")
 
 
@@ -129,9 +131,8 @@ def identify_entry_and_next(url: str, version: int) -> tuple[Identity | None, Id
 
 def write_entry(url: str, version: int, actions: Iterable[Mapping[str, Any]]) -> Identity | None:
     """Write the entry of a version; return None if there is one already."""
-    # delta-rs misreads escapes of characters beyond U+1FFFF as smaller characters.
-    lines = [json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions]
-    return create_file(_entry_url(url, version), "\n".join(lines).encode())
+    lines = "\n".join(map(_ENCODER.encode, actions))
+    return create_file(_entry_url(url, version), lines.encode())
 
 
 def _entry_url(url: str, version: int) -> str:

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -114,6 +114,10 @@ class StagedFile:
         return dict(sorted(schemas.items()))
 
     def to_json(self) -> str:
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
         schema = base64.b64encode(self.schema_bytes).decode()
         parts = {
             "schema_bytes": schema,
@@ -136,7 +140,9 @@ class StagedFile:
         record["expectations"] = tuple(
             ExpectationResult(**one) for one in record.get("expectations", ())
         )
-        return cls(**record)
+        file = cls(**record)
+        file.__dict__["_json"] = text
+        return file
 
 
 def encode_schema(schema: pa.Schema) -> str:
@@ -193,21 +199,26 @@ class StagedBatchNote:
         self._note = NoteFile(lake, f"{pipeline}.json")
 
     def read(self) -> StagedBatch | None:
-        content = self._note.read()
-        if content is None:
-            return None
-        noted = json.loads(content)
-        files = tuple(StagedFile.from_json(file) for file in noted.pop("files"))
-        return StagedBatch(**noted, files=files)
+        return self.under_way(None)
 
     def under_way(self, landed: int | None) -> StagedBatch | None:
         """Return the batch if the ledger does not have it yet; some tables may have it already."""
-        staged = self.read()
-        return staged if staged and (landed is None or staged.version > landed) else None
+        content = self._note.read()
+        if content is None:
+            return None
+        first, _, rest = content.partition(b"\n")
+        noted = json.loads(first)
+        if landed is not None and noted["version"] <= landed:
+            return None
+        # Earlier versions wrote all of it as one line.
+        files = noted.pop("files", None) or rest.decode().splitlines()
+        return StagedBatch(**noted, files=tuple(StagedFile.from_json(file) for file in files))
 
     def write(self, staged: StagedBatch) -> None:
-        noted = {**vars(staged), "files": [file.to_json() for file in staged.files]}
-        self._note.write(json.dumps(noted).encode())
+        """Write a line about the batch, and one for each of its files."""
+        noted = {name: value for name, value in vars(staged).items() if name != "files"}
+        lines = [json.dumps(noted), *(file.to_json() for file in staged.files)]
+        self._note.write("\n".join(lines).encode())
 
     def clear(self) -> None:
         self._note.clear()

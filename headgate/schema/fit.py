@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
@@ -130,7 +131,7 @@ class Fit:
     changes: tuple[SchemaChange, ...]
     mappings: tuple[ColumnMapping, ...]
 
-    @property
+    @cached_property
     def is_identity(self) -> bool:
         """Whether the file can be added to the table without rewriting it."""
         return all(
@@ -148,6 +149,28 @@ def fit(file: pa.Schema, table: pa.Schema, rules: Rules = EVOLVE, may_widen: boo
 
     Columns that the contract blocks have no mapping; no value is altered.
     """
+    return _fit(_Itself(file), _Itself(table), rules, may_widen)
+
+
+class _Itself:
+    """A schema as the key of a cache: to compare columns would take as long as to fit them."""
+
+    __slots__ = ("schema",)
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.schema is other.schema
+
+
+@lru_cache(maxsize=10_000)
+def _fit(of_file: _Itself, of_table: _Itself, rules: Rules, may_widen: bool) -> Fit:
+    """Most batches have the files and tables of the batch before."""
+    file, table = of_file.schema, of_table.schema
     if _has_all_columns(table, file):
         mappings = tuple(ColumnMapping(name, name) for name in file.names)
         return Fit(table, tuple(_made_optional(file, table)), mappings)
