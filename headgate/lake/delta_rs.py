@@ -86,7 +86,7 @@ _WRITABLE_FEATURES = {
 _INTERVAL = "delta.checkpointInterval"
 _DEFAULT_INTERVAL = 100
 """Number of versions between checkpoints that delta-rs writes for tables without that property."""
-_CONFIGURATION = {_INTERVAL: "30"}
+_CONFIGURATION = {_INTERVAL: "50"}
 """A checkpoint takes as long as ten appends, and every entry after it 0.2 ms to open the table."""
 
 _RETENTION = "delta.deletedFileRetentionDuration"

@@ -12,6 +12,7 @@ from headgate import maintain as maintenance
 from headgate.config import Maintain, Size
 from headgate.engine.events import MaintenanceFailed, TablesMaintained
 from headgate.engine.follow_up import TableChanged
+from headgate.lake import delta_rs
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.staged_files import staged_prefix, writer_of
 from headgate.lake.tables import CommitConflict
@@ -51,6 +52,13 @@ def test_without_maintenance_every_batch_leaves_a_file(tmp_path: Path) -> None:
     assert files(lake, "silver_chess") == 20
 
 
+@pytest.fixture
+def checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tables have a checkpoint every ten versions: the oldest one kept needs one."""
+    monkeypatch.setattr(delta_rs, "_CONFIGURATION", {"delta.checkpointInterval": "10"})
+
+
+@pytest.mark.usefixtures("checkpoints")
 def test_a_run_keeps_versions_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "_EXPIRED_EVERY", 16)
     lake = GamesLake(tmp_path, maintain={"max_versions": 20})
@@ -90,6 +98,7 @@ def test_a_table_that_cannot_be_maintained_lands_all_the_same(
     assert all("another writer" in event.text for event in failed)
 
 
+@pytest.mark.usefixtures("checkpoints")
 def test_what_would_be_done_is_what_is_done(tmp_path: Path) -> None:
     lake = GamesLake(tmp_path)
     land(lake, 30)

@@ -77,23 +77,23 @@ def checkpoints(lake: Path, table: str = "chess") -> list[int]:
     return sorted(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet"))
 
 
-def test_every_thirtieth_version_has_a_checkpoint(
+def test_every_fiftieth_version_has_a_checkpoint(
     committer: DeltaRsCommitter, tmp_path: Path, reads: Counter[str]
 ) -> None:
-    append(committer, tmp_path, *range(2, 100))
+    append(committer, tmp_path, *range(2, 150))
     first, *others = checkpoints(tmp_path)
-    assert others == list(range(first + 30, 100, 30))
+    assert others == list(range(first + 50, 150, 50))
     assert not reads
-    assert values(tmp_path) == list(range(100))
+    assert values(tmp_path) == list(range(150))
     for version in range(others[-1]):
         (tmp_path / "chess" / "_delta_log" / f"{version:020d}.json").unlink()
-    assert values(tmp_path) == list(range(100))
+    assert values(tmp_path) == list(range(150))
 
 
 def test_tables_take_turns_with_checkpoints(tmp_path: Path) -> None:
     committer = DeltaRsCommitter(str(tmp_path))
     tables = [f"game_{number}" for number in range(20)]
-    for version in range(31):
+    for version in range(51):
         for table in tables:
             file = staged(tmp_path, table, numbers(version))
             committer.state(table, APP)
@@ -114,9 +114,9 @@ def test_commit_is_made_even_if_its_checkpoint_is_not(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(DeltaTable, "create_checkpoint", no_space)
-    assert append(committer, tmp_path, *range(2, 62)) == 61
+    assert append(committer, tmp_path, *range(2, 102)) == 101
     assert tries == 2
-    assert values(tmp_path) == list(range(62))
+    assert values(tmp_path) == list(range(102))
     assert not checkpoints(tmp_path)
 
 
