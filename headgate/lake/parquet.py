@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import islice
 from typing import Any, TypeVar
@@ -89,6 +90,7 @@ _BOUNDED_AS_WRITTEN = frozenset(
     )
 )
 """Types whose bounds in Parquet are those of the Delta log. The bounds of floats ignore NaN."""
+_EPOCH = datetime(1970, 1, 1)
 
 
 def _written_statistics(
@@ -99,22 +101,25 @@ def _written_statistics(
         return {}
     groups = [written.row_group(number) for number in range(written.num_row_groups)]
     found: dict[str, _ColumnStatistics] = {}
-    for at, field in enumerate(rows.schema):
-        if field.type.id not in _BOUNDED_AS_WRITTEN or (columns and field.name not in columns):
+    for at, (name, kind) in enumerate(zip(rows.column_names, rows.schema.types, strict=True)):
+        if kind.id not in _BOUNDED_AS_WRITTEN or (columns and name not in columns):
             continue
         several = [group.column(at).statistics for group in groups]
         if several and all(one is not None and one.has_min_max for one in several):
             with suppress(OverflowError, ValueError):  # a timestamp that Python cannot represent
-                found[field.name] = _sum_statistics(several)
+                found[name] = _sum_statistics(several, kind)
     return found
 
 
-def _sum_statistics(several: Sequence[pq.Statistics]) -> _ColumnStatistics:
-    if len(several) == 1:
-        (one,) = several
-        return one.null_count, one.min, one.max
+def _sum_statistics(several: Sequence[pq.Statistics], kind: pa.DataType) -> _ColumnStatistics:
     nulls = sum(one.null_count for one in several)
-    return nulls, min(one.min for one in several), max(one.max for one in several)
+    if not pa.types.is_timestamp(kind):
+        return nulls, min(one.min for one in several), max(one.max for one in several)
+    # Arrow takes several times as long to make a time of a number.
+    bounds = min(one.min_raw for one in several), max(one.max_raw for one in several)
+    least, greatest = (_EPOCH + timedelta(microseconds=one) for one in bounds)
+    zone = UTC if kind.tz else None
+    return nulls, least.replace(tzinfo=zone), greatest.replace(tzinfo=zone)
 
 
 def _lower(value: Any) -> Any:
