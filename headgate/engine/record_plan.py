@@ -174,7 +174,7 @@ def _stage_portion(
 ) -> Iterator[StagedFile]:
     to_open, rejected = _check_sizes(records, plan.max_record_bytes)
     opened = plan.envelope.open(_rows_at(records, to_open), decoders)
-    rejected += [replace(one, row=int(to_open[one.row])) for one in opened.rejected]
+    rejected += opened.rejected if to_open is None else _moved(opened.rejected, to_open)
     own = opened.groups
     if plan.shard is not None:
         own = [group for group in own if plan.shard.has(group.route)]
@@ -205,6 +205,10 @@ def _stage_portion(
     if rejected:
         staged = _stage_quarantine(plan, records, rejected, in_bronze)
         yield replace(staged, blocked=tuple(blocked), expectations=tuple(expectations))
+
+
+def _moved(rejected: list[Rejected], rows: np.ndarray) -> list[Rejected]:
+    return [replace(one, row=int(rows[one.row])) for one in rejected]
 
 
 def _of_shard(shard: Shard, records: pa.Table, rejected: list[Rejected]) -> list[Rejected]:
@@ -286,15 +290,17 @@ def _stage_quarantine(
     return write_parquet(plan.lake, plan.names.quarantine, name, rows, reasons=dict(reasons))
 
 
-def _check_sizes(records: pa.Table, max_bytes: int) -> tuple[np.ndarray, list[Rejected]]:
-    """Return the rows to open; reject records that are null or too large for a decoder."""
+def _check_sizes(records: pa.Table, max_bytes: int) -> tuple[np.ndarray | None, list[Rejected]]:
+    """Return the rows to open, None for all; reject those that are null or too large."""
     values = records.column("value")
     lengths = pc.binary_length(values).fill_null(-1).combine_chunks().to_numpy()
     rejected = [Rejected(int(row), Reason.NULL_VALUE) for row in np.flatnonzero(lengths < 0)]
     for row in np.flatnonzero(lengths > max_bytes):
         rejected.append(Rejected(int(row), Reason.TOO_LARGE, f"{lengths[row]} bytes"))
+    if not rejected:
+        return None, rejected
     return np.flatnonzero((lengths >= 0) & (lengths <= max_bytes)), rejected
 
 
-def _rows_at(records: pa.Table, rows: np.ndarray) -> pa.Table:
-    return records if len(rows) == len(records) else records.take(pa.array(rows))
+def _rows_at(records: pa.Table, rows: np.ndarray | None) -> pa.Table:
+    return records if rows is None else records.take(pa.array(rows))

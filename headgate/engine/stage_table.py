@@ -11,7 +11,7 @@ import pyarrow as pa
 from headgate.config import UnknownFields
 from headgate.engine.expectations import Expectations, drop_rows
 from headgate.engine.plan import BatchPlan
-from headgate.envelopes.opened import Group, Rejected
+from headgate.envelopes.opened import Group, Rejected, payloads_of
 from headgate.formats.decoder import Decoded, Decoder, Refusal, only_length
 from headgate.formats.decoders import Decoders
 from headgate.formats.protobuf import ProtobufDecoder
@@ -90,8 +90,9 @@ def decode_small_groups(groups: Iterable[Group], decoders: Decoders) -> DecodedG
     """
     found: dict[Group, Decoded] = {}
     for similar in _group_by_structure(groups, decoders):
-        payloads = pa.concat_arrays([group.payloads for group, _ in similar])
-        arrays = similar[0][1].decode_exact(payloads) if len(similar) > 1 else None
+        if len(similar) == 1:
+            continue
+        arrays = similar[0][1].decode_exact(payloads_of([group for group, _ in similar]))
         if arrays is None:
             continue
         start = 0
@@ -147,7 +148,7 @@ class Origins:
 class PortionOrigins:
     """The origins of all records of a portion, copied for some of its groups at a time."""
 
-    def __init__(self, records: pa.Table, opened: np.ndarray) -> None:
+    def __init__(self, records: pa.Table, opened: np.ndarray | None) -> None:
         self._opened = opened
         self._columns = {
             # In one chunk, because rows are taken from it in any order.
@@ -164,7 +165,9 @@ class PortionOrigins:
 
     def of(self, groups: Sequence[Group]) -> list[Origins]:
         """Return the origins of each group, as views of one copy: there may be many groups."""
-        rows = self._opened[np.concatenate([group.rows for group in groups])]
+        rows = np.concatenate([group.rows for group in groups])
+        if self._opened is not None:
+            rows = self._opened[rows]
         at = pa.array(rows)
         columns = [self._values_at(name, at) for name in self._columns]
         batch = pa.record_batch(columns, [f"_{name}" for name in self._columns])
@@ -193,28 +196,42 @@ class DecodedPart:
     def schema_id(self) -> int | None:
         return self.key if isinstance(self.key, int) else None
 
+    def file_columns(self) -> Iterator[tuple[str, pa.Array]]:
+        """Yield columns in an order in which those of other schemas can follow."""
+        origin, columns = self.origin.columns, self.columns
+        yield from zip(origin.schema.names, origin.columns, strict=True)
+        yield "_schema_id", pa.repeat(pa.scalar(self.schema_id, pa.int64()), len(self.origin.rows))
+        yield from zip(columns.schema.names, columns.columns, strict=True)
+
 
 def join_parts(parts: Sequence[DecodedPart]) -> list[tuple[pa.Table, tuple[int, ...]]]:
     """Return the rows and schema ids of each file; types that conflict need several files."""
     if not parts:
         return []
-    tables = [_file_rows(part) for part in parts]
+    ids = [part.schema_id for part in parts]
     try:
-        rows = pa.concat_tables(tables, promote_options="default")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        columns = _join_columns(parts)
+    except pa.ArrowTypeError:
         return [one for part in parts for one in join_parts([part])]
-    known = {part.schema_id for part in parts if part.schema_id is not None}
-    return [(rows, tuple(sorted(known)))]
+    rows = pa.Table.from_arrays(list(columns.values()), list(columns))
+    return [(rows, tuple(sorted({one for one in ids if one is not None})))]
 
 
-def _file_rows(part: DecodedPart) -> pa.Table:
-    """Return columns in an order in which those of other schemas can follow."""
-    origin, columns = part.origin.columns, part.columns
-    ids = pa.repeat(pa.scalar(part.schema_id, pa.int64()), len(part.origin.rows))
-    return pa.Table.from_arrays(
-        [*origin.columns, ids, *columns.columns],
-        [*origin.schema.names, "_schema_id", *columns.schema.names],
-    )
+def _join_columns(parts: Sequence[DecodedPart]) -> dict[str, pa.ChunkedArray]:
+    """Return all columns, with nulls where a part does not have one.
+
+    This is what `pa.concat_tables` does, without a table for each part.
+    """
+    lengths = [len(part.origin.rows) for part in parts]
+    found: dict[str, list[pa.Array]] = {}
+    for at, part in enumerate(parts):
+        for name, column in part.file_columns():
+            chunks = found.setdefault(name, [])
+            chunks += [pa.nulls(length, column.type) for length in lengths[len(chunks) : at]]
+            chunks.append(column)
+    for chunks in found.values():
+        chunks += [pa.nulls(length, chunks[0].type) for length in lengths[len(chunks) :]]
+    return {name: pa.chunked_array(chunks) for name, chunks in found.items()}
 
 
 GroupWithOrigins = tuple[Group, Origins]
@@ -320,6 +337,8 @@ def _unknown_fields(
 
 def _shift_positions(positions: Mapping[int, str], removed: Iterable[int]) -> dict[int, str]:
     """Return the positions after other rows are removed."""
+    if not positions:
+        return {}
     before = np.sort(np.fromiter(removed, np.int64))
     return {at - int(np.searchsorted(before, at)): detail for at, detail in positions.items()}
 

@@ -168,15 +168,14 @@ class ConfluentEnvelope:
             for positions in split_by(codes):
                 route = names[codes[positions[0]]]
                 if is_nameable(route):
-                    mine = payloads.take(pa.array(positions))
-                    opened.add(route, message, rows[positions], mine)
+                    opened.add(route, message, rows[positions], payloads, positions)
                 else:
                     opened.rejected.extend(
                         Rejected(int(row), Reason.ROUTE_MISSING, "", None, message[0])
                         for row in rows[positions]
                     )
         else:
-            opened.add(decoder.record_name, message, rows, payloads)
+            opened.add(decoder.record_name, message, rows, payloads, np.arange(len(rows)))
 
 
 def _frames(

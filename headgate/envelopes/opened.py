@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -43,7 +43,24 @@ class Group:
     route: str
     message: MessageKey
     rows: np.ndarray
-    payloads: pa.BinaryArray
+    source: pa.BinaryArray
+    """Payloads of this group, and maybe of others."""
+    positions: np.ndarray
+    """Of the group's payloads in the source."""
+
+    @property
+    def payloads(self) -> pa.BinaryArray:
+        """A copy of the group's payloads."""
+        return payloads_of([self])
+
+
+def payloads_of(groups: Sequence[Group]) -> pa.BinaryArray:
+    """Return the payloads of groups, one after the other, in one copy."""
+    sources = {id(group.source): group.source for group in groups}
+    if len(sources) > 1:
+        return pa.concat_arrays([group.payloads for group in groups])
+    (source,) = sources.values()
+    return source.take(pa.array(np.concatenate([group.positions for group in groups])))
 
 
 @dataclass
@@ -54,12 +71,17 @@ class Opened:
     rejected: list[Rejected] = field(default_factory=list)
 
     def add(
-        self, route: str, message: MessageKey, rows: np.ndarray, payloads: pa.BinaryArray
+        self,
+        route: str,
+        message: MessageKey,
+        rows: np.ndarray,
+        source: pa.BinaryArray,
+        positions: np.ndarray,
     ) -> None:
-        """Add the records of a route and a message."""
+        """Add the records of a route and a message, with the positions of their payloads."""
         for start in range(0, len(rows), _MAX_GROUP):
-            end = start + _MAX_GROUP
-            self.groups.append(Group(route, message, rows[start:end], payloads[start:end]))
+            part = slice(start, start + _MAX_GROUP)
+            self.groups.append(Group(route, message, rows[part], source, positions[part]))
 
 
 class Envelope(Protocol):
@@ -87,15 +109,6 @@ def split_by(codes: np.ndarray) -> list[np.ndarray]:
     starts = np.flatnonzero(np.diff(ordered)) + 1
     bounds = [0, *starts.tolist(), len(order)]
     return [order[start:end] for start, end in pairwise(bounds)]
-
-
-def take_each(payloads: pa.BinaryArray, parts: list[np.ndarray]) -> list[pa.BinaryArray]:
-    """Return the payloads at the positions of each part, as views of one copy."""
-    if not parts:
-        return []
-    taken = payloads.take(pa.array(np.concatenate(parts)))
-    ends = np.cumsum([len(part) for part in parts])
-    return [taken.slice(end - len(part), len(part)) for part, end in zip(parts, ends, strict=True)]
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.config.envelopes import PayloadMessages
-from headgate.envelopes.opened import Opened, Rejected, split_by, take_each
+from headgate.envelopes.opened import Opened, Rejected, split_by
 from headgate.errors import PipelineFileError
 from headgate.formats.decoders import Decoders
 from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
@@ -103,9 +103,8 @@ class WrapperEnvelope:
         codes = (route_codes.astype(np.int64) * len(ids) + id_codes) * 2 + missing_payload
         parts = split_by(codes)
         firsts = [part[0] for part in parts]
-        for part, payloads, route_code, id_code, missing in zip(
+        for part, route_code, id_code, missing in zip(
             parts,
-            take_each(wrappers.payloads, parts),
             route_codes[firsts].tolist(),
             id_codes[firsts].tolist(),
             missing_payload[firsts].tolist(),
@@ -124,7 +123,7 @@ class WrapperEnvelope:
                 )
             elif route is not None and reason is None:
                 message = (schema_id, self.payload_messages.for_route(route))
-                opened.add(route, message, rows, payloads)
+                opened.add(route, message, rows, wrappers.payloads, part)
             else:
                 opened.rejected.extend(
                     Rejected(int(row), reason or Reason.ROUTE_MISSING, "", route, known_id)

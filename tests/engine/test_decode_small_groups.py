@@ -41,7 +41,8 @@ def decoder(key: int) -> ProtobufDecoder:
 
 
 def group(key: int, route: str, payloads: list[bytes]) -> Group:
-    return Group(route, (key, (0,)), np.arange(len(payloads)), pa.array(payloads, pa.binary()))
+    rows = np.arange(len(payloads))
+    return Group(route, (key, (0,)), rows, pa.array(payloads, pa.binary()), rows)
 
 
 def payload(number: int, words: list[str]) -> bytes:
