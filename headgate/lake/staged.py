@@ -211,8 +211,9 @@ class StagedBatchNote:
         if landed is not None and noted["version"] <= landed:
             return None
         # Earlier versions wrote all of it as one line.
-        files = noted.pop("files", None) or rest.decode().splitlines()
-        return StagedBatch(**noted, files=tuple(StagedFile.from_json(file) for file in files))
+        files = noted.pop("files", None) or rest.decode().split("\n")
+        found = tuple(StagedFile.from_json(file) for file in files if file)
+        return StagedBatch(**noted, files=found)
 
     def write(self, staged: StagedBatch) -> None:
         """Write a line about the batch, and one for each of its files."""
