@@ -196,42 +196,28 @@ class DecodedPart:
     def schema_id(self) -> int | None:
         return self.key if isinstance(self.key, int) else None
 
-    def file_columns(self) -> Iterator[tuple[str, pa.Array]]:
-        """Yield columns in an order in which those of other schemas can follow."""
-        origin, columns = self.origin.columns, self.columns
-        yield from zip(origin.schema.names, origin.columns, strict=True)
-        yield "_schema_id", pa.repeat(pa.scalar(self.schema_id, pa.int64()), len(self.origin.rows))
-        yield from zip(columns.schema.names, columns.columns, strict=True)
-
 
 def join_parts(parts: Sequence[DecodedPart]) -> list[tuple[pa.Table, tuple[int, ...]]]:
     """Return the rows and schema ids of each file; types that conflict need several files."""
     if not parts:
         return []
-    ids = [part.schema_id for part in parts]
+    tables = [_file_rows(part) for part in parts]
     try:
-        columns = _join_columns(parts)
-    except pa.ArrowTypeError:
+        rows = pa.concat_tables(tables, promote_options="default")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
         return [one for part in parts for one in join_parts([part])]
-    rows = pa.Table.from_arrays(list(columns.values()), list(columns))
-    return [(rows, tuple(sorted({one for one in ids if one is not None})))]
+    known = {part.schema_id for part in parts if part.schema_id is not None}
+    return [(rows, tuple(sorted(known)))]
 
 
-def _join_columns(parts: Sequence[DecodedPart]) -> dict[str, pa.ChunkedArray]:
-    """Return all columns, with nulls where a part does not have one.
-
-    This is what `pa.concat_tables` does, without a table for each part.
-    """
-    lengths = [len(part.origin.rows) for part in parts]
-    found: dict[str, list[pa.Array]] = {}
-    for at, part in enumerate(parts):
-        for name, column in part.file_columns():
-            chunks = found.setdefault(name, [])
-            chunks += [pa.nulls(length, column.type) for length in lengths[len(chunks) : at]]
-            chunks.append(column)
-    for chunks in found.values():
-        chunks += [pa.nulls(length, chunks[0].type) for length in lengths[len(chunks) :]]
-    return {name: pa.chunked_array(chunks) for name, chunks in found.items()}
+def _file_rows(part: DecodedPart) -> pa.Table:
+    """Return columns in an order in which those of other schemas can follow."""
+    origin, columns = part.origin.columns, part.columns
+    ids = pa.repeat(pa.scalar(part.schema_id, pa.int64()), len(part.origin.rows))
+    return pa.Table.from_arrays(
+        [*origin.columns, ids, *columns.columns],
+        [*origin.schema.names, "_schema_id", *columns.schema.names],
+    )
 
 
 GroupWithOrigins = tuple[Group, Origins]
