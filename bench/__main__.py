@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 import psutil
 from pyspark.sql import SparkSession
@@ -32,6 +33,7 @@ from bench.start import measure_starts, starts_table
 from bench.storage import measure_storage, storage_table
 from bench.visible import measure_visible, visible_table
 from bench.wait_times import SEEDS, WEEKS, day_plot, measure_waits, waits_table
+from headgate.amounts import counted
 from headgate.engine.session import spark_session
 from headgate.jars.jars import fetch_jars
 from headgate.lab.services import Services, down, up, up_storage
@@ -265,7 +267,7 @@ def _landing_table(landed: list[Landing], data: dict[int, Data], batch: int) -> 
         "tables",
         "rows/s",
         "spread",
-        "of 1 table",
+        f"of {counted(landed[0].tables, 'table')}",
         "commits",
         "CPU s per M rows",
         "peak memory",
@@ -278,13 +280,19 @@ def _landing_table(landed: list[Landing], data: dict[int, Data], batch: int) -> 
             f"{one.tables:,}",
             f"{one.rate:,.0f}",
             f"{low / 1000:,.0f}k to {high / 1000:,.0f}k",
-            f"{one.relative_to(landed[0]):.2f}",
+            _shares(one.of_first),
             f"{one.commit_seconds:.2f} s",
             f"{one.cpu_per_million:.1f}",
             f"{one.peak_bytes / (1 << 30):.2f} GiB",
             f"{data[one.tables].produced_per_second:,.0f}",
         )
     return table
+
+
+def _shares(found: list[float]) -> str:
+    if not found:
+        return "1.00"
+    return f"{median(found):.2f} ({min(found):.2f} to {max(found):.2f})"
 
 
 def _peer_table(spark: SparkSession, data: dict[int, Data], folder: Path, out: Console) -> Table:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from uuid import uuid4
 
 from bench.data import Data
@@ -40,7 +40,9 @@ class Landing:
     """All runs over one topic."""
 
     tables: int
-    runs: list[Run]
+    runs: list[Run] = field(default_factory=list)
+    of_first: list[float] = field(default_factory=list)
+    """The rate of each run, as a share of the first topic's runs right before and after it."""
 
     @property
     def rates(self) -> list[float]:
@@ -49,11 +51,6 @@ class Landing:
     @property
     def rate(self) -> float:
         return median(self.rates)
-
-    def relative_to(self, other: Landing) -> float:
-        """Compare the runs of each round, which are close in time: the machine's pace changes."""
-        pairs = zip(self.runs, other.runs, strict=True)
-        return median(mine.rate / its.rate for mine, its in pairs)
 
     @property
     def spread(self) -> tuple[float, float]:
@@ -75,13 +72,21 @@ class Landing:
 def land_in_turn(
     data: Mapping[int, Data], folder: Path, batch: int, rounds: int, say: Callable[[str], None]
 ) -> list[Landing]:
-    """Every topic once a round: a slow spell of the machine is not one topic's alone."""
-    landed = [Landing(tables, []) for tables in data]
+    """Land every topic once a round, and the first one in between: the machine's pace changes."""
+    first, *others = landed = [Landing(tables) for tables in data]
+
+    def run(one: Landing, number: int) -> Run:
+        done = land(data[one.tables], folder, batch)
+        one.runs.append(done)
+        say(f"{one.tables} tables, round {number} of {rounds}: {done.rate:,.0f} rows/s")
+        return done
+
     for number in range(1, rounds + 1):
-        for one in landed:
-            run = land(data[one.tables], folder, batch)
-            one.runs.append(run)
-            say(f"{one.tables} tables, round {number} of {rounds}: {run.rate:,.0f} rows/s")
+        before = run(first, number)
+        for other in others:
+            done, after = run(other, number), run(first, number)
+            other.of_first.append(done.rate / mean((before.rate, after.rate)))
+            before = after
     return landed
 
 

@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from bench.data import Data
+from bench.data import Data, games
 from headgate.envelopes.wrapper import WrapperEnvelope
 from headgate.formats.protobuf import ProtobufDecoder
-from headgate.lab.games import Game, games
+from headgate.lab.games import Game
 from headgate.registry.registry import SchemaText
 
 _OPENED = "game_name string, payload binary"
