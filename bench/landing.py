@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
+from time import perf_counter
 from uuid import uuid4
 
 from bench.data import Data
@@ -22,13 +24,17 @@ class Run:
 
     batches: list[BatchLanded]
     """Without the first one, which fetches the schemas and warms up."""
+    seconds: list[float]
+    """From the end of the batch before to the end of each."""
     cost: Cost
     """Of all batches."""
     rows: int
 
     @property
     def rates(self) -> list[float]:
-        return [batch.rows / batch.seconds for batch in self.batches]
+        return [
+            batch.rows / seconds for batch, seconds in zip(self.batches, self.seconds, strict=True)
+        ]
 
     @property
     def rate(self) -> float:
@@ -103,12 +109,15 @@ def land(data: Data, folder: Path, batch: int) -> Run:
         lake=str(lake),
     )
     batches: list[BatchLanded] = []
+    ends: list[float] = []
 
     def listen(event: Event) -> None:
         if isinstance(event, BatchLanded):
             batches.append(event)
+            ends.append(perf_counter())
 
     with measured(apart=data.services.pids.values()) as cost:
         ended = run_pipeline(pipeline, RunOptions(once=True), listen)
     assert ended.rows == data.records, f"{ended.rows} of {data.records} records landed"
-    return Run(batches[1:], cost, ended.rows)
+    seconds = [end - before for before, end in pairwise(ends)]
+    return Run(batches[1:], seconds, cost, ended.rows)
