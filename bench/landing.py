@@ -18,6 +18,10 @@ from headgate.engine.runner import RunOptions
 from headgate.run import run_pipeline
 
 
+_EVERY = 2.0
+"""Seconds from one look at the memory to the next: more of them would slow the run down."""
+
+
 @dataclass(frozen=True)
 class Run:
     """A topic landed once."""
@@ -116,7 +120,7 @@ def land(data: Data, folder: Path, batch: int) -> Run:
             batches.append(event)
             ends.append(perf_counter())
 
-    with measured(apart=data.services.pids.values()) as cost:
+    with measured(apart=data.services.pids.values(), every=_EVERY) as cost:
         ended = run_pipeline(pipeline, RunOptions(once=True), listen)
     assert ended.rows == data.records, f"{ended.rows} of {data.records} records landed"
     seconds = [end - before for before, end in pairwise(ends)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import psutil
 
 _EVERY = 0.5
+"""Seconds from one look at the memory to the next."""
 
 
 @dataclass
@@ -23,17 +24,17 @@ class Cost:
 
 
 @contextmanager
-def measured(apart: Collection[int] = ()) -> Iterator[Cost]:
+def measured(apart: Collection[int] = (), every: float = _EVERY) -> Iterator[Cost]:
     """Measure a block, but for processes that are `apart`.
 
-    Memory is proportional: pages shared by processes count once.
+    Memory is proportional: pages shared by processes count once. To look at it takes time.
     """
     cost, done = Cost(), threading.Event()
 
     def watch() -> None:
         while not done.is_set():
             cost.peak_bytes = max(cost.peak_bytes, _memory(apart))
-            done.wait(_EVERY)
+            done.wait(every)
 
     watcher = threading.Thread(target=watch, daemon=True)
     began, cpu = time.perf_counter(), _cpu(apart)
