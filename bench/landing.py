@@ -17,7 +17,6 @@ from headgate.engine.events import BatchLanded, Event
 from headgate.engine.runner import RunOptions
 from headgate.run import run_pipeline
 
-
 _EVERY = 2.0
 """Seconds from one look at the memory to the next: more of them would slow the run down."""
 
