@@ -193,20 +193,15 @@ class BatchLander:
     _shapes: dict[str, pa.Schema] = field(default_factory=dict)
     """Columns of tables with a strict contract, and of those whose files were refitted."""
 
-    def land(
-        self, extent: Extent, stage: Stage, acknowledge: Callable[[], None] = lambda: None
-    ) -> None:
-        """Land a batch, unless an earlier run has landed it.
-
-        `acknowledge` is called when it is staged: the next run would land it from its note.
-        """
-        self._land(extent, stage, acknowledge)
+    def land(self, extent: Extent, stage: Stage) -> None:
+        """Land a batch, unless an earlier run has landed it."""
+        self._land(extent, stage)
 
     def land_staged(self, staged: StagedBatch) -> None:
         """Land a batch whose files are all written, without reading the source again."""
-        self._land(Extent(staged.batch, staged.start, staged.end), None, lambda: None)
+        self._land(Extent(staged.batch, staged.start, staged.end), None)
 
-    def _land(self, extent: Extent, stage: Stage | None, acknowledge: Callable[[], None]) -> None:
+    def _land(self, extent: Extent, stage: Stage | None) -> None:
         version = self.first_version + extent.batch
         if self._has_landed(version, extent):
             self.listener(BatchSkipped(extent.batch))
@@ -222,7 +217,6 @@ class BatchLander:
             self.note.write(
                 StagedBatch(version, extent.batch, extent.start, extent.end, tuple(files), run)
             )
-        acknowledge()
         staged = perf_counter()
         tables = self._commit(files, version, run, versions_before)
         committed = perf_counter()

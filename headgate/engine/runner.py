@@ -214,7 +214,7 @@ class Runner:
 
             return batch.run(job)
 
-        lander.land(batch.extent, stage, batch.acknowledge)
+        lander.land(batch.extent, stage)
         self._resting = _Resting.NOT
 
     def _follow(self, lander: BatchLander, changed: Sequence[TableChanged] = ()) -> None:

@@ -55,9 +55,6 @@ class SourceBatch:
     run: RunsJobs
     new_checkpoint: str | None = None
     """The identity of a checkpoint that begins with this batch."""
-    acknowledge: Callable[[], None] = lambda: None
-    """Called when the batch is staged and noted, and lands even if this run does not get to it: the
-    source may prepare the next one."""
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,6 @@ class CheckpointState:
     has_staged_batch: bool = True
     """Whether the batch in progress, if there is one, ends where the checkpoint ends it."""
 
-    @property
-    def last_completed(self) -> int:
-        """The last batch that Spark will not hand over again; -1 if there is none."""
-        begun = -1 if self.last_begun is None else self.last_begun
-        committed = -1 if self.last_committed is None else self.last_committed
-        return max(committed, begun - 1)
-
 
 @dataclass(frozen=True)
 class Resume:
@@ -41,8 +34,6 @@ class Resume:
     """Whether the ledger has no batch of this checkpoint yet."""
     from_ledger: bool = False
     """Whether to read the source from where the ledger ends, instead of from `start`."""
-    lands_staged: bool = False
-    """Whether the batch in progress is landed first: Spark will not hand it over again."""
 
 
 def resume(
@@ -77,21 +68,14 @@ def resume(
             "the checkpoint belongs to a different stream than the one that filled the lake",
             hint="use the checkpoint recorded in the ledger, or an empty one with --from-ledger",
         )
-    in_progress = None if staged is None else staged - progress.first_version
-    problem = _mismatch(progress, checkpoint, in_progress) if is_same else _reset(newest)
+    problem = _mismatch(progress, checkpoint) if is_same else _reset(newest)
     if problem is not None and not from_ledger:
         raise problem
     if problem is None and is_same:
-        acknowledged = in_progress is not None and in_progress <= checkpoint.last_completed
-        return Resume(progress.first_version, new_checkpoint=False, lands_staged=acknowledged)
+        return Resume(progress.first_version, new_checkpoint=False)
     if newest is None:
         return Resume(first_version=0, new_checkpoint=True)
-    return Resume(
-        first_version=newest + 1,
-        new_checkpoint=True,
-        from_ledger=True,
-        lands_staged=staged is not None,
-    )
+    return Resume(first_version=newest + 1, new_checkpoint=True, from_ledger=True)
 
 
 _CONTINUE = "run with --from-ledger to continue where the ledger ends, with a new checkpoint"
@@ -109,12 +93,11 @@ def _reset(newest: int | None) -> CheckpointError | None:
     )
 
 
-def _mismatch(
-    progress: Progress, checkpoint: CheckpointState, staged: int | None
-) -> CheckpointError | None:
+def _mismatch(progress: Progress, checkpoint: CheckpointState) -> CheckpointError | None:
     """Return how the ledger's own checkpoint differs from it, if one of them was put back."""
     last = -1 if progress.landed is None else progress.landed - progress.first_version
     begun = -1 if checkpoint.last_begun is None else checkpoint.last_begun
+    committed = -1 if checkpoint.last_committed is None else checkpoint.last_committed
     if begun < last:
         return CheckpointError(
             "checkpoint-reset",
@@ -128,9 +111,8 @@ def _mismatch(
             f"batch {last + 1} was staged with another checkpoint, which ends it elsewhere",
             hint=f"{_CONTINUE}: the staged batch lands first",
         )
-    completed = checkpoint.last_completed
-    # Spark completes a batch as soon as it is staged, maybe before the ledger has it.
-    if completed > (last + 1 if staged == last + 1 else last):
+    completed = max(committed, begun - 1)
+    if completed > last:
         return CheckpointError(
             "lake-behind",
             f"the checkpoint has completed batch {completed}, but the ledger ends at batch {last}: "

@@ -1,8 +1,7 @@
 """Kafka topics or a Delta table, read by one streaming query.
 
 Spark decides the extent of each batch and writes it to the checkpoint before the batch is handed
-over. It calls back in a thread of its own and waits there until the batch is staged. While its
-tables are committed, Spark prepares the next one.
+over. It calls back in a thread of its own and waits there until the batch has landed.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _MIN_ROWS_PER_TASK = 20_000
 _Result = TypeVar("_Result")
 
 
-class _Abandoned(Exception):
+class _NotLanded(Exception):
     """Fails a batch that the run abandoned, so that Spark does not commit it."""
 
 
@@ -98,7 +97,7 @@ class StreamSource:
         return Recovery(
             first_version=found.first_version,
             next_batch=None if landed is None else landed - found.first_version + 1,
-            lands_staged=found.lands_staged,
+            lands_staged=found.from_ledger and staged is not None,
         )
 
     def _tables_before(self) -> list[str]:
@@ -135,10 +134,8 @@ class StreamSource:
                 yield self._batch(handed)
                 landed = True
             finally:
-                if landed:
-                    handed.acknowledge()
-                else:
-                    handed.abandon()
+                handed.release(landed)
+                if not landed:
                     query.stop()
 
     def _batch(self, handed: _Handed) -> SourceBatch:
@@ -152,7 +149,6 @@ class StreamSource:
             Extent(number, start, end, lag),
             handed.run,
             new_checkpoint=checkpoint.query_id if begins else None,
-            acknowledge=handed.acknowledge,
         )
 
     def _stream(self, spark: SparkSession, ledger: Ledger) -> DataFrame:
@@ -199,14 +195,13 @@ class _Handed:
     number: int
     tasks: int = 1
     _jobs: queue.SimpleQueue[Callable[[], None] | bool] = field(default_factory=queue.SimpleQueue)
-    """Ends with whether the batch is safe; what comes after the first answer is not read."""
 
     def serve(self) -> None:
-        """Run jobs in Spark's own thread until the batch is acknowledged or abandoned."""
+        """Run jobs in Spark's own thread until the batch has landed."""
         while not isinstance(job := self._jobs.get(), bool):
             job()
         if not job:
-            raise _Abandoned
+            raise _NotLanded
 
     def run(self, job: Callable[[DataFrame, int], _Result]) -> _Result:
         """Run a job over the rows, with few tasks for few rows."""
@@ -221,12 +216,8 @@ class _Handed:
         self._jobs.put(attempt)
         return done.result()
 
-    def acknowledge(self) -> None:
-        """Let Spark commit the batch to the checkpoint, and prepare the next one."""
-        self._jobs.put(True)
-
-    def abandon(self) -> None:
-        self._jobs.put(False)
+    def release(self, landed: bool) -> None:
+        self._jobs.put(landed)
 
 
 def _is_idle(query: StreamingQuery) -> bool:

@@ -13,7 +13,6 @@ from headgate.engine.events import FilesLost
 from headgate.engine.pending import drop_pending, list_pending
 from headgate.errors import CheckpointError, LandingError
 from headgate.inspect.status import read_status
-from headgate.lake.staged import StagedFile
 from headgate.sources.batch import Extent, continues
 from headgate.testing import Crash, FailingCommitter
 from headgate.testing.lake import stage_in_process
@@ -78,30 +77,6 @@ def test_lake_that_was_put_back_does_not_skip_what_it_had(lake: GamesLake, tmp_p
     for number in (1, 2):
         lake.start().land(*batch(number))
     assert lake.offsets()["silver_chess"] == [0, 10, 20]
-
-
-def test_batch_is_acknowledged_when_it_is_noted_and_not_committed_yet(lake: GamesLake) -> None:
-    found = []
-
-    def acknowledge() -> None:
-        found.append((lake.note.under_way(lake.ledger.landed()), lake.offsets()))
-
-    lake.start().land(*batch(0), acknowledge)
-    ((noted, offsets),) = found
-    assert noted is not None
-    assert noted.version == 0
-    assert offsets == {}
-    assert lake.offsets()["silver_chess"] == [0]
-
-
-def test_batch_that_is_not_staged_is_not_acknowledged(lake: GamesLake) -> None:
-    def fail(_: object) -> list[StagedFile]:
-        raise Crash
-
-    acknowledged: list[bool] = []
-    with pytest.raises(Crash):
-        lake.start().land(extent(0), fail, lambda: acknowledged.append(True))
-    assert acknowledged == []
 
 
 def test_run_that_was_replaced_commits_nothing(lake: GamesLake) -> None:

@@ -48,9 +48,6 @@ LANDING = (
 )
 """Of a batch of records or change files."""
 
-STREAMING = (Seam("acknowledged", "after", "headgate.sources.stream:_Handed.acknowledge", nth=3),)
-"""Of a stream that Spark reads."""
-
 REPLAYING = (
     Seam("replay-staged", "after", "headgate.quarantine.replay:restage"),
     Seam("outcome-noted", "after", "headgate.quarantine.outcome:OutcomeNote.write"),
@@ -102,5 +99,5 @@ MAINTAINING = (
 
 SEAMS = {
     seam.name: seam
-    for seam in (*LANDING, *STREAMING, *REPLAYING, *MERGING, *DERIVING, *PREDICTING, *MAINTAINING)
+    for seam in (*LANDING, *REPLAYING, *MERGING, *DERIVING, *PREDICTING, *MAINTAINING)
 }

@@ -3,18 +3,15 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from threading import Thread
-from time import monotonic, sleep
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from headgate.config import Kafka, Registry
-from headgate.engine.batch import BatchLander
 from headgate.engine.events import BatchLanded, Ended, SchemaChanged
 from headgate.engine.runner import RunOptions
-from headgate.errors import CheckpointError, HeadgateError, RegistryUnavailable, SourceError
+from headgate.errors import CheckpointError, RegistryUnavailable, SourceError
 from headgate.inspect.doctor import check_lake
 from headgate.lab.destination import DeltaDestination, KafkaDestination
 from headgate.lab.games import Game, GamesPlan, RecordMaker, games, register_versions
@@ -22,7 +19,6 @@ from headgate.lab.services import Services
 from headgate.registry.open import open_registry
 from headgate.run import run_pipeline
 from headgate.schema.changes import AddColumn, CreateTable
-from headgate.sources.checkpoint import Checkpoint
 from headgate.sources.stop_signal import StopSignal
 from tests.readers import by_deltalake, by_duckdb, by_spark, comparable
 from tests.rounds import rounds, some
@@ -221,45 +217,6 @@ def test_reset_checkpoint_is_refused_and_from_ledger_continues_without_duplicate
     assert ended.rows == 300
     assert places(pipeline.lake).total() == 600
     assert set(places(pipeline.lake).values()) == {1}
-    assert run_pipeline(pipeline, ONCE).batches == 0
-
-
-def test_batch_that_spark_completes_before_its_tables_have_it_lands_in_the_next_run(
-    spark: SparkSession,
-    services: Services,
-    topic: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pipeline = kafka_pipeline(services.servers, services.registry, topic, tmp_path / "lake")
-    source = pipeline.source.model_copy(update={"batch": 100})
-    pipeline = pipeline.model_copy(update={"source": source})
-    plan = GamesPlan(tables=3, versions=2, records=300, bad_share=0.05)
-    simulate(plan, pipeline.schema_registry, KafkaDestination(services.servers, topic))
-    checkpoint = Checkpoint(pipeline.checkpoint)
-    commit = BatchLander._commit
-
-    def fail_second(self: BatchLander, files: Any, version: int, *more: Any) -> Any:
-        if version != 1:
-            return commit(self, files, version, *more)
-        deadline = monotonic() + 60
-        while checkpoint.last_committed != version:
-            assert monotonic() < deadline, "Spark waits for the tables"
-            sleep(0.05)
-        raise OSError("the machine is gone")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(BatchLander, "_commit", fail_second)
-        with pytest.raises(HeadgateError, match="the machine is gone"):
-            run_pipeline(pipeline, ONCE)
-    (check,) = [one for one in check_lake(pipeline) if one.name == "checkpoint"]
-    assert (check.state, "batch 1 is next" in check.detail) == ("ok", True)
-
-    ended = run_pipeline(pipeline, ONCE)
-    assert ended.batches == 2
-    found = places(pipeline.lake) + places(pipeline.lake, "quarantine")
-    assert found.total() == 300
-    assert set(found.values()) == {1}
     assert run_pipeline(pipeline, ONCE).batches == 0
 
 

@@ -109,48 +109,11 @@ def test_lake_that_was_put_back_is_refused_unless_the_ledger_decides(
     assert resume(PROGRESS, None, checkpoint, (), from_ledger=True) == FROM_LEDGER
 
 
-@pytest.mark.parametrize(
-    "checkpoint",
-    [CheckpointState("mine", 4, 4), CheckpointState("mine", 5, 4)],
-    ids=["completed", "next batch begun"],
-)
-@pytest.mark.parametrize("first_version", [0, 10])
-def test_staged_batch_that_spark_has_completed_lands_from_its_note(
-    checkpoint: CheckpointState, first_version: int
-) -> None:
-    progress = replace(PROGRESS, first_version=first_version, landed=first_version + 3)
-    found = resume(progress, first_version + 4, checkpoint, (), from_ledger=False)
-    assert found == Resume(first_version, new_checkpoint=False, lands_staged=True)
-
-
-def test_first_batch_that_spark_has_completed_lands_from_its_note() -> None:
-    started = replace(PROGRESS, landed=None, ended_at=None)
-    found = resume(started, 0, CheckpointState("mine", 0, 0), (), from_ledger=False)
-    assert found == Resume(0, new_checkpoint=False, lands_staged=True)
-
-
-def test_staged_batch_that_spark_has_not_completed_is_handed_over_again() -> None:
-    assert resume(PROGRESS, 4, MINE, (), from_ledger=False) == Resume(0, new_checkpoint=False)
-
-
-@pytest.mark.parametrize(
-    ("staged", "checkpoint"),
-    [(4, CheckpointState("mine", 5, 5)), (5, CheckpointState("mine", 5, 5))],
-    ids=["Spark is a batch ahead of it", "a batch before it is missing"],
-)
-def test_lake_that_was_put_back_is_refused_though_it_has_a_staged_batch(
-    staged: int, checkpoint: CheckpointState
-) -> None:
-    with pytest.raises(CheckpointError) as caught:
-        resume(PROGRESS, staged, checkpoint, (), from_ledger=False)
-    assert caught.value.code == "lake-behind"
-
-
 def test_batch_that_was_staged_with_another_checkpoint_lands_first() -> None:
     other = replace(MINE, has_staged_batch=False)
     assert refusal(PROGRESS, other).code == "checkpoint-foreign"
     again = resume(PROGRESS, 4, other, (), from_ledger=True)
-    assert again == Resume(5, new_checkpoint=True, from_ledger=True, lands_staged=True)
+    assert again == Resume(5, new_checkpoint=True, from_ledger=True)
 
 
 def test_lake_that_was_put_back_to_before_its_first_batch_is_refused() -> None:
@@ -175,7 +138,7 @@ def test_from_ledger_continues_where_the_ledger_ends() -> None:
 
 def test_from_ledger_counts_a_batch_that_is_staged() -> None:
     assert resume(PROGRESS, 4, EMPTY, (), from_ledger=True) == Resume(
-        5, new_checkpoint=True, from_ledger=True, lands_staged=True
+        5, new_checkpoint=True, from_ledger=True
     )
     with pytest.raises(CheckpointError, match="5 batches"):
         resume(PROGRESS, 4, EMPTY, (), from_ledger=False)
