@@ -208,7 +208,7 @@ def _session(out: Console) -> SparkSession:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("make bench ARGS=…", description=__doc__)
     parser.add_argument("--tables", type=int, nargs="+", default=FAN_OUT)
-    parser.add_argument("--batch", type=int, default=4_000_000, help="records a batch")
+    parser.add_argument("--batch", type=int, default=8_000_000, help="records a batch")
     parser.add_argument("--batches", type=int, default=3, help="the first one is not counted")
     parser.add_argument("--rounds", type=int, default=3, help="how often each topic is landed")
     parser.add_argument("--only", choices=PARTS, help="one part of it")

@@ -53,7 +53,7 @@ from headgate.schema.origin import ORIGIN, as_records
 
 _BRONZE = pa.schema([pa.field("route", pa.string()), pa.field("payload", pa.binary()), *ORIGIN])
 
-_MAX_PORTION_BYTES = 384 << 20
+_MAX_PORTION_BYTES = 512 << 20
 _CHUNK_ROWS = 100_000
 """Records of a chunk of a portion; this many fit into a processor's caches."""
 _MAX_SHARE_ROWS = 250_000

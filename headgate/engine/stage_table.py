@@ -170,7 +170,8 @@ class PortionOrigins:
             rows = self._opened[rows]
         at = pa.array(rows)
         columns = [self._values_at(name, at) for name in self._columns]
-        batch = pa.record_batch(columns, [f"_{name}" for name in self._columns])
+        names = [f"_{name}" for name in self._columns]
+        batch = pa.record_batch([*columns, _schema_ids(groups)], [*names, "_schema_id"])
         origins, start = [], 0
         for group in groups:
             end = start + len(group.rows)
@@ -182,6 +183,13 @@ class PortionOrigins:
         """Return values at some rows. Constant columns, such as the topic, need no lookup."""
         column = self._columns[name]
         return column.slice(0, len(rows)) if name in self._constant else column.take(rows)
+
+
+def _schema_ids(groups: Sequence[Group]) -> pa.Array:
+    """Return the schema id of each record, or null for schemas with other keys."""
+    keys = [group.message[0] for group in groups]
+    ids = pa.array([key if isinstance(key, int) else None for key in keys], pa.int64())
+    return ids.take(pa.array(np.repeat(np.arange(len(groups)), [len(one.rows) for one in groups])))
 
 
 @dataclass(frozen=True)
@@ -213,10 +221,8 @@ def join_parts(parts: Sequence[DecodedPart]) -> list[tuple[pa.Table, tuple[int, 
 def _file_rows(part: DecodedPart) -> pa.Table:
     """Return columns in an order in which those of other schemas can follow."""
     origin, columns = part.origin.columns, part.columns
-    ids = pa.repeat(pa.scalar(part.schema_id, pa.int64()), len(part.origin.rows))
     return pa.Table.from_arrays(
-        [*origin.columns, ids, *columns.columns],
-        [*origin.schema.names, "_schema_id", *columns.schema.names],
+        [*origin.columns, *columns.columns], [*origin.schema.names, *columns.schema.names]
     )
 
 

@@ -32,6 +32,10 @@ MEMORY_PER_FILE = 4 * FILE_BYTES
 """What the rows of such a file take in memory, at most."""
 _MAX_SMALL_FILES = 8
 """Files of less than half that size that a table may have before they are combined."""
+_MAX_NEAR = 0.25
+"""Share of a file's rows between the least and the greatest key of its changes, to split off."""
+_MIN_NEAR = 10
+"""Changes of a file for that: fewer may be near each other by chance."""
 _MAX_THREADS = 4
 _MAX_KEPT = 256 << 20
 """Bytes of rows that are kept in memory between a search and a merge."""
@@ -203,8 +207,9 @@ def merge_into_files(
     inserted = merge.inserted(results)
     touched = {one.path: one for one in results if one.is_changed}
     combined = merge.to_combine(touched, bool(len(inserted)))
-    kept = _map(lambda path: merge.rows_of(path, touched), combined)
-    together = pa.concat_tables([*kept, inserted])
+    kept = _map(table.file_rows, [path for path in combined if path not in touched])
+    left = [one.rows for one in touched.values() if one.rows is not None]
+    together = pa.concat_tables([*kept, *left, inserted])
     files = [file for one in touched.values() for file in one.files]
     files += _map(merge.write, list(split_into_files(together, rule.key)))
     return Rewritten(
@@ -226,7 +231,7 @@ class _Applied:
     updated: int = 0
     deleted: int = 0
     rows: pa.Table | None = None
-    """What is left, of a small file; a large one is written at once."""
+    """What is left to write together with others: of a small file, or split off a large one."""
     files: Sequence[StagedFile] = ()
 
     @property
@@ -262,8 +267,9 @@ class _Merge:
         left = self._left(path, place, change, updated, gone)
         if self._is_small(path):
             return replace(applied, rows=left)
-        parts = split_into_files(left, self.rule.key)
-        return replace(applied, files=[self.write(part) for part in parts])
+        near, far = _split_near(left, self.rule.key, self.changes.take(pa.array(change[counts])))
+        parts = (part for side in far for part in split_into_files(side, self.rule.key))
+        return replace(applied, rows=near, files=[self.write(part) for part in parts])
 
     def _compared(self, path: str) -> tuple[np.ndarray, pa.Table]:
         """Return all rows of a file, at least in the columns that changes are compared with."""
@@ -332,19 +338,31 @@ class _Merge:
             return small
         return [path for path in small if path in touched]
 
-    def rows_of(self, path: str, touched: Mapping[str, _Applied]) -> pa.Table:
-        """Return the rows of a file, with the changes that were applied to it."""
-        applied = touched.get(path)
-        if applied is None or applied.rows is None:
-            return self.table.file_rows(path)
-        return applied.rows
-
     def write(self, rows: pa.Table) -> StagedFile:
         return stage_rows(self.table.lake, self.table.table, rows)
 
     def _is_small(self, path: str) -> bool:
         rows = self.table.row_counts[path]
         return rows is not None and rows < FILE_ROWS / 2 and self.table.sizes[path] < FILE_BYTES / 2
+
+
+def _split_near(
+    rows: pa.Table, key: Sequence[str], changes: pa.Table
+) -> tuple[pa.Table | None, list[pa.Table]]:
+    """Split off the rows around changes if they are few: the next changes are often near them.
+
+    Then these merges rewrite a small file, and not the other rows.
+    """
+    column = rows[key[0]]
+    if len(changes) < _MIN_NEAR or pa.types.is_nested(column.type):
+        return None, [rows]
+    least_and_greatest = pc.min_max(changes[key[0]])
+    below = _true(pc.less(column, least_and_greatest["min"]))
+    above = _true(pc.greater(column, least_and_greatest["max"]))
+    near = ~(below | above)
+    if near.sum() > _MAX_NEAR * len(rows):
+        return None, [rows]
+    return rows.filter(pa.array(near)), [rows.filter(pa.array(side)) for side in (below, above)]
 
 
 def _candidates(table: Snapshot, keys: KeyIndex) -> list[str]:

@@ -16,4 +16,6 @@ def merged_as_if(large: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if large:
             patch.setattr(merge, "FILE_ROWS", 4)
+            patch.setattr(merge, "_MIN_NEAR", 1)
+            patch.setattr(merge, "_MAX_NEAR", 0.5)
         yield

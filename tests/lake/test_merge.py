@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,7 @@ from headgate.lake.commit import Mark, MergeCommit, MergeRule, commit_rows
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.merge import KeyIndex, find_rows
 from headgate.lake.snapshot import Snapshot
+from headgate.lake.staged import StagedFile
 from headgate.lake.tables import NotWritable
 from tests.lake.large_tables import merged_as_if
 
@@ -176,6 +177,45 @@ def test_only_files_with_touched_keys_are_rewritten(
     assert len(set(read)) == 1
     assert (len(before - files(large)), len(files(large) - before)) == (1, 2)
     assert DeltaTable(large / "t").count() == 1001
+
+
+def merged_rows(
+    lake: Path, keys: Iterable[int], monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, int]:
+    """Merge changes of some keys; return how many rows were written, and how many files are new."""
+    written: list[int] = []
+    stage = merge.stage_rows
+
+    def recorded(lake: str, table: str, rows: pa.Table) -> StagedFile:
+        written.append(len(rows))
+        return stage(lake, table, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(merge, "stage_rows", recorded)
+        before = files(lake)
+        DeltaRsCommitter(str(lake)).merge(MergeCommit("t", numbers(*keys), MergeRule(("n",))))
+    return sum(written), len(files(lake) - before)
+
+
+def test_rows_near_changes_are_rewritten_without_the_others(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge, "FILE_ROWS", 100)
+    assert merged_rows(large, range(975, 998, 2), monkeypatch) == (100, 3)
+    for start in (976, 977, 975):
+        assert merged_rows(large, range(start, start + 20), monkeypatch) == (23, 1)
+    assert merged_rows(large, [*range(980, 1000), *range(2000, 2010)], monkeypatch) == (35, 1)
+    assert DeltaTable(large / "t").count() == 1010
+    assert len(files(large)) == 11
+
+
+def test_few_or_scattered_changes_do_not_split_files(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge, "FILE_ROWS", 100)
+    for keys in ([310, 311], range(400, 500, 9), [510, 530, 550, 610, 630]):
+        merged_rows(large, keys, monkeypatch)
+        assert len(files(large)) == 10
 
 
 def test_statistics_of_timestamps_may_be_truncated() -> None:
