@@ -93,6 +93,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     reader.stop()
 
 
+@pytest.mark.soak
 def test_guide_installs_runs_repairs_grants_and_removes_games(reader: Reader) -> None:
     reader.follow("1. Servers")
     reader.follow("2. The pipeline")
