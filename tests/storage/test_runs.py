@@ -1,4 +1,4 @@
-"""Whole runs with a lake in an object store."""
+"""Whole runs with a lake in an object store; `tests/cluster` has a smaller one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from headgate.lab.object_store import ObjectStore
 
 
+@pytest.mark.soak
 def test_tables_are_the_same_as_in_a_folder(
     storage: ObjectStore, new_lake: Callable[[], str], tmp_path: Path
 ) -> None:
