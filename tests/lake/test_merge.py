@@ -21,6 +21,7 @@ from headgate.lake import merge
 from headgate.lake.commit import Mark, MergeCommit, MergeRule, commit_rows
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.merge import KeyIndex, find_rows
+from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.tables import NotWritable
@@ -184,11 +185,10 @@ def merged_rows(
 ) -> tuple[int, int]:
     """Merge changes of some keys; return how many rows were written, and how many files are new."""
     written: list[int] = []
-    stage = merge.stage_rows
 
     def recorded(lake: str, table: str, rows: pa.Table) -> StagedFile:
         written.append(len(rows))
-        return stage(lake, table, rows)
+        return stage_rows(lake, table, rows)
 
     with monkeypatch.context() as patch:
         patch.setattr(merge, "stage_rows", recorded)
