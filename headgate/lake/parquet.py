@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -97,11 +97,10 @@ def _written_statistics(
     rows: pa.Table, written: pq.FileMetaData, columns: Sequence[str] | None
 ) -> dict[str, _ColumnStatistics]:
     """Return statistics that the footer of a file has: Arrow would compute them a second time."""
-    if _has_nested(rows):
-        return {}
     groups = [written.row_group(number) for number in range(written.num_row_groups)]
     found: dict[str, _ColumnStatistics] = {}
-    for at, (name, kind) in enumerate(zip(rows.column_names, rows.schema.types, strict=True)):
+    places = accumulate(map(_leaf_count, rows.schema.types), initial=0)
+    for at, name, kind in zip(places, rows.column_names, rows.schema.types, strict=False):
         if kind.id not in _BOUNDED_AS_WRITTEN or (columns and name not in columns):
             continue
         several = [group.column(at).statistics for group in groups]
@@ -109,6 +108,13 @@ def _written_statistics(
             with suppress(OverflowError, ValueError):  # a timestamp that Python cannot represent
                 found[name] = _sum_statistics(several, kind)
     return found
+
+
+def _leaf_count(kind: pa.DataType) -> int:
+    """Return the number of columns of a file that a column of this type becomes."""
+    if not pa.types.is_nested(kind):
+        return 1
+    return sum(_leaf_count(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def _sum_statistics(several: Sequence[pq.Statistics], kind: pa.DataType) -> _ColumnStatistics:

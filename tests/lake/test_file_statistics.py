@@ -198,7 +198,13 @@ def test_statistics_of_large_files_are_those_of_their_rows(tmp_path: Path, neste
         "number": range(30_000),
     }
     if nested:
-        columns = {"list": [["b"]] * 30_000, **columns}
+        lines = pa.list_(pa.struct([("n", pa.int64()), ("words", pa.list_(pa.string()))]))
+        columns = {
+            "a": [{"b": "z", "c": -1}] * 30_000,
+            "lines": pa.array([[{"n": -2, "words": ["b"]}]] * 30_000, lines),
+            "map": pa.array([[("k", -3)]] * 30_000, pa.map_(pa.string(), pa.int64())),
+            **columns,
+        }
     rows = pa.table(columns)
     staged_file = stage_rows(str(tmp_path), "t", rows)
     assert json.loads(staged_file.statistics) == json.loads(file_statistics(rows))

@@ -7,6 +7,8 @@ JSON text. Everything else is a walk over the resulting tree.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -175,15 +177,20 @@ def _nullable(avro_type: Type) -> bool:
             return avro_type == NULL
 
 
-def branch_names(union: Union) -> dict[int, str]:
+def branch_names(union: Union) -> Mapping[int, str]:
     """Return the struct field of each non-null branch, by the branch's index.
 
     Names do not depend on the position of a branch, so that adding one never renames another.
     Branches whose short names collide are named by their full names.
     """
-    names = {
-        index: type_name(branch) for index, branch in enumerate(union.branches) if branch != NULL
-    }
+    return _field_names(
+        tuple(None if branch == NULL else type_name(branch) for branch in union.branches)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _field_names(branches: tuple[str | None, ...]) -> Mapping[int, str]:
+    names = {index: name for index, name in enumerate(branches) if name is not None}
     counts = Counter(name.rpartition(".")[2].lower() for name in names.values())
     return {index: _branch_name(name, counts) for index, name in names.items()}
 
