@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from headgate.cdc.fold import latest
 from headgate.cdc.key import ROW_ID, TableKey
 from headgate.lake.commit import Committer, MergeCommit, MergeRule, commit_rows
-from headgate.lake.merge import KeyIndex, find_rows, replace_rows
+from headgate.lake.key_index import KeyIndex
+from headgate.lake.merge import find_rows, replace_rows
 from headgate.lake.snapshot import Snapshot
 
 _MAX_FILES = 32

@@ -17,7 +17,8 @@ from headgate.gold.commit import TABLE, Committed, Derivation
 from headgate.gold.spark_rows import Views, in_types
 from headgate.gold.states import can_merge, merge_states
 from headgate.lake.commit import Committer, FoundRows, MergeCommit, MergeRule
-from headgate.lake.merge import KeyIndex, find_rows
+from headgate.lake.key_index import KeyIndex
+from headgate.lake.merge import find_rows
 from headgate.sql.incremental import Incremental
 
 if TYPE_CHECKING:

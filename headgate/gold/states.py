@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from headgate.lake.merge import KeyIndex
+from headgate.lake.key_index import KeyIndex
 from headgate.sql.incremental import Incremental, State
 from headgate.sql.parse import quoted
 

@@ -7,19 +7,18 @@ the greatest key of each file, and each file of a large table has a range of key
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.lake.commit import Commit, Committer, FoundRows, Mark, MergeRule
+from headgate.lake.key_index import KeyIndex
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
@@ -41,77 +40,10 @@ _MAX_KEPT = 256 << 20
 """Bytes of rows that are kept in memory between a search and a merge."""
 _SAMPLED = 200
 """Keys, for each file, from which their ranges are estimated."""
-_MANY = 4_096
-"""Values that do not fit into the nearest cache any more."""
-_TRUNCATED = timedelta(milliseconds=1)
-"""What statistics of timestamps may lack: Spark writes them in milliseconds."""
 
 
 _One = TypeVar("_One")
 _Result = TypeVar("_Result")
-
-
-class KeyIndex:
-    """Finds the keys of a table, in which each is unique. Null is equal to null."""
-
-    def __init__(self, rows: pa.Table, key: Sequence[str]) -> None:
-        self.key = tuple(key)
-        self._columns: list[tuple[pa.Array, np.ndarray]] = []
-        """Distinct values of each column, and the codes of all keys up to it."""
-        codes = np.zeros(len(rows), np.int64)
-        for name in key:
-            column = rows[name].combine_chunks()
-            values = column.unique()
-            codes = codes * len(values) + _places(column, values)
-            known, codes = np.unique(codes, return_inverse=True)
-            self._columns.append((values, known))
-        self._places = np.empty(len(rows), np.int64)
-        self._places[codes] = np.arange(len(rows))
-        first = self._columns[0][0]
-        self._least = sorted(first.drop_null().to_pylist())
-        self._has_null = first.null_count > 0
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def find(self, rows: pa.Table) -> np.ndarray:
-        """Return the place of each row's key among the keys; -1 if it is not there."""
-        if not len(self._places):
-            return np.full(len(rows), -1)
-        codes, found = np.zeros(len(rows), np.int64), np.ones(len(rows), bool)
-        for name, (values, known) in zip(self.key, self._columns, strict=True):
-            place = _places(rows[name].combine_chunks(), values)
-            codes = codes * len(values) + place
-            at = np.searchsorted(known, codes)
-            at[at == len(known)] = 0
-            found &= (place >= 0) & (known[at] == codes)
-            codes = at
-        return np.where(found, self._places[codes], -1)
-
-    def may_be_in(self, least: Any, greatest: Any, nulls: int | None) -> bool:
-        """Whether rows may have any of the keys, given statistics of the first key column."""
-        if self._has_null and nulls != 0:
-            return True
-        if least is None or greatest is None:
-            return nulls is None or bool(self._least)
-        if isinstance(greatest, datetime):
-            greatest += _TRUNCATED
-        at = bisect_left(self._least, least)
-        return at < len(self._least) and bool(self._least[at] <= greatest)
-
-
-def _places(column: pa.Array, values: pa.Array) -> np.ndarray:
-    """Return the place of each value of a column among distinct values; -1 if it is not there."""
-    near = None
-    if len(values) > _MANY and pa.types.is_integer(column.type) and column.null_count == 0:
-        # A file has a range of keys. Among fewer values, each is found sooner.
-        bounds = pc.min_max(column)
-        inside = pc.and_(pc.less_equal(bounds["min"], values), pc.less_equal(values, bounds["max"]))
-        near = np.flatnonzero(_true(inside))
-        values = values.take(pa.array(near))
-    places: np.ndarray = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy()
-    places = places if near is None else np.append(near, -1)[places]
-    return places.astype(np.int64)
 
 
 def is_small(table: Snapshot) -> bool:

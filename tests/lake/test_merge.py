@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +19,8 @@ from hypothesis import strategies as st
 from headgate.lake import merge
 from headgate.lake.commit import Mark, MergeCommit, MergeRule, commit_rows
 from headgate.lake.delta_rs import DeltaRsCommitter
-from headgate.lake.merge import KeyIndex, find_rows
+from headgate.lake.key_index import KeyIndex
+from headgate.lake.merge import find_rows
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
@@ -94,21 +94,6 @@ def test_merges_come_to_the_rows_of_a_model(
         assert {
             (row["game"], row["player"]) for row in found.to_pylist()
         } == model.keys() & batches[0].keys()
-
-
-@pytest.mark.parametrize("many", [0, 10**6])
-@given(
-    keys=st.lists(st.one_of(st.none(), st.integers(-9, 9)), unique=True, min_size=1),
-    sought=st.lists(st.one_of(st.none(), st.integers(-12, 12))),
-)
-def test_keys_are_found_among_few_and_among_many(
-    many: int, keys: list[int | None], sought: list[int | None]
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "_MANY", many)
-        index = KeyIndex(pa.table({"id": pa.array(keys, pa.int64())}), ["id"])
-        found = index.find(pa.table({"id": pa.array(sought, pa.int64())}))
-    assert found.tolist() == [keys.index(key) if key in keys else -1 for key in sought]
 
 
 @settings(max_examples=100, deadline=None)
@@ -216,14 +201,6 @@ def test_few_or_scattered_changes_do_not_split_files(
     for keys in ([310, 311], range(400, 500, 9), [510, 530, 550, 610, 630]):
         merged_rows(large, keys, monkeypatch)
         assert len(files(large)) == 10
-
-
-def test_statistics_of_timestamps_may_be_truncated() -> None:
-    """Spark writes those of 12:00:00.000999 as 12:00:00.000."""
-    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    keys = pa.table({"at": [noon + timedelta(microseconds=999)]})
-    assert KeyIndex(keys, ["at"]).may_be_in(noon - timedelta(hours=1), noon, 0)
-    assert not KeyIndex(keys, ["at"]).may_be_in(noon - timedelta(hours=2), noon.replace(hour=11), 0)
 
 
 def test_small_files_are_combined_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate.gold.states import can_merge, merge_states
-from headgate.lake.merge import KeyIndex
+from headgate.lake.key_index import KeyIndex
 from headgate.sql.gold_select import parse_gold
 from headgate.sql.incremental import Incremental, incremental
 
