@@ -26,13 +26,8 @@ from headgate.lake.names import pattern_name
 from headgate.lake.staged import BlockedSchemaChange, ExpectationResult
 from headgate.reasons import Reason
 from headgate.schema.origin import as_records
-from headgate.sources.files import (
-    FIRST_BATCH,
-    LandedFile,
-    SkippedFile,
-    milliseconds,
-    read_local,
-)
+from headgate.sources.files import FIRST_BATCH
+from headgate.sources.folder import LandedFile, SkippedFile, milliseconds, read_local
 
 
 def open_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

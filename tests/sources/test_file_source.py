@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 
 from headgate.cdc.stage import change_plan
+from headgate.config import Files, Size
 from headgate.engine.task_results import decode_results, task_results
 from headgate.lake.staged import StagedFile
 from headgate.sources import files as files_module
 from headgate.sources.batch import CaughtUp, SkippedFiles, SourceBatch, UnfinishedFiles
-from headgate.sources.files import FileSource
+from headgate.sources.files import FileSource, batch_of
+from headgate.sources.folder import LandedFile, read_local
 from headgate.sources.stop_signal import StopSignal
 from headgate.testing import FailingCommitter
 from tests.cdc.change_lake import ChangeLake
@@ -157,5 +159,15 @@ def test_batch_lands_without_files_that_cannot_be_opened(source: Source) -> None
 def test_file_is_read_up_to_the_size_that_is_recorded(source: Source) -> None:
     file = source.put("a.json", lines(json_change()))
     size = file.stat().st_size
-    content, read = files_module.read_local(str(source.landing), str(file), 10_000)
+    content, read = read_local(str(source.landing), str(file), 10_000)
     assert (len(content or b""), read.size) == (size, size)
+
+
+def test_a_batch_is_limited_by_files_and_by_bytes() -> None:
+    files = [LandedFile(str(number), 10, 0) for number in range(5)]
+    few = Files(path="/x", files_per_batch=3)
+    assert batch_of(files, few) == files[:3]
+    small = Files(path="/x", bytes_per_batch=Size.parse("25 B"))
+    assert batch_of(files, small) == files[:2]
+    tiny = Files(path="/x", bytes_per_batch=Size.parse("1 B"))
+    assert batch_of(files, tiny) == files[:1]

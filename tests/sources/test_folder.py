@@ -8,15 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from headgate.config import Files, Size
+from headgate.config import Files
 from headgate.errors import SourceError
-from headgate.sources.files import (
-    LandedFile,
-    SkippedFile,
-    batch_of,
-    list_files,
-    read_local,
-)
+from headgate.sources.folder import SkippedFile, list_files, read_local
 
 
 def names(folder: Path, **more: object) -> list[str]:
@@ -65,16 +59,6 @@ def test_an_invalid_time_in_a_path_is_ignored(tmp_path: Path) -> None:
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no folder"):
         names(tmp_path / "nowhere")
-
-
-def test_a_batch_is_limited_by_files_and_by_bytes() -> None:
-    files = [LandedFile(str(number), 10, 0) for number in range(5)]
-    few = Files(path="/x", files_per_batch=3)
-    assert batch_of(files, few) == files[:3]
-    small = Files(path="/x", bytes_per_batch=Size.parse("25 B"))
-    assert batch_of(files, small) == files[:2]
-    tiny = Files(path="/x", bytes_per_batch=Size.parse("1 B"))
-    assert batch_of(files, tiny) == files[:1]
 
 
 def test_a_file_that_has_grown_is_listed_as_a_different_one(tmp_path: Path) -> None:
