@@ -100,15 +100,19 @@ def split_by(codes: np.ndarray) -> list[np.ndarray]:
     """Return the positions of each distinct code, in order, with one sort for all."""
     if not len(codes):
         return []
+    order = stable_order(codes)
+    starts = np.flatnonzero(np.diff(codes[order])) + 1
+    bounds = [0, *starts.tolist(), len(order)]
+    return [order[start:end] for start, end in pairwise(bounds)]
+
+
+def stable_order(codes: np.ndarray) -> np.ndarray:
+    """Return the positions of all codes, those of equal ones together and in order."""
     groups = pa.array(codes).dictionary_encode()
     codes = groups.indices.to_numpy()
     if len(groups.dictionary) < 1 << 16:
         codes = codes.astype(np.uint16)  # numpy sorts these in linear time
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    starts = np.flatnonzero(np.diff(ordered)) + 1
-    bounds = [0, *starts.tolist(), len(order)]
-    return [order[start:end] for start, end in pairwise(bounds)]
+    return np.argsort(codes, kind="stable")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.config.envelopes import PayloadMessages
-from headgate.envelopes.opened import Opened, Rejected, split_by
+from headgate.envelopes.opened import Opened, Rejected, split_by, stable_order
 from headgate.errors import PipelineFileError
 from headgate.formats.decoders import Decoders
 from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
@@ -94,14 +94,12 @@ class WrapperEnvelope:
         opened = Opened()
         wrappers = self._decode(records.column("value"), opened)
         routes, ids = wrappers.routes.dictionary.to_pylist(), wrappers.ids.dictionary.to_pylist()
-        route_codes = wrappers.routes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        id_codes = wrappers.ids.indices.to_numpy()
+        route_codes, id_codes = wrappers.route_codes, wrappers.ids.indices.to_numpy()
         frequent_first = np.argsort(-np.bincount(id_codes, minlength=len(ids)), kind="stable")
         decoders.fetch(ids[at] for at in frequent_first if ids[at] >= 0)
 
         missing_payload = wrappers.payloads.is_null().to_numpy(zero_copy_only=False)
-        codes = (route_codes.astype(np.int64) * len(ids) + id_codes) * 2 + missing_payload
-        parts = split_by(codes)
+        parts = split_by(wrappers.codes * 2 + missing_payload)
         firsts = [part[0] for part in parts]
         for part, route_code, id_code, missing in zip(
             parts,
@@ -110,7 +108,7 @@ class WrapperEnvelope:
             missing_payload[firsts].tolist(),
             strict=True,
         ):
-            rows = wrappers.rows_at(part)
+            rows = wrappers.rows[part]
             route = routes[route_code] if route_code >= 0 else None
             schema_id = ids[id_code]
             known_id = schema_id if schema_id >= 0 else None
@@ -133,42 +131,76 @@ class WrapperEnvelope:
 
     def _decode(self, values: pa.ChunkedArray, opened: Opened) -> _Wrappers:
         """Decode chunk by chunk: chunks that fit into the processor's caches are fastest."""
-        bad: list[int] = []
-        routes: list[pa.Array] = []
-        ids: list[pa.Array] = []
-        payloads: list[pa.BinaryArray] = []
+        chunks: list[_Wrappers] = []
         start = 0
         for chunk in values.chunks:
             decoded = self.decoder.decode(chunk)
             for row, detail in decoded.bad.items():
                 opened.rejected.append(Rejected(start + row, Reason.ENVELOPE_UNDECODABLE, detail))
-            bad += [start + row for row in decoded.bad]
-            routes.append(decoded.columns.column(self.route).cast(pa.string()).dictionary_encode())
-            found = decoded.columns.column(self.schema_id).cast(pa.int64(), safe=False)
-            ids.append(found.fill_null(-1).dictionary_encode())
-            payloads.append(decoded.columns.column(self.payload))
+            rows = np.delete(np.arange(start, start + len(chunk)), [*decoded.bad])
+            wrappers = self._wrappers(rows, decoded.columns)
+            chunks.append(wrappers.sorted() if values.num_chunks > 1 else wrappers)
             start += len(chunk)
+        return _Wrappers.of(chunks)
+
+    def _wrappers(self, rows: np.ndarray, columns: pa.RecordBatch) -> _Wrappers:
+        ids = columns.column(self.schema_id).cast(pa.int64(), safe=False).fill_null(-1)
         return _Wrappers(
-            np.delete(np.arange(start), bad) if bad else None,
-            _together(routes, pa.dictionary(pa.int32(), pa.string())),
-            _together(ids, pa.dictionary(pa.int32(), pa.int64())),
-            _together(payloads, pa.binary()),
+            rows,
+            columns.column(self.route).cast(pa.string()).dictionary_encode(),
+            ids.dictionary_encode(),
+            columns.column(self.payload),
         )
+
+
+_FEW_GROUPS = 50
+"""Up to this many groups, payloads that are far apart are copied as fast as sorted ones."""
 
 
 @dataclass(frozen=True)
 class _Wrappers:
     """The fields of all wrappers that could be decoded, and the rows of their records."""
 
-    rows: np.ndarray | None
-    """None if all could be decoded."""
+    rows: np.ndarray
     routes: pa.DictionaryArray
     ids: pa.DictionaryArray
     """-1 where there is none."""
     payloads: pa.BinaryArray
 
-    def rows_at(self, positions: np.ndarray) -> np.ndarray:
-        return positions if self.rows is None else self.rows[positions]
+    @classmethod
+    def of(cls, chunks: list[_Wrappers]) -> _Wrappers:
+        return cls(
+            np.concatenate([one.rows for one in chunks]) if chunks else np.empty(0, np.int64),
+            _together([one.routes for one in chunks], pa.dictionary(pa.int32(), pa.string())),
+            _together([one.ids for one in chunks], pa.dictionary(pa.int32(), pa.int64())),
+            _together([one.payloads for one in chunks], pa.binary()),
+        )
+
+    @property
+    def route_codes(self) -> np.ndarray:
+        """The position of each record's route in the dictionary, -1 if it has none."""
+        codes: np.ndarray = self.routes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return codes
+
+    @property
+    def codes(self) -> np.ndarray:
+        """A number for each record that is the same for those of one route and schema."""
+        routes = self.route_codes.astype(np.int64)
+        codes: np.ndarray = routes * len(self.ids.dictionary) + self.ids.indices.to_numpy()
+        return codes
+
+    def sorted(self) -> _Wrappers:
+        """Put the records of each group together, unless there are few groups.
+
+        In a portion of many such chunks, a group's payloads are copied in runs. One by one, from
+        all over memory, each would have to wait for it.
+        """
+        if max(len(self.routes.dictionary), len(self.ids.dictionary)) <= _FEW_GROUPS:
+            return self
+        order = stable_order(self.codes)
+        at = pa.array(order)
+        routes, ids, payloads = (one.take(at) for one in (self.routes, self.ids, self.payloads))
+        return _Wrappers(self.rows[order], routes, ids, payloads)
 
 
 def _together(chunks: list[pa.Array], kind: pa.DataType) -> pa.Array:

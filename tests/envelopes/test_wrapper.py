@@ -3,8 +3,10 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,6 +62,37 @@ def test_records_are_grouped_by_route_and_schema_in_the_order_they_came() -> Non
         ("go", PROTO_ID): [(1, b"b")],
     }
     assert result.rejected == []
+
+
+def test_records_of_many_routes_keep_their_rows_and_order_in_chunks() -> None:
+    random = Random(7)
+    values = [
+        random.choice(
+            [
+                wrapped(
+                    game_name=f"game_{random.randrange(80)}", schema_id=PROTO_ID, payload=b"%d" % at
+                ),
+                wrapped(game_name="chess", schema_id=AVRO_ID, payload=b"%d" % at),
+                wrapped(schema_id=PROTO_ID, payload=b"%d" % at),
+                b"\xff",
+            ]
+        )
+        for at in range(3_000)
+    ]
+    whole = records(values)
+    chunks = pa.concat_tables([whole.slice(at, 1_000) for at in (0, 1_000, 2_000)])
+    assert chunks["value"].num_chunks == 3
+    result, expected = (USUAL.open(one, decoders()) for one in (chunks, whole.combine_chunks()))
+    assert groups(result) == groups(expected)
+    assert len(groups(result)) > 80
+    assert all(
+        rows == sorted(rows)
+        and [payload for _, payload in rows] == [b"%d" % row for row, _ in rows]
+        for rows in groups(result).values()
+    )
+    assert sorted(result.rejected, key=lambda one: one.row) == sorted(
+        expected.rejected, key=lambda one: one.row
+    )
 
 
 def test_message_of_a_payload_is_the_declared_one_for_its_route() -> None:
