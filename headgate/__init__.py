@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from headgate.engine.events import BatchLanded, Event, SchemaChanged
     from headgate.errors import HeadgateError
     from headgate.notebook import Rows
-    from headgate.pipeline import Pipeline, Quarantine, RunResult, load
+    from headgate.pipeline import Pipeline, Quarantine, load
+    from headgate.run_result import RunResult
     from headgate.sources.stop_signal import StopSignal
 
 __version__ = "0.1.0"
@@ -82,7 +83,8 @@ _HOME = {
     "headgate.engine.events": ("BatchLanded", "Event", "SchemaChanged"),
     "headgate.errors": ("HeadgateError",),
     "headgate.notebook": ("Rows",),
-    "headgate.pipeline": ("Pipeline", "Quarantine", "RunResult", "load"),
+    "headgate.pipeline": ("Pipeline", "Quarantine", "load"),
+    "headgate.run_result": ("RunResult",),
     "headgate.sources.stop_signal": ("StopSignal",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -25,13 +25,14 @@ from headgate.gold.declared import declared_gold
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
 from headgate.lake.expire import Expired, delete_expired, expired_versions
-from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.maintain import Unfinished, Upkeep, maintain_table, upkeep_of
 from headgate.lake.names import TOMBSTONES, ChangeTables
 from headgate.lake.orphans import orphans_of_notes
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged_files import writer_of
 from headgate.lake.storage import delete_files
+from headgate.lake.streams import app_id
 
 _COMPACTED_EVERY = 16
 """Versions of a table from one look at its files to the next."""

@@ -22,9 +22,10 @@ from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
 from headgate.lake.layout import open_stream
 from headgate.lake.ledger import Ledger, Pending
-from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id, replay_name
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.run_lock import run_lock
 from headgate.lake.storage import probe
+from headgate.lake.streams import app_id, replay_name
 from headgate.maintain import MaintainFollowUp
 from headgate.models.predict import PredictFollowUp
 from headgate.schema.changes import SchemaHistory

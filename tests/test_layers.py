@@ -32,6 +32,7 @@ LAYERS = [
     {"lab"},
     {"inspect"},
     {"workflow"},
+    {"run_result"},
     {"pipeline"},
     {"testing"},
     {"cli", "examples"},

@@ -21,7 +21,7 @@ from headgate.inspect.schema import read_table_schema
 from headgate.inspect.status import PendingTable, read_status
 from headgate.inspect.tables import read_tables
 from headgate.notebook import ResultView, cell
-from headgate.pipeline import RunTally
+from headgate.run_result import RunTally
 from headgate.schema.changes import AddColumn
 from tests.inspect.change_lake import FIRST, ShopLake, make_shop_lake
 from tests.inspect.quarantined_lake import RUBBISH, UNKNOWN, make_quarantined_lake

@@ -16,10 +16,11 @@ from headgate.config import PipelineConfig
 from headgate.envelopes.datastream.changes import SourceTable
 from headgate.errors import LandingError, UsageError, did_you_mean, listed, shown
 from headgate.lake.ledger_entries import Kind
-from headgate.lake.ledger_snapshot import LedgerSnapshot, replay_name
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.names import ChangeTables, pattern_name
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
+from headgate.lake.streams import replay_name
 from headgate.lake.tables import TableError
 
 _MAX_WORKERS = 16

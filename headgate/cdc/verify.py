@@ -19,9 +19,9 @@ from headgate.cdc.source_tables import SourceTableNames, find_source, known_sour
 from headgate.config import PipelineConfig
 from headgate.engine.session import pipeline_session
 from headgate.lake.commit import Engine
-from headgate.lake.ledger_snapshot import app_id
 from headgate.lake.names import ChangeTableKind
 from headgate.lake.snapshot import Snapshot
+from headgate.lake.streams import app_id
 from headgate.lake.tables import TableError
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from headgate.lake.ledger_entries import (
     SchemaEntry,
     TableEntry,
 )
-from headgate.lake.ledger_snapshot import record_change, run_app
+from headgate.lake.ledger_snapshot import record_change
 from headgate.lake.staged import (
     BlockedSchemaChange,
     ExpectationResult,
@@ -55,6 +55,7 @@ from headgate.lake.staged import (
 )
 from headgate.lake.staged_files import delete_leftovers, delete_staged, is_staged, writer_of
 from headgate.lake.storage import MAX_REQUESTS
+from headgate.lake.streams import run_app
 from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange, SchemaHistory
 from headgate.sources.batch import Extent, continues
 

@@ -19,7 +19,8 @@ from headgate.lake.commit import Committer
 from headgate.lake.layout import current_streams, lock_all
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import GoldEntry, Kind
-from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id
+from headgate.lake.ledger_snapshot import LedgerSnapshot
+from headgate.lake.streams import app_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

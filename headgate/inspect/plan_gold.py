@@ -22,7 +22,8 @@ from headgate.gold.declared import (
 from headgate.inspect.schema import open_table
 from headgate.inspect.tables import TableKind, kind_of
 from headgate.lake.ledger_entries import Kind
-from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id
+from headgate.lake.ledger_snapshot import LedgerSnapshot
+from headgate.lake.streams import app_id
 from headgate.lake.tables import is_table, table_url
 from headgate.sql.incremental import Incremental
 

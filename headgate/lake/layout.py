@@ -16,9 +16,10 @@ from headgate.config.shards import Shard, Stream
 from headgate.errors import CheckpointError, UsageError
 from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger
-from headgate.lake.ledger_snapshot import Layout, LedgerSnapshot
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.run_lock import read_holder, run_lock
 from headgate.lake.staged import StagedBatchNote
+from headgate.lake.streams import Layout
 from headgate.lake.tables import CommitConflict
 
 _MAX_ATTEMPTS = 120

@@ -28,18 +28,11 @@ from headgate.lake.ledger_entries import (
     StartEntry,
     encode_entry,
 )
-from headgate.lake.ledger_snapshot import (
-    Layout,
-    LedgerSnapshot,
-    app_id,
-    followed_app,
-    layout_app,
-    run_app,
-    totals_app,
-)
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
+from headgate.lake.streams import Layout, app_id, followed_app, layout_app, run_app, totals_app
 from headgate.lake.tables import CommitConflict, TableError, table_url
 
 _SKIPPED_BY = ("pipeline", "kind", "version", "at", "table")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +29,15 @@ from headgate.lake.ledger_entries import (
 from headgate.lake.query import python_rows, query_table, quoted
 from headgate.lake.staged import ExpectationResult
 from headgate.lake.storage import require_reachable
+from headgate.lake.streams import (
+    Layout,
+    app_id,
+    followed_app,
+    layout_app,
+    pipeline_of,
+    replay_name,
+    totals_app,
+)
 from headgate.lake.tables import TableError, open_table, table_url
 from headgate.schema.changes import DropColumn, SchemaHistory
 
@@ -58,40 +66,6 @@ _MAX_READS = 3
 _READ_ERRORS = (TableError, OSError, pa.ArrowException)
 
 
-_SUFFIX = re.compile("[.:]")
-"""What separates the name of a pipeline from that of a stream, or of replays."""
-
-
-def replay_name(pipeline: str) -> str:
-    """Return the name under which replays of a pipeline's quarantine are recorded."""
-    return f"{pipeline}:replay"
-
-
-def app_id(pipeline: str) -> str:
-    """Return the application id of a pipeline's transactions in all its tables."""
-    return f"headgate:{pipeline}"
-
-
-def run_app(app: str) -> str:
-    """Return the application id of the marks that number the runs of a pipeline."""
-    return f"{app}:run"
-
-
-def layout_app(app: str) -> str:
-    """Return the application id of the marks that number the layouts of a pipeline."""
-    return f"{app}:layout"
-
-
-def totals_app(app: str) -> str:
-    """Return the application id of the mark at the newest totals."""
-    return f"{app}:totals"
-
-
-def followed_app(app: str) -> str:
-    """Return the application id of the mark at the newest batch that follow-ups have followed."""
-    return f"{app}:followed"
-
-
 @dataclass(frozen=True)
 class TableTotals:
     """Everything recorded for one table, added up."""
@@ -110,26 +84,6 @@ class TableTotals:
     at: datetime
     lineages: tuple[str, ...]
     """As last recorded."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The streams of a pipeline, from one change of their number to the next."""
-
-    number: int
-    shards: int
-    start: Any = None
-    """Where its streams begin in the source; None for the `start` of the source."""
-
-    def streams(self, pipeline: str) -> list[str]:
-        """Return the names of its streams, in the order of the shards."""
-        if self.number == 0:
-            return [pipeline]
-        return [f"{pipeline}.{self.number}.{one}of{self.shards}" for one in _from_1(self.shards)]
-
-
-def _from_1(count: int) -> range:
-    return range(1, count + 1)
 
 
 @dataclass(frozen=True)
@@ -215,7 +169,7 @@ class LedgerSnapshot:
     @property
     def all_streams(self) -> LedgerSnapshot:
         """The same version for all streams of the pipeline that this stream or replay is of."""
-        return self.of(*self.of(_SUFFIX.split(self.name)[0]).streams)
+        return self.of(*self.of(pipeline_of(self.name)).streams)
 
     @property
     def streams(self) -> list[str]:

@@ -25,7 +25,8 @@ from headgate.jars.jars import headgate_home
 from headgate.lake.commit import Committer
 from headgate.lake.duck import Sql
 from headgate.lake.ledger_entries import Entry, PredictionEntry, TrainingEntry
-from headgate.lake.ledger_snapshot import LedgerSnapshot, app_id
+from headgate.lake.ledger_snapshot import LedgerSnapshot
+from headgate.lake.streams import app_id
 from headgate.models.accuracy import JUDGE_SECONDS, Judge, LiveAccuracy, Retraining
 from headgate.models.features import AT, RECORD_TIME, parse_features
 from headgate.models.publish import (

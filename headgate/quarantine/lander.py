@@ -19,8 +19,8 @@ from headgate.errors import LandingError
 from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger, Pending, pending_files
 from headgate.lake.ledger_entries import Entry, QuarantineEntry, TableEntry
-from headgate.lake.ledger_snapshot import replay_name
 from headgate.lake.staged import StagedBatchNote, StagedFile
+from headgate.lake.streams import replay_name
 from headgate.lake.tables import table_url
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.outcome import OutcomeNote, ReplayOutcome, record_outcome

@@ -23,10 +23,10 @@ from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
 from headgate.engine.task_results import decode_results, task_results
 from headgate.lake.commit import Committer
 from headgate.lake.ledger_entries import Kind
-from headgate.lake.ledger_snapshot import app_id
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import delete_staged, read_staged
 from headgate.lake.storage import delete_file
+from headgate.lake.streams import app_id
 from headgate.quarantine.filter import QuarantineFilter
 from headgate.quarantine.lander import ReplayLander, ReplayLedger
 from headgate.quarantine.outcome import OUTCOME_COLUMNS, ReplayOutcome

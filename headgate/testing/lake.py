@@ -25,10 +25,11 @@ from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger import Ledger, Pending
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.notebook import Rows
-from headgate.pipeline import Pipeline, RunResult, RunTally, load
+from headgate.pipeline import Pipeline, load
 from headgate.registry.folder import FolderRegistry
 from headgate.registry.registry import SchemaText, SchemaType
 from headgate.run import batch_plan, maintenance, pending_replays, schema_history
+from headgate.run_result import RunResult, RunTally
 from headgate.sources.batch import Extent
 from headgate.sources.files import FIRST_BATCH, files_read
 from headgate.testing.records import Record, by_partition, frame, number_records

@@ -8,7 +8,7 @@ import headgate
 from headgate.engine.events import BatchLanded
 from headgate.engine.runner import Runner
 from headgate.lake.run_lock import Held, Holder
-from headgate.pipeline import RunTally
+from headgate.run_result import RunTally
 from headgate.sources.stop_signal import StopSignal
 from headgate.testing import InProcessLake
 

@@ -30,8 +30,9 @@ from headgate.lake.ledger_entries import (
     TableEntry,
     columns_of,
 )
-from headgate.lake.ledger_snapshot import LedgerSnapshot, replay_name
+from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.staged import ExpectationResult, StagedFile
+from headgate.lake.streams import replay_name
 from headgate.schema.changes import DropColumn, SchemaChange, change_types
 from tests.lake.recorded import all_rows, complete
 from tests.lake.staged import staged

@@ -25,8 +25,9 @@ from headgate.lake.ledger_entries import (
     SchemaEntry,
     TableEntry,
 )
-from headgate.lake.ledger_snapshot import LedgerSnapshot, TableTotals, replay_name
+from headgate.lake.ledger_snapshot import LedgerSnapshot, TableTotals
 from headgate.lake.staged import StagedFile
+from headgate.lake.streams import replay_name
 from headgate.lake.tables import CommitConflict
 from headgate.schema.changes import AddColumn, DropColumn
 from tests.lake.recorded import complete
