@@ -137,6 +137,7 @@ def derive_large(
     """
     say(f"{groups:,} groups: writing their rows")
     pipeline = _pipeline(folder)
+    _land_and_derive(pipeline, changed, groups, 0)
     chance = np.random.default_rng(groups)
     players = chance.permutation(groups)
     for start in range(0, groups, 1_000_000):
@@ -165,7 +166,7 @@ def derive_large(
         peers.append(_merge_with_spark(spark, folder / "peer" / _GAME, new))
         say(f"{groups:,} groups, {changed:,} changed: {ours[-1]:.2f} s; MERGE {peers[-1]:.2f} s")
     _require_same(pipeline, folder, [_GAME])
-    runs = [_land_and_derive(pipeline, changed, groups, seed) for seed in range(_ROUNDS + 1)]
+    runs = [_land_and_derive(pipeline, changed, groups, seed) for seed in range(1, _ROUNDS + 2)]
     say(f"{groups:,} groups: {changed:,} records landed and derived in {runs[-1]:.2f} s")
     batch, peer, run = (median(found[1:]) for found in (ours, peers, runs))
     return LargeDeriving(groups, first, plain_first, batch, peer, run, cost)
@@ -195,8 +196,7 @@ def _append(pipeline: PipelineConfig, players: np.ndarray) -> None:
         "event_timestamp": pa.array(players, pa.int64()).cast(pa.timestamp("us", "UTC")),
     }
     path = Path(pipeline.lake, f"silver_{_GAME}_events")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_deltalake(path, pa.table(rows), mode="append")
+    write_deltalake(path, pa.table(rows), mode="append", schema_mode="merge")
 
 
 def large_table(derived: Sequence[LargeDeriving], changed: int) -> Table:

@@ -76,7 +76,9 @@ def write_each(
                 for held in _held(rows for _, rows in pieces):
                     for rows in split_into_files(held, key):
                         values = partition(index) if partition else None
-                        file = stage_rows(lake, tables[index], rows, partition=values)
+                        file = stage_rows(
+                            lake, tables[index], rows, partition=values, will_be_rewritten=True
+                        )
                         yield _written(index, file.to_json(), None)
             except Exception as error:
                 yield _written(index, None, f"{type(error).__name__}: {error}")

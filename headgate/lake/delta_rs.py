@@ -27,10 +27,10 @@ from deltalake.transaction import (
 )
 
 from headgate.config.storage import options_of
-from headgate.lake.append import KnownTables, has_new_columns
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.compact import Compacted, can_combine, combine_files, files_to_combine
 from headgate.lake.constraints import constraints_of
+from headgate.lake.known_tables import KnownTables, has_new_columns
 from headgate.lake.log import LogEntry, identify_entry, read_entries
 from headgate.lake.merge import merge_into_files
 from headgate.lake.parquet import ParquetRows, write_parquet
@@ -170,9 +170,9 @@ class DeltaRsCommitter:
 
     def _commit(self, commit: Commit) -> int:
         read = self._just_read.pop(commit.table, None)
-        appended = self._known.append(commit)
-        if appended is not None:
-            return appended
+        committed = self._known.commit(commit)
+        if committed is not None:
+            return committed
         actions: list[AddAction | RemoveAction] = [add_action(file) for file in commit.files]
         actions += [
             RemoveAction(path, True, _now(), size, {}) for path, size in commit.removed.items()
@@ -334,7 +334,7 @@ class DeltaRsCommitter:
         else:
             # The versions in between are those of this commit, so nothing else has changed.
             self._obstacles[commit.table] = table, version, None
-        self._known.committed(commit, version)
+        self._known.committed(commit, version, _checkpoints(table.metadata().configuration))
         return version
 
     def can_write(self, table: str | Snapshot) -> bool:

@@ -44,15 +44,22 @@ class KeyIndex:
         """Return the place of each row's key among the keys; -1 if it is not there."""
         if not len(self._places):
             return np.full(len(rows), -1)
-        codes, found = np.zeros(len(rows), np.int64), np.ones(len(rows), bool)
+        # Only rows that have one of the keys in the columns so far are looked at any further.
+        left, codes = np.arange(len(rows)), np.zeros(len(rows), np.int64)
         for name, (values, known) in zip(self.key, self._columns, strict=True):
-            place = _places(rows[name].combine_chunks(), values)
-            codes = codes * len(values) + place
+            column = rows[name].combine_chunks()
+            if len(left) < len(rows):
+                column = column.take(pa.array(left))
+            place = _places(column, values)
+            has = np.flatnonzero(place >= 0)
+            codes = codes[has] * len(values) + place[has]
             at = np.searchsorted(known, codes)
             at[at == len(known)] = 0
-            found &= (place >= 0) & (known[at] == codes)
-            codes = at
-        return np.where(found, self._places[codes], -1)
+            same = known[at] == codes
+            left, codes = left[has][same], at[same]
+        found = np.full(len(rows), -1)
+        found[left] = self._places[codes]
+        return found
 
     def may_be_in(self, least: Any, greatest: Any, nulls: int | None) -> bool:
         """Whether rows may have any of the keys, given statistics of the first key column."""

@@ -39,7 +39,7 @@ _MAX_THREADS = 4
 _MAX_KEPT = 256 << 20
 """Bytes of rows that are kept in memory between a search and a merge."""
 _SAMPLED = 200
-"""Keys, for each file, from which their ranges are estimated."""
+"""Keys of each file from which ranges, and the rows around changes, are estimated."""
 
 
 _One = TypeVar("_One")
@@ -80,7 +80,7 @@ def replace_rows(
 ) -> int:
     """Replace all rows of a table."""
     parts = split_into_files(rows, key)
-    files = tuple(stage_rows(committer.lake, table, part) for part in parts)
+    files = tuple(stage_rows(committer.lake, table, part, will_be_rewritten=True) for part in parts)
     return committer.commit(Commit(table, rows.schema, files, marks, "replace"))
 
 
@@ -241,7 +241,8 @@ class _Merge:
         kept[place[gone]] = False
         origin = np.arange(len(rows))
         origin[place[updated]] = len(rows) + change[updated]
-        changed = self.rule.set or rows.column_names
+        # Rows have the keys of their changes already.
+        changed = {*(self.rule.set or rows.column_names)} - {*self.rule.key}
         columns = [
             _both(rows[name], self.changes[name]).take(pa.array(origin[kept]))
             if name in changed and updated.any()
@@ -271,7 +272,7 @@ class _Merge:
         return [path for path in small if path in touched]
 
     def write(self, rows: pa.Table) -> StagedFile:
-        return stage_rows(self.table.lake, self.table.table, rows)
+        return stage_rows(self.table.lake, self.table.table, rows, will_be_rewritten=True)
 
     def _is_small(self, path: str) -> bool:
         rows = self.table.row_counts[path]
@@ -286,15 +287,24 @@ def _split_near(
     Then these merges rewrite a small file, and not the other rows.
     """
     column = rows[key[0]]
-    if len(changes) < _MIN_NEAR or pa.types.is_nested(column.type):
+    if len(changes) < _MIN_NEAR or not len(rows) or pa.types.is_nested(column.type):
         return None, [rows]
-    least_and_greatest = pc.min_max(changes[key[0]])
-    below = _true(pc.less(column, least_and_greatest["min"]))
-    above = _true(pc.greater(column, least_and_greatest["max"]))
-    near = ~(below | above)
-    if near.sum() > _MAX_NEAR * len(rows):
+    bounds = pc.min_max(changes[key[0]])
+    sample = column.take(pa.array(np.linspace(0, len(rows) - 1, _SAMPLED, dtype=np.int64)))
+    if _between(sample, bounds).mean() > _MAX_NEAR:
         return None, [rows]
-    return rows.filter(pa.array(near)), [rows.filter(pa.array(side)) for side in (below, above)]
+    near = _between(column, bounds)
+    if near.mean() > _MAX_NEAR:
+        return None, [rows]
+    below = _true(pc.less(column, bounds["min"]))
+    sides = (below, ~(near | below))
+    return rows.filter(pa.array(near)), [rows.filter(pa.array(side)) for side in sides]
+
+
+def _between(values: pa.ChunkedArray, bounds: pa.StructScalar) -> np.ndarray:
+    """Return which values are neither less nor greater than bounds; null is not."""
+    outside = _true(pc.less(values, bounds["min"])) | _true(pc.greater(values, bounds["max"]))
+    return np.logical_not(outside)
 
 
 def _candidates(table: Snapshot, keys: KeyIndex) -> list[str]:

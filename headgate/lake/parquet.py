@@ -175,8 +175,12 @@ def write_parquet(
     partition: Mapping[str, str] | None = None,
     reasons: Mapping[str, int] | None = None,
     statistics_of: Sequence[str] | None = None,
+    will_be_rewritten: bool = False,
 ) -> StagedFile:
-    """Write rows to a file in a table's folder."""
+    """Write rows to a file in a table's folder.
+
+    A file that is rewritten again and again is compressed less.
+    """
     for column, value in (partition or {}).items():
         name = f"{column}={safe_name(value)}/{name}"
     large = rows.num_rows >= _LARGE_FILE_ROWS
@@ -184,7 +188,7 @@ def write_parquet(
         with pq.ParquetWriter(
             file,
             rows.schema,
-            compression="zstd" if large else "snappy",
+            compression="zstd" if large and not will_be_rewritten else "snappy",
             use_dictionary=_with_dictionary(rows) if large else ["_topic"],
             store_schema=False,
             coerce_timestamps="us",
@@ -213,10 +217,18 @@ def stage_rows(
     *,
     partition: Mapping[str, str] | None = None,
     statistics_of: Sequence[str] | None = None,
+    will_be_rewritten: bool = False,
 ) -> StagedFile:
     """Write rows to a file for the next commit to a table."""
-    name = f"part-{uuid.uuid4()}.parquet"
-    return write_parquet(lake, table, name, rows, partition=partition, statistics_of=statistics_of)
+    return write_parquet(
+        lake,
+        table,
+        f"part-{uuid.uuid4()}.parquet",
+        rows,
+        partition=partition,
+        statistics_of=statistics_of,
+        will_be_rewritten=will_be_rewritten,
+    )
 
 
 class ParquetRows:

@@ -171,9 +171,9 @@ def merged_rows(
     """Merge changes of some keys; return how many rows were written, and how many files are new."""
     written: list[int] = []
 
-    def recorded(lake: str, table: str, rows: pa.Table) -> StagedFile:
+    def recorded(lake: str, table: str, rows: pa.Table, **given: Any) -> StagedFile:
         written.append(len(rows))
-        return stage_rows(lake, table, rows)
+        return stage_rows(lake, table, rows, **given)
 
     with monkeypatch.context() as patch:
         patch.setattr(merge, "stage_rows", recorded)

@@ -1,4 +1,4 @@
-"""Appends to known tables: the same tables as by delta-rs, which is not asked for most of them."""
+"""Commits to known tables: the same tables as by delta-rs, which is not asked for most of them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headgate.lake.commit import Commit, Mark
+from headgate.lake import delta_rs
+from headgate.lake.commit import Commit, Mark, MergeCommit, MergeRule, commit_rows
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.log import LogEntry
+from headgate.lake.merge import Rewritten, merge_into_files
 from headgate.lake.parquet import write_parquet
 from headgate.lake.staged import StagedFile
 from headgate.lake.tables import CommitConflict
@@ -204,3 +207,104 @@ def test_entry_says_who_wrote_it(committer: DeltaRsCommitter, tmp_path: Path) ->
     (info,) = (one["commitInfo"] for one in entry.actions if "commitInfo" in one)
     assert info["operation"] == "WRITE"
     assert not list((tmp_path / "chess" / "_delta_log").glob(".*"))
+
+
+def replaced_by(committer: DeltaRsCommitter, lake: Path, *commits: pa.Table) -> int:
+    """Replace a table several times, as derived tables are."""
+    for version, rows in enumerate(commits):
+        last = commit_rows(committer, "gold", rows, Mark(APP, version), mode="replace")
+    return last
+
+
+def test_known_table_is_replaced_without_reading_it(tmp_path: Path, reads: Counter[str]) -> None:
+    committer = DeltaRsCommitter(str(tmp_path))
+    assert replaced_by(committer, tmp_path, numbers(1, 2), numbers(3), numbers(4, 5)) == 2
+    assert not reads
+    assert values(tmp_path, "gold") == [4, 5]
+    first, second = (LogEntry.read(str(tmp_path / "gold"), version) for version in (0, 1))
+    assert [one["path"] for one in second.removed] == [one["path"] for one in first.added]
+    assert DeltaTable(tmp_path / "gold").transaction_version(APP) == 2
+
+
+def test_new_columns_replace_those_of_a_known_table(tmp_path: Path) -> None:
+    committer = DeltaRsCommitter(str(tmp_path))
+    wider = pa.table({"n": pa.array([7], pa.int64()), "name": ["b"]})
+    replaced_by(committer, tmp_path, numbers(1), wider, wider, numbers(3))
+    assert DeltaTable(tmp_path / "gold").to_pyarrow_table().to_pydict() == {"n": [3]}
+
+
+def test_rows_appended_to_a_replaced_table_are_replaced_too(tmp_path: Path) -> None:
+    committer = DeltaRsCommitter(str(tmp_path))
+    replaced_by(committer, tmp_path, numbers(1))
+    commit_rows(committer, "gold", numbers(2), Mark(APP, 1))
+    assert values(tmp_path, "gold") == [1, 2]
+    commit_rows(committer, "gold", numbers(3), Mark(APP, 2), mode="replace")
+    assert values(tmp_path, "gold") == [3]
+
+
+def test_rows_of_another_writer_are_replaced_too(tmp_path: Path) -> None:
+    committer = DeltaRsCommitter(str(tmp_path))
+    replaced_by(committer, tmp_path, numbers(1))
+    write_deltalake(tmp_path / "gold", numbers(70), mode="append")
+    commit_rows(committer, "gold", numbers(3), Mark(APP, 1), mode="replace")
+    assert values(tmp_path, "gold") == [3]
+
+
+def test_table_that_changed_since_it_was_read_is_not_replaced(tmp_path: Path) -> None:
+    committer = DeltaRsCommitter(str(tmp_path))
+    replaced_by(committer, tmp_path, numbers(1), numbers(2))
+    write_deltalake(tmp_path / "gold", numbers(70), mode="append")
+    with pytest.raises(CommitConflict):
+        commit_rows(committer, "gold", numbers(3), Mark(APP, 2), mode="replace", based_on=1)
+    assert values(tmp_path, "gold") == [2, 70]
+
+
+def merged(committer: DeltaRsCommitter, version: int, *numbers_: int) -> int:
+    rows = pa.table({"n": pa.array(numbers_, pa.int64()), "v": [version] * len(numbers_)})
+    merge = MergeCommit("gold", rows, MergeRule(("n",)), (Mark(APP, version),))
+    return committer.merge(merge).version
+
+
+@pytest.fixture
+def merging(tmp_path: Path) -> DeltaRsCommitter:
+    """A committer that has merged into a table once."""
+    rows = pa.table({"n": pa.array(range(5), pa.int64()), "v": pa.array([0] * 5, pa.int64())})
+    commit_rows(DeltaRsCommitter(str(tmp_path)), "gold", rows, Mark(APP, 0))
+    committer = DeltaRsCommitter(str(tmp_path))
+    assert merged(committer, 1, 3) == 1
+    return committer
+
+
+def test_known_table_is_merged_into_without_delta_rs(
+    merging: DeltaRsCommitter, tmp_path: Path, reads: Counter[str]
+) -> None:
+    assert [merged(merging, version, version, 9) for version in (2, 3, 4)] == [2, 3, 4]
+    assert "create_write_transaction" not in reads
+    rows = DeltaTable(tmp_path / "gold").to_pyarrow_table().sort_by("n").to_pydict()
+    assert rows == {"n": [0, 1, 2, 3, 4, 9], "v": [0, 0, 2, 3, 4, 4]}
+    assert DeltaTable(tmp_path / "gold").transaction_version(APP) == 4
+
+
+def test_merge_is_repeated_after_a_commit_of_another(
+    merging: DeltaRsCommitter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = pa.table({"n": pa.array([6], pa.int64()), "v": pa.array([6], pa.int64())})
+    whole = merge_into_files
+
+    def late(*given: Any) -> Rewritten:
+        monkeypatch.setattr(delta_rs, "merge_into_files", whole)
+        result = whole(*given)
+        write_deltalake(tmp_path / "gold", other, mode="append")
+        return result
+
+    monkeypatch.setattr(delta_rs, "merge_into_files", late)
+    assert merged(merging, 2, 6, 7) == 3
+    rows = DeltaTable(tmp_path / "gold").to_pyarrow_table().sort_by("n").to_pydict()
+    assert rows == {"n": [0, 1, 2, 3, 4, 6, 7], "v": [0, 0, 0, 1, 0, 2, 2]}
+    committed = {Path(path).name for path in DeltaTable(tmp_path / "gold").file_uris()}
+    removed = {
+        one["path"]
+        for version in range(4)
+        for one in LogEntry.read(str(tmp_path / "gold"), version).removed
+    }
+    assert {file.name for file in (tmp_path / "gold").glob("*.parquet")} == committed | removed

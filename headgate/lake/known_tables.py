@@ -1,4 +1,4 @@
-"""Appends to tables whose newest version is known: an entry in the log, and nothing is read.
+"""Commits to tables whose newest version is known: an entry in the log, and nothing is read.
 
 delta-rs reads the log to commit, and once more before the next commit. With hundreds of tables,
 that is most of the time that commits take.
@@ -44,16 +44,21 @@ class _KnownTable:
     marks: Mapping[str, int | None]
     checkpoints: int
     """Number of versions from one checkpoint of the log to the next."""
+    files: Mapping[str, int] | None = None
+    """Sizes by path of all files, as long as only replacements and merges have written them."""
 
-    def is_append(self, commit: Commit) -> bool:
-        """Whether a commit adds rows, and nothing else."""
-        return (
-            commit.mode == "append"
-            and commit.based_on in (None, self.version)
-            and not commit.replaced_partitions
-            and not commit.removed
-            and not has_new_columns(commit.schema, self.schema)
-        )
+    def changes_only_files(self, commit: Commit) -> bool:
+        """Whether a commit adds and removes files that are known, and nothing else."""
+        if commit.based_on not in (None, self.version) or commit.replaced_partitions:
+            return False
+        if commit.mode == "replace":
+            has_columns = commit.schema.equals(self.schema, check_metadata=True)
+            return self.files is not None and has_columns and not commit.partition_by
+        return commit.mode == "append" and not has_new_columns(commit.schema, self.schema)
+
+    def removed(self, commit: Commit) -> Mapping[str, int]:
+        """Return the sizes by path of the files that a commit removes."""
+        return (self.files or {}) if commit.mode == "replace" else commit.removed
 
     def allows(self, commit: Commit) -> bool:
         """Whether the table has the marks that a commit requires; raise if it has others."""
@@ -64,11 +69,22 @@ class _KnownTable:
 
     def after(self, commit: Commit, entry: Identity | None) -> _KnownTable:
         marks = {**self.marks, **{mark.app: mark.version for mark in commit.marks}}
-        return replace(self, version=self.version + 1, entry=entry, marks=marks)
+        files = _files_after(self.files, commit)
+        return replace(self, version=self.version + 1, entry=entry, marks=marks, files=files)
+
+
+def _files_after(files: Mapping[str, int] | None, commit: Commit) -> Mapping[str, int] | None:
+    """Return all files after a commit; None if they are unknown, or may become ever more."""
+    added = {file.path: file.size for file in commit.files}
+    if commit.mode == "replace":
+        return None if commit.partition_by else added
+    if files is None or commit.based_on is None:
+        return None
+    return {path: size for path, size in files.items() if path not in commit.removed} | added
 
 
 class KnownTables:
-    """Tables of a lake that can be appended to without reading them."""
+    """Tables of a lake that can be committed to without reading them."""
 
     def __init__(self, lake: str) -> None:
         self._lake = lake
@@ -89,25 +105,26 @@ class KnownTables:
     ) -> None:
         """Know a table from now on, as it was just read, which any engine can append to."""
         before = self._known.get(table)
-        is_same = before is not None and (before.version, before.entry) == (state.version, entry)
-        marks = {**(before.marks if before and is_same else {}), app: state.marked}
+        if before is not None and (before.version, before.entry) == (state.version, entry):
+            self._known[table] = replace(before, marks={**before.marks, app: state.marked})
+            return
+        marks = {app: state.marked}
         self._known[table] = _KnownTable(state.version, entry, state.schema, marks, checkpoints)
 
     def created(self, commit: Commit, checkpoints: int) -> None:
         """Know a table that a commit has created."""
         entry = identify_entry(table_url(self._lake, commit.table), 0)
-        marks = {mark.app: mark.version for mark in commit.marks}
-        self._known[commit.table] = _KnownTable(0, entry, commit.schema, marks, checkpoints)
+        self._known[commit.table] = _newly_known(commit, 0, entry, checkpoints)
 
-    def append(self, commit: Commit) -> int | None:
+    def commit(self, commit: Commit) -> int | None:
         """Commit, and return the new version; None if the table has to be read for that."""
         is_newest = commit.table in self._just_checked
         self._just_checked.discard(commit.table)
         known = self._known.get(commit.table) if is_newest else self._newest(commit.table)
-        if known is None or not known.is_append(commit) or not known.allows(commit):
+        if known is None or not known.changes_only_files(commit) or not known.allows(commit):
             return None
         url, version = table_url(self._lake, commit.table), known.version + 1
-        entry = write_entry(url, version, _actions(commit))
+        entry = write_entry(url, version, _actions(commit, known.removed(commit)))
         if entry is None:
             _require_other_marks(url, version, commit)
             return None
@@ -120,12 +137,15 @@ class KnownTables:
                 write_checkpoint(url, clean_up=is_clean_up_due(turn, known.checkpoints))
         return version
 
-    def committed(self, commit: Commit, version: int) -> None:
+    def committed(self, commit: Commit, version: int, checkpoints: int) -> None:
         """Know what a commit by delta-rs has made of a table."""
         known = self._known.pop(commit.table, None)
-        if known is not None and known.version + 1 == version and known.is_append(commit):
-            entry = identify_entry(table_url(self._lake, commit.table), version)
+        is_next = known is not None and known.version + 1 == version
+        entry = identify_entry(table_url(self._lake, commit.table), version)
+        if known is not None and is_next and known.changes_only_files(commit):
             self._known[commit.table] = known.after(commit, entry)
+        elif commit.based_on is not None and commit.based_on + 1 == version:
+            self._known[commit.table] = _newly_known(commit, version, entry, checkpoints)
 
     def _newest(self, table: str) -> _KnownTable | None:
         """Return what is known of a table, if it has no newer version since."""
@@ -139,6 +159,15 @@ class KnownTables:
         return None
 
 
+def _newly_known(
+    commit: Commit, version: int, entry: Identity | None, checkpoints: int
+) -> _KnownTable:
+    """Return a table of which only the last commit is known."""
+    marks = {mark.app: mark.version for mark in commit.marks}
+    files = _files_after(None, commit)
+    return _KnownTable(version, entry, commit.schema, marks, checkpoints, files)
+
+
 def _require_other_marks(url: str, first: int, commit: Commit) -> None:
     """Raise if a newer commit has a mark of this one: it may be the same, done twice."""
     apps = {mark.app for mark in commit.marks}
@@ -148,21 +177,33 @@ def _require_other_marks(url: str, first: int, commit: Commit) -> None:
                 raise CommitConflict(f"another run has committed to table {commit.table}")
 
 
-def _actions(commit: Commit) -> Iterator[Mapping[str, Any]]:
-    """Yield the actions of a commit that adds files, as the Delta protocol has them."""
+def _actions(commit: Commit, removed: Mapping[str, int]) -> Iterator[Mapping[str, Any]]:
+    """Yield the actions of a commit, as the Delta protocol has them."""
     now = int(time.time() * 1000)
     partitions = json.dumps(list(commit.partition_by))
+    mode = "Overwrite" if removed else "Append"
     yield {
         "commitInfo": {
             "timestamp": now,
             "operation": "WRITE",
-            "operationParameters": {"mode": "Append", "partitionBy": partitions},
+            "operationParameters": {"mode": mode, "partitionBy": partitions},
             "engineInfo": _ENGINE,
-            "isBlindAppend": True,
+            "isBlindAppend": commit.mode == "append" and commit.based_on is None,
         }
     }
     for mark in commit.marks:
         yield {"txn": {"appId": mark.app, "version": mark.version, "lastUpdated": now}}
+    for path, size in removed.items():
+        yield {
+            "remove": {
+                "path": quote(path, safe=_UNQUOTED),
+                "deletionTimestamp": now,
+                "dataChange": True,
+                "extendedFileMetadata": True,
+                "partitionValues": {},
+                "size": size,
+            }
+        }
     for file in commit.files:
         yield {
             "add": {
