@@ -22,7 +22,14 @@ from bench.changes import Merging, merge_large, merge_many
 from bench.data import Data, produce
 from bench.decode import Decoding, decode_all
 from bench.expectations import check_all, checking_table
-from bench.gold import derive_large, derive_many, deriving_table, large_table
+from bench.gold import (
+    derive_behind,
+    derive_large,
+    derive_many,
+    deriving_table,
+    following_table,
+    large_table,
+)
 from bench.history import BATCHES, history_table, measure_history
 from bench.landing import Landing, land, land_in_turn
 from bench.live_waits import live_table, live_waits
@@ -42,6 +49,7 @@ FAN_OUT = (1, 10, 50, 250, 1000)
 STREAMS = (10, 30)
 GROUPS = (10_000, 100_000, 1_000_000, 2_000_000, 10_000_000)
 CHANGED_GROUPS = 1_000
+FOLLOWED = (1_000_000, 2_000_000)
 READERS = (0, 1, 100)
 VISIBLE = (50, 10_000)
 PEER_BATCH = 250_000
@@ -107,6 +115,11 @@ def _bench_gold(arguments: argparse.Namespace, folder: Path, out: Console) -> No
     derive_many(spark, folder / "warm", 4, 20_000, lambda _: None)
     derived = derive_many(spark, folder / "many", arguments.games, 2_000_000, out.print)
     out.print(deriving_table([derived]))
+    behind = [
+        derive_behind(folder / "behind", arguments.games, records, 6, out.print)
+        for records in FOLLOWED
+    ]
+    out.print(following_table(behind))
     large = [
         derive_large(spark, folder / "large", groups, CHANGED_GROUPS, out.print)
         for groups in arguments.groups

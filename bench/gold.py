@@ -110,6 +110,58 @@ def deriving_table(derived: Sequence[Deriving]) -> Table:
 
 
 @dataclass(frozen=True)
+class Following:
+    """Batches of one run, and the derived tables behind them; seconds of a batch, on average."""
+
+    games: int
+    records: int
+    """Of each batch."""
+    batches: int
+    landing: float
+    deriving: float
+
+
+def derive_behind(
+    folder: Path, games: int, records: int, batches: int, say: Callable[[str], None]
+) -> Following:
+    """Land several batches in a run, and derive behind them; the first one is not counted."""
+    pipeline = _pipeline(folder)
+    say(f"{games} games: {batches} batches of {records:,} records in one run")
+    for seed in range(batches):
+        _send(pipeline, games, records, seed)
+    assert isinstance(pipeline.source, Delta)
+    size = sum(file.stat().st_size for file in Path(pipeline.source.path).glob("*.parquet"))
+    # A batch ends with the file that exceeds its size.
+    source = pipeline.source.model_copy(update={"batch": int(0.98 * size / batches)})
+    events: list[Event] = []
+    run_pipeline(
+        pipeline.model_copy(update={"source": source}), RunOptions(once=True), events.append
+    )
+    _, *landed = (event for event in events if isinstance(event, BatchLanded))
+    _, *derived = (event for event in events if isinstance(event, GoldDerived))
+    assert [event.rows for event in landed] == [records] * (batches - 1)
+    landing = sum(event.seconds for event in landed) / len(landed)
+    deriving = sum(event.seconds for event in derived) / len(landed)
+    return Following(games, records, batches, landing, deriving)
+
+
+def following_table(found: Sequence[Following]) -> Table:
+    table = Table(title="Derived tables behind landing, in one run; seconds of a batch")
+    for heading in ("games", "records a batch", "batches", "landing", "deriving", "of landing"):
+        table.add_column(heading, justify="right")
+    for one in found:
+        table.add_row(
+            f"{one.games}",
+            f"{one.records:,}",
+            f"{one.batches}",
+            f"{one.landing:.1f} s",
+            f"{one.deriving:.1f} s",
+            f"{one.deriving / one.landing:.2f}",
+        )
+    return table
+
+
+@dataclass(frozen=True)
 class LargeDeriving:
     """A derived table of many groups, of which few change; times in seconds."""
 

@@ -304,7 +304,7 @@ def _split_near(
 def _between(values: pa.ChunkedArray, bounds: pa.StructScalar) -> np.ndarray:
     """Return which values are neither less nor greater than bounds; null is not."""
     outside = _true(pc.less(values, bounds["min"])) | _true(pc.greater(values, bounds["max"]))
-    return np.logical_not(outside)
+    return np.asarray(~outside)
 
 
 def _candidates(table: Snapshot, keys: KeyIndex) -> list[str]:
