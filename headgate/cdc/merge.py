@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from time import monotonic, perf_counter, sleep
 from typing import TYPE_CHECKING, ClassVar
 
@@ -194,16 +195,21 @@ def merge_plan(
 def merge_with_delta_rs(plans: Iterable[MergePlan]) -> Iterator[MergeResult | MergePlan]:
     """Merge source tables, in a task or here; return a plan that delta-rs cannot carry out.
 
-    Open tables stay open for the next time.
+    Open tables stay open, and known, for the next time.
     """
     for plan in plans:
-        committer = DeltaRsCommitter(plan.lake, table_cache(plan.lake))
+        committer = _committer(plan.lake)
         results = list(merge_tables([plan], committer))
         failed = any(isinstance(result, MergeFailed) for result in results)
         if failed and not all(map(committer.can_write, plan.tables)):
             yield plan
         else:
             yield from results
+
+
+@cache
+def _committer(lake: str) -> DeltaRsCommitter:
+    return DeltaRsCommitter(lake, table_cache(lake))
 
 
 def merge_tables(plans: Iterable[MergePlan], committer: Committer) -> Iterator[MergeResult]:
