@@ -140,12 +140,18 @@ class KnownTables:
     def committed(self, commit: Commit, version: int, checkpoints: int) -> None:
         """Know what a commit by delta-rs has made of a table."""
         known = self._known.pop(commit.table, None)
-        is_next = known is not None and known.version + 1 == version
+        if known is not None and (
+            known.version + 1 != version or not known.changes_only_files(commit)
+        ):
+            known = None
+        if known is None and commit.based_on != version - 1:
+            return
         entry = identify_entry(table_url(self._lake, commit.table), version)
-        if known is not None and is_next and known.changes_only_files(commit):
-            self._known[commit.table] = known.after(commit, entry)
-        elif commit.based_on is not None and commit.based_on + 1 == version:
-            self._known[commit.table] = _newly_known(commit, version, entry, checkpoints)
+        self._known[commit.table] = (
+            known.after(commit, entry)
+            if known is not None
+            else _newly_known(commit, version, entry, checkpoints)
+        )
 
     def _newest(self, table: str) -> _KnownTable | None:
         """Return what is known of a table, if it has no newer version since."""
