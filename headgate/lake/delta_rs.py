@@ -131,10 +131,17 @@ class DeltaRsCommitter:
         self._just_read[table] = opened, schema
         marked, obstacle = opened.transaction_version(app), self._obstacle(table, opened)
         state = TableState(opened.version(), schema, marked, obstacle)
-        if obstacle is None:
-            checkpoints = _checkpoints(opened.metadata().configuration)
-            self._known.remember(table, state, app, self._tables.entry_of(table), checkpoints)
+        self._remember(table, opened, schema, {app: marked})
         return state
+
+    def _remember(
+        self, name: str, table: DeltaTable, schema: pa.Schema, marks: Mapping[str, int | None]
+    ) -> None:
+        """Know a table that was just read, unless something prevents commits to it."""
+        if self._obstacle(name, table) is None:
+            checkpoints = _checkpoints(table.metadata().configuration)
+            entry = self._tables.entry_of(name)
+            self._known.remember(name, table.version(), entry, schema, marks, checkpoints)
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return pa.schema(open_version(table_url(self.lake, table), version).schema())
@@ -173,19 +180,24 @@ class DeltaRsCommitter:
         committed = self._known.commit(commit)
         if committed is not None:
             return committed
+        table, schema = self._read(commit.table) if read is None else read
+        marks = {app: _marked(table, app) for app in commit.required_marks}
+        for app, version in commit.required_marks.items():
+            if marks[app] != version:
+                raise CommitConflict(f"table {commit.table} is not at {version} of {app}")
+        if table is None or commit.mode == "create":
+            return self._create(commit, exists=table is not None)
+        self._require_writable(commit.table, table)
+        if commit.based_on is not None:
+            _require_version(table, commit.table, commit.based_on)
+        self._remember(commit.table, table, schema, marks)
+        committed = self._known.commit(commit)
+        if committed is not None:
+            return committed
         actions: list[AddAction | RemoveAction] = [add_action(file) for file in commit.files]
         actions += [
             RemoveAction(path, True, _now(), size, {}) for path, size in commit.removed.items()
         ]
-        table, schema = self._read(commit.table) if read is None else read
-        for app, version in commit.required_marks.items():
-            if (table.transaction_version(app) if table else None) != version:
-                raise CommitConflict(f"table {commit.table} is not at {version} of {app}")
-        if table is None or commit.mode == "create":
-            return self._create(commit)
-        self._require_writable(commit.table, table)
-        if commit.based_on is not None:
-            _require_version(table, commit.table, commit.based_on)
         if commit.mode == "rewrite":
             added = pa.table(table.get_add_actions())
             rewritten = rewrite_files(self.lake, commit.table, added, commit.schema)
@@ -306,9 +318,13 @@ class DeltaRsCommitter:
                 delete_staged(self.lake, file)
             raise
 
-    def _create(self, commit: Commit) -> int:
+    def _create(self, commit: Commit, exists: bool) -> int:
         url = table_url(self.lake, commit.table)
         configuration = {**_CONFIGURATION, **commit.properties}
+        checkpoints = _checkpoints(configuration)
+        # The log of a table that exists may no longer have its first entry.
+        if not exists and self._known.create(commit, configuration, checkpoints):
+            return 0
         create_table_with_add_actions(
             url,
             Schema.from_arrow(commit.schema),
@@ -320,7 +336,7 @@ class DeltaRsCommitter:
             commit_properties=_properties(commit.marks),
             storage_options=options_of(url),
         )
-        self._known.created(commit, _checkpoints(configuration))
+        self._known.created(commit, checkpoints)
         return 0
 
     def _committed(self, table: DeltaTable, commit: Commit) -> int:
@@ -386,6 +402,10 @@ def _obstacle(table: DeltaTable) -> str | None:
     if properties.get("delta.columnMapping.mode", "none") != "none":
         return "column mapping"
     return str(constraints_of(table)) or None
+
+
+def _marked(table: DeltaTable | None, app: str) -> int | None:
+    return None if table is None else table.transaction_version(app)
 
 
 def _require_version(table: DeltaTable, name: str, version: int) -> None:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 from uuid import uuid4
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ class Disk(Files):
         folder, _, name = url.rpartition("/")
         unfinished = f"{folder}/.{name}.{uuid4().hex}.part"
         try:
-            with open(unfinished, "xb") as file:
+            with _create(unfinished) as file:
                 file.write(content)
                 file.flush()
                 found = os.fstat(file.fileno())
@@ -111,6 +112,15 @@ class Disk(Files):
             file = pa.OSFile(url, "wb")
         with file, pa.BufferedOutputStream(file, _BUFFER) as buffered:
             yield buffered
+
+
+def _create(path: str) -> BinaryIO:
+    """Create a file, and its folder if there is none."""
+    try:
+        return open(path, "xb")
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return open(path, "xb")
 
 
 def _files_in(root: str, folder: str, below: bool) -> Iterator[FoundFile]:

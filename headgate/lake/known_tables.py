@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -17,6 +18,7 @@ from urllib.parse import quote
 from zlib import crc32
 
 import pyarrow as pa
+from deltalake import Schema
 
 from headgate.lake.commit import Commit, TableState
 from headgate.lake.files import Identity
@@ -101,18 +103,36 @@ class KnownTables:
         return TableState(known.version, known.schema, known.marks[app])
 
     def remember(
-        self, table: str, state: TableState, app: str, entry: Identity | None, checkpoints: int
+        self,
+        table: str,
+        version: int,
+        entry: Identity | None,
+        schema: pa.Schema,
+        marks: Mapping[str, int | None],
+        checkpoints: int,
     ) -> None:
         """Know a table from now on, as it was just read, which any engine can append to."""
         before = self._known.get(table)
-        if before is not None and (before.version, before.entry) == (state.version, entry):
-            self._known[table] = replace(before, marks={**before.marks, app: state.marked})
-            return
-        marks = {app: state.marked}
-        self._known[table] = _KnownTable(state.version, entry, state.schema, marks, checkpoints)
+        if before is not None and (before.version, before.entry) == (version, entry):
+            self._known[table] = replace(before, marks={**before.marks, **marks})
+        else:
+            self._known[table] = _KnownTable(version, entry, schema, marks, checkpoints)
+
+    def create(self, commit: Commit, configuration: Mapping[str, str], checkpoints: int) -> bool:
+        """Create a table; return False if that is left to delta-rs, or if the table exists."""
+        columns = Schema.from_arrow(commit.schema).to_json()
+        if commit.properties or '"timestamp_ntz"' in columns:
+            return False  # these may take features of tables
+        url = table_url(self._lake, commit.table)
+        metadata = _metadata(commit, columns, configuration)
+        entry = write_entry(url, 0, _actions(commit, {}, metadata))
+        if entry is None:
+            return False
+        self._known[commit.table] = _newly_known(commit, 0, entry, checkpoints)
+        return True
 
     def created(self, commit: Commit, checkpoints: int) -> None:
-        """Know a table that a commit has created."""
+        """Know a table that delta-rs has created with a commit."""
         entry = identify_entry(table_url(self._lake, commit.table), 0)
         self._known[commit.table] = _newly_known(commit, 0, entry, checkpoints)
 
@@ -183,7 +203,9 @@ def _require_other_marks(url: str, first: int, commit: Commit) -> None:
                 raise CommitConflict(f"another run has committed to table {commit.table}")
 
 
-def _actions(commit: Commit, removed: Mapping[str, int]) -> Iterator[Mapping[str, Any]]:
+def _actions(
+    commit: Commit, removed: Mapping[str, int], metadata: Iterable[Mapping[str, Any]] = ()
+) -> Iterator[Mapping[str, Any]]:
     """Yield the actions of a commit, as the Delta protocol has them."""
     now = int(time.time() * 1000)
     partitions = json.dumps(list(commit.partition_by))
@@ -197,6 +219,7 @@ def _actions(commit: Commit, removed: Mapping[str, int]) -> Iterator[Mapping[str
             "isBlindAppend": commit.mode == "append" and commit.based_on is None,
         }
     }
+    yield from metadata
     for mark in commit.marks:
         yield {"txn": {"appId": mark.app, "version": mark.version, "lastUpdated": now}}
     for path, size in removed.items():
@@ -221,6 +244,25 @@ def _actions(commit: Commit, removed: Mapping[str, int]) -> Iterator[Mapping[str
                 "stats": file.statistics,
             }
         }
+
+
+def _metadata(
+    commit: Commit, columns: str, configuration: Mapping[str, str]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the actions that make a table of the first commit."""
+    yield {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+    yield {
+        "metaData": {
+            "id": str(uuid.uuid4()),
+            "name": None,
+            "description": commit.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": columns,
+            "partitionColumns": list(commit.partition_by),
+            "createdTime": int(time.time() * 1000),
+            "configuration": dict(configuration),
+        }
+    }
 
 
 def has_new_columns(wanted: pa.Schema, current: pa.Schema) -> bool:

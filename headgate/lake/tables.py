@@ -10,9 +10,10 @@ from itertools import compress
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from headgate.config.location import is_remote
 from headgate.config.storage import options_of
 from headgate.lake.files import Identity
-from headgate.lake.log import identify_entry, identify_entry_and_next
+from headgate.lake.log import LOG, identify_entry, identify_entry_and_next
 from headgate.lake.storage import MAX_REQUESTS, is_folder, list_folders
 
 TableError = DeltaError
@@ -37,6 +38,8 @@ def table_url(lake: str, table: str) -> str:
 
 def open_table(url: str, version: int | None = None) -> DeltaTable | None:
     """Open the newest version of a table, or an older one; return None if it does not exist."""
+    if not is_remote(url) and not is_folder(f"{url}/{LOG}"):
+        return None  # which takes delta-rs a millisecond to find out
     try:
         return open_version(url, version)
     except TableNotFoundError:
@@ -74,7 +77,7 @@ def tables_in(lake: str, pattern: str = "*") -> list[str]:
     """Return the names of all tables of a lake, or of those that match a pattern."""
     names = [name for name in list_folders(lake) if fnmatchcase(name, pattern)]
     with ThreadPoolExecutor(MAX_REQUESTS) as pool:
-        are_tables = pool.map(lambda name: is_folder(f"{table_url(lake, name)}/_delta_log"), names)
+        are_tables = pool.map(lambda name: is_folder(f"{table_url(lake, name)}/{LOG}"), names)
         return sorted(compress(names, are_tables))
 
 
