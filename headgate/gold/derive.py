@@ -22,6 +22,7 @@ from headgate.gold.query import QueryDeriver
 from headgate.gold.source_table import DerivedTable, OutdatedTable, SourceRows, SourceTables
 from headgate.gold.union import UnionDeriver
 from headgate.lake.commit import Committer
+from headgate.lake.kept_rows import KeptRows
 from headgate.lake.ledger_entries import GoldEntry
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.tables import TableCache
@@ -54,6 +55,7 @@ class GoldDeriver:
         self._errors: dict[str, str] = {}
         """The last errors of tables that have failed ever since."""
         self._tables = TableCache(self.pipeline.lake)
+        self._kept = KeptRows()
         self._sources = SourceTables(self.pipeline.lake, self._tables)
 
     def _is_own(self, declared: DeclaredQuery | DeclaredUnion) -> bool:
@@ -118,6 +120,7 @@ class GoldDeriver:
             query,
             routes,
             lambda one: self._with_all_rows(query, one),
+            self._kept,
         )
         if tables:
             yield from deriver.derive(tables)

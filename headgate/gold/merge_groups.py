@@ -17,6 +17,7 @@ from headgate.gold.commit import TABLE, Committed, Derivation
 from headgate.gold.spark_rows import Views, in_types
 from headgate.gold.states import can_merge, merge_states
 from headgate.lake.commit import Committer, FoundRows, MergeCommit, MergeRule
+from headgate.lake.kept_rows import KeptRows
 from headgate.lake.key_index import KeyIndex
 from headgate.lake.merge import find_rows
 from headgate.sql.incremental import Incremental
@@ -37,6 +38,8 @@ class GroupMerger:
     spark: SparkSession
     committer: Committer
     states: Incremental
+    kept: KeptRows
+    """Rows of the derived tables that are kept from batch to batch."""
 
     def merge(
         self, new: DataFrame, derivations: Sequence[Derivation], views: Views
@@ -65,7 +68,7 @@ class GroupMerger:
         """Return None if only Spark can merge these groups."""
         keys = KeyIndex(groups, self._keys)
         try:
-            found = _find(derivation, keys, groups)
+            found = self._find(derivation, keys, groups)
             merged = merge_states(self.states, groups, keys, found.rows)
         except pa.ArrowInvalid:
             return None  # a sum is too large
@@ -81,7 +84,7 @@ class GroupMerger:
         views: Views,
     ) -> Iterator[Committed]:
         found = [
-            _find(derivation, KeyIndex(rows, self._keys), rows)
+            self._find(derivation, KeyIndex(rows, self._keys), rows)
             for derivation, rows in zip(derivations, groups, strict=True)
         ]
         both = [
@@ -96,6 +99,11 @@ class GroupMerger:
         result = self.spark.sql(self.states.outputs_sql(merged)).toArrow()
         for index, (derivation, existing) in enumerate(zip(derivations, found, strict=True)):
             yield self._commit(derivation, result.filter(pc.equal(result[TABLE], index)), existing)
+
+    def _find(self, derivation: Derivation, keys: KeyIndex, groups: pa.Table) -> FoundRows:
+        """Return the rows of the table that have the same keys as groups."""
+        assert derivation.before is not None
+        return find_rows(derivation.before, keys, groups.column_names, self.kept)
 
     def _commit(self, derivation: Derivation, rows: pa.Table, found: FoundRows) -> Committed:
         schema = found.table.schema
@@ -115,9 +123,3 @@ class GroupMerger:
     @property
     def _keys(self) -> tuple[str, ...]:
         return tuple(one.name for one in self.states.keys)
-
-
-def _find(derivation: Derivation, keys: KeyIndex, groups: pa.Table) -> FoundRows:
-    """Return the rows of the table that have the same keys as groups."""
-    assert derivation.before is not None
-    return find_rows(derivation.before, keys, groups.column_names)

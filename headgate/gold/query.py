@@ -35,6 +35,7 @@ from headgate.gold.spark_rows import (
     union_of,
 )
 from headgate.lake.commit import Committer, Mark
+from headgate.lake.kept_rows import KeptRows
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.sql.incremental import Incremental
@@ -66,6 +67,8 @@ class QueryDeriver:
     """Routes by landed table."""
     read_all_rows: Callable[[OutdatedTable], OutdatedTable]
     """Returns a table with all rows of all its sources."""
+    kept: KeptRows
+    """Rows of derived tables that are kept from batch to batch."""
 
     def derive(self, tables: Sequence[OutdatedTable]) -> Iterator[Committed]:
         """Update tables, each in the way that costs the least."""
@@ -137,7 +140,7 @@ class QueryDeriver:
                 return
             are_exact = not any(_is_inexact(one.dataType) for one in new.schema)
             if isinstance(states, Incremental) and are_exact and way is _Way.BY_GROUP:
-                merger = GroupMerger(self.spark, self.committer, states)
+                merger = GroupMerger(self.spark, self.committer, states, self.kept)
                 yield from merger.merge(new, list(map(self._derivation, tables)), views)
                 return
             if isinstance(states, Incremental):

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.lake.compact import Compacted
+from headgate.lake.kept_rows import KeptRows
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
@@ -94,7 +95,7 @@ class FoundRows:
     rows: pa.Table
     places: Mapping[str, np.ndarray]
     """By path of the file, in the order of the rows."""
-    files: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
+    kept: KeptRows = field(default_factory=KeptRows, repr=False)
     """All rows of some of these files, so that they are not read again."""
 
     def by_file(self) -> dict[str, tuple[np.ndarray, pa.Table]]:

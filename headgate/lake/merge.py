@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.lake.commit import Commit, Committer, FoundRows, Mark, MergeRule
+from headgate.lake.kept_rows import KeptRows
 from headgate.lake.key_index import KeyIndex
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
@@ -36,8 +37,6 @@ _MAX_NEAR = 0.25
 _MIN_NEAR = 10
 """Changes of a file for that: fewer may be near each other by chance."""
 _MAX_THREADS = 4
-_MAX_KEPT = 256 << 20
-"""Bytes of rows that are kept in memory between a search and a merge."""
 _SAMPLED = 200
 """Keys of each file from which ranges, and the rows around changes, are estimated."""
 
@@ -52,21 +51,26 @@ def is_small(table: Snapshot) -> bool:
     return table.bytes <= FILE_BYTES and None not in rows and sum(filter(None, rows)) <= FILE_ROWS
 
 
-def find_rows(table: Snapshot, keys: KeyIndex, columns: Sequence[str]) -> FoundRows:
+def find_rows(
+    table: Snapshot, keys: KeyIndex, columns: Sequence[str], kept: KeptRows | None = None
+) -> FoundRows:
     """Return the rows of a table that have any of the keys."""
     candidates = _candidates(table, keys)
     # With as many keys as files, each file probably has one.
     of_all = None if len(keys) >= len(candidates) else keys.key
-    kept: dict[str, pa.Table] = {}
+    kept = KeptRows() if kept is None else kept
+    kept.drop_replaced(table)
 
     def found_in(path: str) -> tuple[np.ndarray, pa.Table]:
-        rows = table.file_rows(path, of_all)
+        known = kept.get(table, path)
+        rows = table.file_rows(path, of_all) if known is None else known
         places = np.flatnonzero(keys.find(rows) >= 0)
-        if len(places) and of_all is not None:
-            rows = table.file_rows(path)
-        if len(places) and sum(one.nbytes for one in [*kept.values(), rows]) <= _MAX_KEPT:
-            kept[path] = rows
-        return places, rows.select(columns).take(pa.array(places)) if len(places) else empty
+        if not len(places):
+            return places, empty
+        if known is None:
+            rows = rows if of_all is None else table.file_rows(path)
+            kept.put(table, path, rows)
+        return places, rows.select(columns).take(pa.array(places))
 
     empty = table.selected(columns).empty_table()
     found = _map(found_in, candidates)
@@ -180,7 +184,8 @@ class _Merge:
         self.table, self.changes, self.rule = table, changes, rule
         self.keys = KeyIndex(changes, rule.key)
         self.found = found.by_file() if found is not None else {}
-        self._read = dict(found.files) if found is not None else {}
+        self._kept = found.kept if found is not None else KeptRows(limit=0)
+        self._read: dict[str, pa.Table] = {}
         self._gone = _flags(changes, rule.deleted, default=False)
 
     def apply(self, path: str) -> _Applied:
@@ -236,19 +241,22 @@ class _Merge:
         """Return the rows of a file after the changes."""
         rows = self._read.pop(path, None)
         if rows is None:
+            rows = self._kept.take(self.table, path)
+        if rows is None:
             rows = self.table.file_rows(path)
-        kept = np.ones(len(rows), bool)
-        kept[place[gone]] = False
         origin = np.arange(len(rows))
         origin[place[updated]] = len(rows) + change[updated]
+        kept = np.ones(len(rows), bool)
+        kept[place[gone]] = False
+        taken, filtered = pa.array(origin[kept]), pa.array(kept)
         # Rows have the keys of their changes already.
         changed = {*(self.rule.set or rows.column_names)} - {*self.rule.key}
-        columns = [
-            _both(rows[name], self.changes[name]).take(pa.array(origin[kept]))
-            if name in changed and updated.any()
-            else rows[name].filter(pa.array(kept))
-            for name in rows.column_names
-        ]
+        columns: list[pa.Array | pa.ChunkedArray] = []
+        for name in rows.column_names:
+            if name in changed and updated.any():
+                columns.append(_both(rows[name], self.changes[name]).take(taken))
+            else:
+                columns.append(rows[name].filter(filtered) if gone.any() else rows[name])
         return pa.table(columns, schema=rows.schema)
 
     def inserted(self, results: Sequence[_Applied]) -> pa.Table:
@@ -272,7 +280,9 @@ class _Merge:
         return [path for path in small if path in touched]
 
     def write(self, rows: pa.Table) -> StagedFile:
-        return stage_rows(self.table.lake, self.table.table, rows, will_be_rewritten=True)
+        file = stage_rows(self.table.lake, self.table.table, rows, will_be_rewritten=True)
+        self._kept.put(self.table, file.path, rows)
+        return file
 
     def _is_small(self, path: str) -> bool:
         rows = self.table.row_counts[path]
