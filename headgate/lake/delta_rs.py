@@ -30,6 +30,7 @@ from headgate.config.storage import options_of
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.compact import Compacted, can_combine, combine_files, files_to_combine
 from headgate.lake.constraints import constraints_of
+from headgate.lake.files import Identity
 from headgate.lake.known_tables import KnownTables, has_new_columns
 from headgate.lake.log import LogEntry, identify_entry, read_entries
 from headgate.lake.merge import merge_into_files
@@ -131,16 +132,20 @@ class DeltaRsCommitter:
         self._just_read[table] = opened, schema
         marked, obstacle = opened.transaction_version(app), self._obstacle(table, opened)
         state = TableState(opened.version(), schema, marked, obstacle)
-        self._remember(table, opened, schema, {app: marked})
+        self._remember(table, opened, self._tables.entry_of(table), schema, {app: marked})
         return state
 
     def _remember(
-        self, name: str, table: DeltaTable, schema: pa.Schema, marks: Mapping[str, int | None]
+        self,
+        name: str,
+        table: DeltaTable,
+        entry: Identity | None,
+        schema: pa.Schema,
+        marks: Mapping[str, int | None],
     ) -> None:
         """Know a table that was just read, unless something prevents commits to it."""
         if self._obstacle(name, table) is None:
             checkpoints = _checkpoints(table.metadata().configuration)
-            entry = self._tables.entry_of(name)
             self._known.remember(name, table.version(), entry, schema, marks, checkpoints)
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
@@ -190,10 +195,11 @@ class DeltaRsCommitter:
         self._require_writable(commit.table, table)
         if commit.based_on is not None:
             _require_version(table, commit.table, commit.based_on)
-        self._remember(commit.table, table, schema, marks)
-        committed = self._known.commit(commit)
-        if committed is not None:
-            return committed
+        if read is None:
+            self._remember(commit.table, table, self._tables.entry_of(commit.table), schema, marks)
+            committed = self._known.commit(commit)
+            if committed is not None:
+                return committed
         actions: list[AddAction | RemoveAction] = [add_action(file) for file in commit.files]
         actions += [
             RemoveAction(path, True, _now(), size, {}) for path, size in commit.removed.items()
@@ -252,7 +258,10 @@ class DeltaRsCommitter:
             based_on=table.version,
             removed=new.removed,
         )
-        self._just_read[merge.table] = table.delta, table.schema
+        is_known = self._known.has(merge.table, table.version)
+        if not is_known and table.delta.version() == table.version:
+            entry = identify_entry(table.url, table.version)
+            self._remember(merge.table, table.delta, entry, table.schema, {})
         with self._settled(table, new.files):
             self.commit(commit)
         return replace(counts, version=table.version + 1)

@@ -102,6 +102,11 @@ class KnownTables:
         self._just_checked.add(table)
         return TableState(known.version, known.schema, known.marks[app])
 
+    def has(self, table: str, version: int) -> bool:
+        """Whether a table is known as of a version."""
+        known = self._known.get(table)
+        return known is not None and known.version == version
+
     def remember(
         self,
         table: str,

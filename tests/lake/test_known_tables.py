@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -21,7 +22,7 @@ from headgate.lake.log import LogEntry
 from headgate.lake.merge import Rewritten, merge_into_files
 from headgate.lake.parquet import write_parquet
 from headgate.lake.staged import StagedFile
-from headgate.lake.tables import CommitConflict
+from headgate.lake.tables import CommitConflict, TableError
 from tests.lake.committer_contract import APP, commit, numbers
 from tests.lake.staged import staged
 
@@ -308,3 +309,84 @@ def test_merge_is_repeated_after_a_commit_of_another(
         for one in LogEntry.read(str(tmp_path / "gold"), version).removed
     }
     assert {file.name for file in (tmp_path / "gold").glob("*.parquet")} == committed | removed
+
+
+COLUMNS = pa.schema(
+    [
+        pa.field("n", pa.int64(), nullable=False, metadata={"comment": 'a "number"'}),
+        pa.field("at", pa.timestamp("us", "UTC")),
+        pa.field("price", pa.decimal128(20, 4)),
+        pa.field("place", pa.struct([("x", pa.float32()), ("on", pa.date32())])),
+        pa.field("tags", pa.list_(pa.map_(pa.string(), pa.binary()))),
+        pa.field("\U00020000 ä", pa.bool_()),
+    ]
+)
+
+
+@pytest.mark.parametrize("partition_by", [(), ("n",)])
+def test_new_table_is_what_delta_rs_would_make(tmp_path: Path, partition_by: tuple[str]) -> None:
+    commit = Commit(
+        "t", COLUMNS, (), (Mark(APP, 3),), partition_by=partition_by, description='It\'s "x"'
+    )
+    for place in ("ours", "theirs"):
+        committer = DeltaRsCommitter(str(tmp_path / place))
+        if place == "theirs":
+            committer._known.create = lambda *_: False  # type: ignore[method-assign]
+        assert committer.commit(commit) == 0
+    ours, theirs = (LogEntry.read(str(tmp_path / place / "t"), 0) for place in ("ours", "theirs"))
+    assert ours.actions[0]["commitInfo"]["engineInfo"] == "headgate"
+    assert "delta-rs" in theirs.actions[0]["commitInfo"]["engineInfo"]
+    own = {"id": None, "createdTime": None}
+    assert ours.metadata is not None
+    assert theirs.metadata is not None
+    assert {**ours.metadata, **own} == {**theirs.metadata, **own}
+    assert ours.metadata["id"] != theirs.metadata["id"]
+    assert (ours.protocol, ours.marks) == (theirs.protocol, theirs.marks)
+
+
+def test_features_of_new_tables_are_left_to_delta_rs(tmp_path: Path) -> None:
+    columns = pa.schema([("at", pa.struct([("local", pa.timestamp("us"))]))])
+    DeltaRsCommitter(str(tmp_path)).commit(Commit("t", columns, ()))
+    assert DeltaTable(tmp_path / "t").protocol().reader_features == ["timestampNtz"]
+
+
+def test_table_whose_first_entries_are_gone_is_not_created_again(
+    committer: DeltaRsCommitter, tmp_path: Path
+) -> None:
+    DeltaTable(tmp_path / "chess").create_checkpoint()
+    log = tmp_path / "chess" / "_delta_log"
+    for version in (0, 1):
+        (log / f"{version:020d}.json").unlink()
+    for mode in ("create", "append"):
+        with suppress(TableError):
+            commit_rows(DeltaRsCommitter(str(tmp_path)), "chess", numbers(2), mode=mode)
+    assert not (log / f"{0:020d}.json").exists()
+    assert values(tmp_path) == [0, 1, 2]
+
+
+def test_table_that_another_creates_meanwhile_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committer = DeltaRsCommitter(str(tmp_path))
+    create = committer._known.create
+
+    def late(*given: Any) -> bool:
+        write_deltalake(tmp_path / "chess", numbers(70))
+        return create(*given)
+
+    monkeypatch.setattr(committer._known, "create", late)
+    with pytest.raises(TableError):
+        commit_rows(committer, "chess", numbers(1))
+    assert values(tmp_path) == [70]
+
+
+def test_first_commits_to_a_table_are_entries_of_its_log(
+    tmp_path: Path, reads: Counter[str]
+) -> None:
+    append(DeltaRsCommitter(str(tmp_path)), tmp_path, 0)
+    for version in (1, 2):
+        commit_rows(DeltaRsCommitter(str(tmp_path)), "chess", numbers(version))
+    rows = pa.table({"n": pa.array([2, 9], pa.int64())})
+    DeltaRsCommitter(str(tmp_path)).merge(MergeCommit("chess", rows, MergeRule(("n",))))
+    assert not reads
+    assert values(tmp_path) == [0, 1, 2, 9]
