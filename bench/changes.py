@@ -9,10 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice
 from pathlib import Path
-from queue import SimpleQueue
 from statistics import median
-from threading import Thread
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +17,13 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from bench.measure import Cost, measured
+from bench.running import Running
 from headgate.config import Datastream, Files, PipelineConfig
 from headgate.engine.events import BatchLanded, Event, TablesMerged
 from headgate.engine.runner import RunOptions
 from headgate.lab.shop.datastream import FileOptions, write_changes
 from headgate.lab.shop.statement import Change, ChangeKind, Column
 from headgate.run import run_pipeline
-from headgate.sources.stop_signal import StopSignal
 
 _COLUMNS = (
     Column("id", "bigint"),
@@ -34,6 +31,8 @@ _COLUMNS = (
     Column("price", "double"),
     Column("stock", "bigint"),
 )
+_LOOK_EVERY = 2.0
+"""Seconds between looks at the memory, which would take up to a tenth of what is measured."""
 _BEGAN = datetime(2026, 11, 1, tzinfo=UTC)
 
 
@@ -66,7 +65,7 @@ def merge_many(
     _land(pipeline, first)
     for name in names:
         shutil.copytree(_merged(pipeline, name), folder / "peer" / name)
-    with measured() as cost:
+    with measured(every=_LOOK_EVERY) as cost:
         batch, merged = _land(pipeline, second)
     say(f"{tables} tables: now a MERGE for each of them")
     peer = 0.0
@@ -98,14 +97,14 @@ def merge_large(
         "100,000 changes of any keys": (100_000, rows),
     }
     numbers = count(1)
-    with _Running(pipeline) as run:
+    with Running(pipeline) as run:
         for kind, (changes, among) in kinds.items():
             rounds: list[Merging] = []
             for number in islice(numbers, _ROUNDS + 1):
                 made = _changes("large", rows, changes, among, number)
                 files = _write(folder / f"round-{number}", "large", made)
-                with measured() as cost:
-                    landing, merging = run.land(files, changes)
+                with measured(every=_LOOK_EVERY) as cost:
+                    landing, merging = _land_files(run, pipeline, files, changes)
                 ours = landing + merging
                 peer = _merge_with_spark(spark, folder / "peer" / "large", files)
                 what = f"1 table of {rows:,} rows, {kind}"
@@ -123,42 +122,25 @@ def _median(rounds: Sequence[Merging]) -> Merging:
     return replace(by_time[len(by_time) // 2], peer=median(one.peer for one in rounds))
 
 
-class _Running:
-    """A run that goes on while files arrive."""
-
-    def __init__(self, pipeline: PipelineConfig) -> None:
-        self._folder = Path(pipeline.change_files.path)
-        self._events: SimpleQueue[Event] = SimpleQueue()
-        self._stop = StopSignal()
-        options = RunOptions(trigger_milliseconds=100)
-        self._run = Thread(
-            target=run_pipeline, args=(pipeline, options, self._events.put, self._stop)
-        )
-
-    def __enter__(self) -> Self:
-        self._run.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.request()
-        self._run.join()
-
-    def land(self, files: Sequence[Path], changes: int) -> tuple[float, float]:
-        """Hand over files; return the seconds of landing and of merging them."""
-        hidden = [self._folder / f".{file.parent.parent.name}-{file.name}" for file in files]
-        for file, copy in zip(files, hidden, strict=True):
-            shutil.copy(file, copy)
-        for copy in hidden:
-            copy.rename(self._folder / copy.name.removeprefix("."))
-        rows, landing, merging = 0, 0.0, 0.0
-        merged = 0
-        while rows < changes or not merged:
-            match self._events.get(timeout=300):
-                case BatchLanded() as batch:
-                    rows, landing, merged = rows + batch.rows, landing + batch.seconds, 0
-                case TablesMerged() as done:
-                    merging, merged = merging + done.seconds, 1
-        return landing, merging
+def _land_files(
+    run: Running, pipeline: PipelineConfig, files: Sequence[Path], changes: int
+) -> tuple[float, float]:
+    """Hand over files to a run; return the seconds of landing and of merging them."""
+    folder = Path(pipeline.change_files.path)
+    hidden = [folder / f".{file.parent.parent.name}-{file.name}" for file in files]
+    for file, copy in zip(files, hidden, strict=True):
+        shutil.copy(file, copy)
+    for copy in hidden:
+        copy.rename(folder / copy.name.removeprefix("."))
+    rows, landing, merging = 0, 0.0, 0.0
+    is_merged = False
+    while rows < changes or not is_merged:
+        match run.next_event():
+            case BatchLanded() as batch:
+                rows, landing, is_merged = rows + batch.rows, landing + batch.seconds, False
+            case TablesMerged() as done:
+                merging, is_merged = merging + done.seconds, True
+    return landing, merging
 
 
 def _pipeline(folder: Path) -> PipelineConfig:

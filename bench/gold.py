@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from rich.table import Table
 
 from bench.measure import Cost, measured
+from bench.running import Running
 from headgate.config import Delta, PipelineConfig, Registry, Wrapper
 from headgate.engine.events import BatchLanded, Event, GoldDerived
 from headgate.engine.runner import RunOptions
@@ -175,6 +176,8 @@ class LargeDeriving:
     peer: float
     landed_and_derived: float
     """A batch of as many records in a run that lands several, until all are derived."""
+    by_itself: float
+    """The same of batches that arrive one by one, each after the one before is derived."""
     cost: Cost
     """Of the batch with few changed groups."""
 
@@ -185,7 +188,8 @@ def derive_large(
     """Both ways compute all of it twice, in turn; the better time counts.
 
     Of the batches after that, the first is not counted; a figure is the median of the others.
-    At last, a run lands batches of records, each of a random group, and derives the table.
+    At last, runs land batches of records, each of a random group, and derive the table: all that
+    wait, and one by one.
     """
     say(f"{groups:,} groups: writing their rows")
     pipeline = _pipeline(folder)
@@ -221,8 +225,10 @@ def derive_large(
     _require_same(pipeline, folder, [_GAME])
     each = _land_and_derive(pipeline, changed, groups)
     say(f"{groups:,} groups: batches of {changed:,} records landed and derived in {each:.2f} s")
+    by_itself = _one_by_one(pipeline, changed, groups)
+    say(f"{groups:,} groups: one by one, in {by_itself:.2f} s")
     batch, peer = median(ours[1:]), median(peers[1:])
-    return LargeDeriving(groups, first, plain_first, batch, peer, each, cost)
+    return LargeDeriving(groups, first, plain_first, batch, peer, each, by_itself, cost)
 
 
 def _land_and_derive(pipeline: PipelineConfig, records: int, groups: int) -> float:
@@ -243,8 +249,28 @@ def _land_and_derive(pipeline: PipelineConfig, records: int, groups: int) -> flo
     return (ends[GoldDerived][-1] - first) / _BATCHES
 
 
+def _one_by_one(pipeline: PipelineConfig, records: int, groups: int) -> float:
+    """Return the seconds that a batch takes to land and to be derived, if no other one is near."""
+    found = []
+    with Running(pipeline) as run:
+        for seed in range(_BATCHES + 1, 2 * _BATCHES + 1):
+            _send(pipeline, 1, records, seed, groups)
+            landing, deriving = 0.0, 0.0
+            while not (landing and deriving):
+                match run.next_event():
+                    case BatchLanded() as batch:
+                        # What was derived before is not of this batch.
+                        landing, deriving = landing + batch.seconds, 0.0
+                    case GoldDerived() as derived:
+                        deriving += derived.seconds
+            found.append(landing + deriving)
+    return median(found[_WARM_UP:])
+
+
 _ROUNDS = 3
 _BATCHES = 20
+_WARM_UP = 5
+"""Batches of a run that are not counted: the JVM compiles what they need."""
 
 
 _GAME = "chess"
@@ -276,6 +302,7 @@ def large_table(derived: Sequence[LargeDeriving], changed: int) -> Table:
         "MERGE",
         "Headgate is",
         "landed and derived",
+        "one by one",
         "peak memory",
     ):
         table.add_column(heading, justify="right")
@@ -289,6 +316,7 @@ def large_table(derived: Sequence[LargeDeriving], changed: int) -> Table:
             f"{one.peer:.2f} s",
             f"{one.peer / one.ours:.1f} x",
             f"{one.landed_and_derived:.2f} s",
+            f"{one.by_itself:.2f} s",
             f"{one.cost.peak_bytes / (1 << 30):.2f} GiB",
         )
     return table
