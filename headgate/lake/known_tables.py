@@ -222,6 +222,7 @@ def _actions(
             "operationParameters": {"mode": mode, "partitionBy": partitions},
             "engineInfo": _ENGINE,
             "isBlindAppend": commit.mode == "append" and commit.based_on is None,
+            "txnId": str(uuid.uuid4()),
         }
     }
     yield from metadata

@@ -130,9 +130,14 @@ def identify_entry_and_next(url: str, version: int) -> tuple[Identity | None, Id
 
 
 def write_entry(url: str, version: int, actions: Iterable[Mapping[str, Any]]) -> Identity | None:
-    """Write the entry of a version; return None if there is one already."""
-    lines = "\n".join(map(_ENCODER.encode, actions))
-    return create_file(_entry_url(url, version), lines.encode())
+    """Write the entry of a version; return None if another writer has written it."""
+    entry = _entry_url(url, version)
+    content = "\n".join(map(_ENCODER.encode, actions)).encode()
+    written = create_file(entry, content)
+    # If the response of a store is lost, the request is repeated, and finds what it has written.
+    if written is None and read_file(entry) == content:
+        return identify(entry)
+    return written
 
 
 def _entry_url(url: str, version: int) -> str:

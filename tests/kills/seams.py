@@ -31,7 +31,7 @@ LANDING = (
     Seam("noted", "after", "headgate.lake.staged:StagedBatchNote.write"),
     Seam("before-commit", "before", "headgate.lake.delta_rs:DeltaRsCommitter.commit", nth=4),
     Seam("after-commit", "after", "headgate.lake.delta_rs:DeltaRsCommitter.commit", nth=4),
-    Seam("table-created", "after", "headgate.lake.delta_rs:create_table_with_add_actions", nth=2),
+    Seam("table-created", "after", "headgate.lake.known_tables:KnownTables.create", nth=2),
     Seam("columns-added", "after", "headgate.lake.delta_rs:write_deltalake"),
     Seam("file-refitted", "after", "headgate.engine.land_table:refit_file"),
     Seam("refitted-original-deleted", "after", "headgate.engine.land_table:delete_staged"),

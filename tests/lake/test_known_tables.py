@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headgate.lake import delta_rs
+from headgate.lake import delta_rs, log
 from headgate.lake.commit import Commit, Mark, MergeCommit, MergeRule, commit_rows
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.files import Identity
 from headgate.lake.log import LogEntry
 from headgate.lake.merge import Rewritten, merge_into_files
 from headgate.lake.parquet import write_parquet
@@ -390,3 +391,20 @@ def test_first_commits_to_a_table_are_entries_of_its_log(
     DeltaRsCommitter(str(tmp_path)).merge(MergeCommit("chess", rows, MergeRule(("n",))))
     assert not reads
     assert values(tmp_path) == [0, 1, 2, 9]
+
+
+def test_entry_that_is_written_again_is_not_lost_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: Counter[str]
+) -> None:
+    """As clients of object stores do if they get no response."""
+    create = log.create_file
+
+    def repeated(url: str, content: bytes) -> Identity | None:
+        create(url, content)
+        return create(url, content)
+
+    monkeypatch.setattr(log, "create_file", repeated)
+    committer = DeltaRsCommitter(str(tmp_path))
+    assert append(committer, tmp_path, *range(4)) == 3
+    assert not reads
+    assert values(tmp_path) == [0, 1, 2, 3]
