@@ -41,6 +41,7 @@ class KeptRows:
 
     def put(self, table: Snapshot, path: str, rows: pa.Table) -> None:
         """Keep the rows of a file if there is room."""
+        self._drop(table.url, path)
         with self._lock:
             if self._size + rows.nbytes <= self._limit:
                 self._size += rows.nbytes

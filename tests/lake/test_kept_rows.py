@@ -61,6 +61,10 @@ def stored(lake: str) -> dict[int, int]:
     return dict(zip(rows["n"].to_pylist(), rows["v"].to_pylist(), strict=True))
 
 
+def size(kept: KeptRows) -> int:
+    return sum(rows.nbytes for files in kept._rows.values() for rows in files.values())
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["ours", "ours", "ours", "others", "compacted"]),
@@ -87,10 +91,7 @@ def test_kept_rows_are_those_of_the_table(
             added(lake, kept if who == "ours" else KeptRows(), new)
             model |= {key: model.get(key, 0) + value for key, value in new.items()}
             assert stored(lake) == model
-            assert kept._size == sum(
-                rows.nbytes for one in kept._rows.values() for rows in one.values()
-            )
-            assert kept._size <= limit
+            assert kept._size == size(kept) <= limit
 
 
 def test_rows_of_the_last_merge_are_not_read_again(
@@ -120,6 +121,16 @@ def test_rows_are_read_again_once_the_table_has_another_column(tmp_path: Path) -
     DeltaRsCommitter(lake).merge(MergeCommit("t", wider, RULE, based_on=found))
     rows = DeltaTable(f"{lake}/t").to_pyarrow_table().sort_by("n").to_pydict()
     assert rows == {"n": [1, 2], "v": [2, 1], "w": [None, "x"]}
+
+
+def test_rows_that_are_kept_again_count_once(tmp_path: Path) -> None:
+    commit_rows(DeltaRsCommitter(str(tmp_path)), "t", counts({1: 1}))
+    table = Snapshot.open(str(tmp_path), "t")
+    assert table is not None
+    kept = KeptRows()
+    for rows in (counts({1: 1}), counts({1: 1, 2: 2})):
+        kept.put(table, "file", rows)
+        assert kept._size == size(kept) == rows.nbytes
 
 
 def test_rows_of_a_merge_that_lost_are_not_kept_for_long(tmp_path: Path) -> None:

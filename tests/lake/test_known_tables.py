@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headgate.lake import delta_rs, log
+from headgate.lake import delta_rs
 from headgate.lake.commit import Commit, Mark, MergeCommit, MergeRule, commit_rows
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.files import Identity
@@ -23,6 +23,7 @@ from headgate.lake.log import LogEntry
 from headgate.lake.merge import Rewritten, merge_into_files
 from headgate.lake.parquet import write_parquet
 from headgate.lake.staged import StagedFile
+from headgate.lake.storage import create_file
 from headgate.lake.tables import CommitConflict, TableError
 from tests.lake.committer_contract import APP, commit, numbers
 from tests.lake.staged import staged
@@ -397,13 +398,12 @@ def test_entry_that_is_written_again_is_not_lost_to_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: Counter[str]
 ) -> None:
     """As clients of object stores do if they get no response."""
-    create = log.create_file
 
     def repeated(url: str, content: bytes) -> Identity | None:
-        create(url, content)
-        return create(url, content)
+        create_file(url, content)
+        return create_file(url, content)
 
-    monkeypatch.setattr(log, "create_file", repeated)
+    monkeypatch.setattr("headgate.lake.log.create_file", repeated)
     committer = DeltaRsCommitter(str(tmp_path))
     assert append(committer, tmp_path, *range(4)) == 3
     assert not reads
