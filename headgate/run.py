@@ -26,6 +26,7 @@ from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.run_lock import run_lock
 from headgate.lake.storage import probe
 from headgate.lake.streams import app_id, replay_name
+from headgate.lake.tables import TableCache
 from headgate.maintain import MaintainFollowUp
 from headgate.models.predict import PredictFollowUp
 from headgate.schema.changes import SchemaHistory
@@ -93,7 +94,8 @@ def _changes(
             once=options.once,
             trigger_milliseconds=options.trigger_milliseconds or pipeline.trigger.milliseconds,
         )
-    plan = change_plan(pipeline)
+    tables = TableCache(pipeline.lake)
+    plan = change_plan(pipeline, tables)
 
     def follow_ups(
         spark: SparkSession, committer: Committer, listener: Listener
@@ -115,6 +117,7 @@ def _changes(
         listener,
         stop,
         partial(pending_replays, pipeline),
+        tables,
     )
 
 

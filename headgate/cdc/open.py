@@ -34,10 +34,13 @@ def open_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterato
     """Read the files of a task, one at a time in memory."""
     try:
         for batch in batches:
-            for row in range(len(batch)):
-                one = pa.Table.from_batches([batch.slice(row, 1)])
-                first = one[FIRST_BATCH][0].as_py() if FIRST_BATCH in one.column_names else None
-                for chunk in _FileReader(plan, as_records(one), first).chunks():
+            files = pa.Table.from_batches([batch])
+            records = as_records(files)
+            for row in range(len(files)):
+                first = (
+                    files[FIRST_BATCH][row].as_py() if FIRST_BATCH in files.schema.names else None
+                )
+                for chunk in _FileReader(plan, records.slice(row, 1), first).chunks():
                     yield from chunk.to_batches()
     except HeadgateError as error:
         metadata = ChunkMetadata(error=(type(error).__name__, *error.parts))

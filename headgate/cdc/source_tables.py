@@ -21,7 +21,7 @@ from headgate.lake.names import ChangeTables, pattern_name
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.streams import replay_name
-from headgate.lake.tables import TableError
+from headgate.lake.tables import TableCache, TableError
 
 _MAX_WORKERS = 16
 _BOUNDS = ("min._source_timestamp", "max._source_timestamp")
@@ -67,7 +67,7 @@ def source_text(source: SourceTable) -> str:
     return ".".join(part for part in (source.database, source.schema, source.table) if part)
 
 
-def known_logs(ledger: LedgerSnapshot, lake: str) -> dict[str, KnownSource]:
+def known_logs(ledger: LedgerSnapshot, tables: TableCache) -> dict[str, KnownSource]:
     """Return every log in the ledger, with the time of its newest change."""
     sources = {
         entry.table: KnownSource(source_of(entry.route), entry.lineages)
@@ -75,19 +75,25 @@ def known_logs(ledger: LedgerSnapshot, lake: str) -> dict[str, KnownSource]:
         if entry.route is not None
     }
     with ThreadPoolExecutor(_MAX_WORKERS) as pool:
-        newest = pool.map(lambda table: _newest(lake, table), sources)
+        newest = pool.map(lambda table: _newest(tables, table), sources)
     return {
         table: replace(source, newest=time)
         for (table, source), time in zip(sources.items(), newest, strict=True)
     }
 
 
-def known_logs_with_replays(pipeline: PipelineConfig) -> dict[str, KnownSource]:
-    """Return every log of the pipeline, also those that only a replay has created."""
+def known_logs_with_replays(
+    pipeline: PipelineConfig, tables: TableCache | None = None
+) -> dict[str, KnownSource]:
+    """Return every log of the pipeline, also those that only a replay has created.
+
+    They are opened for that, and stay open in the cache.
+    """
+    tables = tables or TableCache(pipeline.lake)
     sources: dict[str, KnownSource] = {}
     ledger = LedgerSnapshot.open(pipeline.lake, pipeline.ledger, pipeline.name)
     for name in (pipeline.name, replay_name(pipeline.name)):
-        for table, found in known_logs(ledger.of(name), pipeline.lake).items():
+        for table, found in known_logs(ledger.of(name), tables).items():
             sources[table] = _combine(sources[table], found) if table in sources else found
     return sources
 
@@ -98,9 +104,9 @@ def _combine(first: KnownSource, second: KnownSource) -> KnownSource:
     return earlier.updated(later)
 
 
-def _newest(lake: str, table: str) -> datetime | None:
+def _newest(tables: TableCache, table: str) -> datetime | None:
     try:
-        log = Snapshot.open(lake, table)
+        log = Snapshot.newest(tables.lake, table, tables)
     except TableError:
         return None
     added = None if log is None else log.statistics()

@@ -25,6 +25,7 @@ from headgate.errors import HeadgateError
 from headgate.lake.parquet import write_parquet
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import ExpectationResult, StagedFile, encode_schema, sum_expectations
+from headgate.lake.tables import TableCache
 from headgate.schema.field_metadata import kept_apart_from
 
 if TYPE_CHECKING:
@@ -282,9 +283,9 @@ def _span(chunks: Sequence[Chunk]) -> tuple[pa.Scalar | None, pa.Scalar | None]:
     return pa.scalar(min(earliest), type_), pa.scalar(max(latest), type_)
 
 
-def change_plan(pipeline: PipelineConfig) -> ChangeStaging:
+def change_plan(pipeline: PipelineConfig, tables: TableCache | None = None) -> ChangeStaging:
     """Return the plan of the next batch, with the logs that runs and replays have made."""
-    plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline))
+    plan = replace(ChangeStaging.of(pipeline), known=known_logs_with_replays(pipeline, tables))
     plan.require_known_lineages()
     return plan
 

@@ -40,6 +40,7 @@ from headgate.lake.ledger import Ledger, Pending, Progress
 from headgate.lake.run_lock import Held
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.lake.storage_errors import is_storage_error, storage_error
+from headgate.lake.tables import TableCache
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.batch import (
     CaughtUp,
@@ -112,6 +113,8 @@ class Runner:
     listener: Listener
     stop: StopSignal
     pending_elsewhere: Callable[[], Sequence[Pending]] = tuple
+    tables: TableCache | None = None
+    """Tables that the plan has opened."""
     _totals: _Totals = field(default_factory=_Totals)
     _resting: _Resting = _Resting.NOT
     _emitting: Lock = field(default_factory=Lock)
@@ -119,14 +122,16 @@ class Runner:
 
     def __post_init__(self) -> None:
         pipeline = self.pipeline
-        self.committer = self._new_committer()
+        self.committer = self._new_committer(self.tables)
         stream = pipeline.stream.name
         self.ledger = Ledger(pipeline.lake, pipeline.ledger, stream, self.committer)
         self.note = StagedBatchNote(pipeline.lake, stream)
 
-    def _new_committer(self) -> Committer:
+    def _new_committer(self, tables: TableCache | None = None) -> Committer:
         pipeline = self.pipeline
-        return choose_committer(pipeline.commit, lambda: pipeline_session(pipeline), pipeline.lake)
+        return choose_committer(
+            pipeline.commit, lambda: pipeline_session(pipeline), pipeline.lake, tables
+        )
 
     def run(self, lock: Held) -> Ended:
         """Run, and hold the lock of the pipeline for so long."""

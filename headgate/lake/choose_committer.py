@@ -13,21 +13,24 @@ from headgate.lake.compact import Compacted
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.spark import SparkCommitter
-from headgate.lake.tables import NotWritable
+from headgate.lake.tables import NotWritable, TableCache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def choose_committer(
-    wanted: Literal["auto", "delta-rs", "spark"], spark: Callable[[], SparkSession], lake: str
+    wanted: Literal["auto", "delta-rs", "spark"],
+    spark: Callable[[], SparkSession],
+    lake: str,
+    tables: TableCache | None = None,
 ) -> Committer:
     """Return the committer that a pipeline file names; Spark is started when it is needed."""
     if wanted == "delta-rs":
-        return DeltaRsCommitter(lake)
+        return DeltaRsCommitter(lake, tables)
     if wanted == "spark":
         return SparkCommitter(spark, lake)
-    return AutoCommitter(DeltaRsCommitter(lake), SparkCommitter(spark, lake))
+    return AutoCommitter(DeltaRsCommitter(lake, tables), SparkCommitter(spark, lake))
 
 
 class AutoCommitter:

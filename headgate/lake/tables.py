@@ -85,7 +85,7 @@ class TableCache:
     """Open tables of a lake. Updating an open table is faster than opening it again."""
 
     def __init__(self, lake: str) -> None:
-        self._lake = lake
+        self.lake = lake
         self._opened: dict[str, tuple[DeltaTable, Identity | None]] = {}
         """Each with the entry of its version in the log, which is another if it is replaced."""
 
@@ -95,7 +95,7 @@ class TableCache:
 
     def newest(self, table: str) -> DeltaTable | None:
         """Return the newest version of a table; None if it does not exist."""
-        url = table_url(self._lake, table)
+        url = table_url(self.lake, table)
         opened, known = self._opened.pop(table, (None, None))
         current, newer = identify_entry_and_next(url, opened.version()) if opened else (None, None)
         if opened is None or current is None or current != known:

@@ -43,6 +43,7 @@ from headgate.envelopes.datastream.metadata import (
 )
 from headgate.envelopes.datastream.schema import ChangeSchema, change_schema
 from headgate.formats.avro.blocks import split_block
+from headgate.formats.avro.decoder import min_batch_size
 from headgate.formats.avro.encoding import MalformedAvro
 from headgate.reasons import Reason
 
@@ -199,7 +200,7 @@ class BlockPortion:
     @property
     def is_small(self) -> bool:
         """Whether decoding record by record takes less time than starting the block reader."""
-        return sum(map(len, self.blocks)) <= self.schema.decoder.min_batch_size
+        return sum(map(len, self.blocks)) <= min_batch_size(self.schema.cells)
 
     @cached_property
     def payloads(self) -> pa.BinaryArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from headgate.formats.avro.batch_reader import BlockReader
 from headgate.formats.avro.blocks import RecordBoundaries
 from headgate.formats.avro.columns import NULL, cell_count, record_columns, root_record
 from headgate.formats.avro.decoder import AvroDecoder
-from headgate.formats.avro.schema import parse_schema
+from headgate.formats.avro.schema import AvroSchema, parse_schema
 from headgate.formats.avro.types import LogicalType, Primitive, Record, RecordField, Type, Union
 from headgate.formats.decoder import only_length
 from headgate.formats.storable import storable_array, storable_fields
@@ -28,16 +28,23 @@ _LOGICAL_TYPE_KEYS = ("logicalType", "precision", "scale")
 class ChangeSchema:
     """The readers of one writer schema."""
 
+    avro: AvroSchema
     record: Record
     blocks: BlockReader | None
-    boundaries: RecordBoundaries
-    decoder: AvroDecoder
-    """For records that cannot be read as a whole block."""
     payload: PayloadColumns
     cells: int
     """Minimum cells per record."""
     has_field_logical_types: bool
     """Whether logical types were moved from fields to their types."""
+
+    @cached_property
+    def boundaries(self) -> RecordBoundaries:
+        return RecordBoundaries(self.avro)
+
+    @cached_property
+    def decoder(self) -> AvroDecoder:
+        """The decoder of records that cannot be read as a whole block."""
+        return AvroDecoder.of(self.avro)
 
 
 @lru_cache(maxsize=512)
@@ -54,10 +61,9 @@ def change_schema(text: bytes, as_written: bool = False) -> ChangeSchema:
         record = root_record(schema)
         payload = _payload_record(record)
         return ChangeSchema(
+            avro=schema,
             record=record,
             blocks=BlockReader.of(record),
-            boundaries=RecordBoundaries(schema),
-            decoder=AvroDecoder.of(schema),
             payload=PayloadColumns.of(payload),
             cells=cell_count(record),
             has_field_logical_types=definition != written,

@@ -28,6 +28,11 @@ _BATCH_START_SIZE = 4 << 10
 _BATCH_START_SIZE_PER_CELL = 200
 
 
+def min_batch_size(cells: int) -> int:
+    """Return the bytes that the reference decoder reads in the time it takes to start a batch."""
+    return _BATCH_START_SIZE + _BATCH_START_SIZE_PER_CELL * cells
+
+
 @dataclass(frozen=True)
 class AvroDecoder:
     """Decodes the records of one writer schema."""
@@ -39,7 +44,6 @@ class AvroDecoder:
     reference: AvroReferenceDecoder
     batches: BatchReader | None
     min_batch_size: int
-    """Bytes that the reference decoder reads in the time it takes to start a batch."""
 
     @classmethod
     def parse(cls, text: SchemaText) -> AvroDecoder:
@@ -55,7 +59,7 @@ class AvroDecoder:
             decoded_type=column_type(record),
             reference=AvroReferenceDecoder(record, schema.named),
             batches=BatchReader.of(record),
-            min_batch_size=_BATCH_START_SIZE + _BATCH_START_SIZE_PER_CELL * cell_count(record),
+            min_batch_size=min_batch_size(cell_count(record)),
         )
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
