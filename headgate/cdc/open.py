@@ -36,10 +36,9 @@ def open_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterato
         for batch in batches:
             files = pa.Table.from_batches([batch])
             records = as_records(files)
-            for row in range(len(files)):
-                first = (
-                    files[FIRST_BATCH][row].as_py() if FIRST_BATCH in files.schema.names else None
-                )
+            known = FIRST_BATCH in files.column_names
+            firsts = files[FIRST_BATCH].to_pylist() if known else [None] * len(files)
+            for row, first in enumerate(firsts):
                 for chunk in _FileReader(plan, records.slice(row, 1), first).chunks():
                     yield from chunk.to_batches()
     except HeadgateError as error:
