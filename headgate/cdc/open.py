@@ -38,9 +38,13 @@ def open_changes(plan: ChangePlan, batches: Iterable[pa.RecordBatch]) -> Iterato
             records = as_records(files)
             known = FIRST_BATCH in files.column_names
             firsts = files[FIRST_BATCH].to_pylist() if known else [None] * len(files)
+            read: list[dict[str, object]] = []
             for row, first in enumerate(firsts):
-                for chunk in _FileReader(plan, records.slice(row, 1), first).chunks():
+                for chunk in _FileReader(plan, records.slice(row, 1), read, first).chunks():
                     yield from chunk.to_batches()
+            if read:
+                rows = pa.Table.from_pylist(read, FILES)
+                yield from Chunk(plan.tables.files, rows).to_batches()
     except HeadgateError as error:
         metadata = ChunkMetadata(error=(type(error).__name__, *error.parts))
         yield from Chunk("", pa.table({}), metadata).to_batches()
@@ -52,6 +56,8 @@ class _FileReader:
 
     plan: ChangePlan
     record: pa.Table
+    read: list[dict[str, object]]
+    """Rows of the table of files, which get one of this file if it is read."""
     first_batch: int | None = None
     """The batch that first read a file of this path; None if none did."""
     left_out: int = 0
@@ -81,7 +87,7 @@ class _FileReader:
             self._extract(content)
         if self.rejected.count:
             yield from self._quarantined(content, file.size)
-        yield Chunk(self.plan.tables.files, self._file_row(file))
+        self.read.append(self._file_row(file))
 
     def _replay(self) -> Iterator[Chunk]:
         """Read a record of the quarantine; keep it there if any of its changes cannot land."""
@@ -200,8 +206,8 @@ class _FileReader:
         metadata = ChunkMetadata(blocked=tuple(self.blocked), expectations=tuple(self.checked))
         return Chunk(self.plan.quarantine, rows, metadata)
 
-    def _file_row(self, file: LandedFile) -> pa.Table:
-        row = {
+    def _file_row(self, file: LandedFile) -> dict[str, object]:
+        return {
             "path": file.path,
             "size": file.size,
             "modified": file.modified,
@@ -210,7 +216,6 @@ class _FileReader:
             "left_out": self.left_out,
             "batch": self.plan.version,
         }
-        return pa.Table.from_pylist([row], FILES)
 
 
 def reasons_of(rows: pa.Table) -> dict[str, int]:

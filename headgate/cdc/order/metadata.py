@@ -73,34 +73,41 @@ class Layout(IntEnum):
 
 
 DATABASES = {
-    Layout.MYSQL: r"\A(mysql|mariadb)[-_]",
-    Layout.ORACLE: r"\Aoracle[-_]",
-    Layout.POSTGRESQL: r"\Apostgres",
-    Layout.SQLSERVER: r"\Asqlserver[-_]",
+    Layout.MYSQL: ("mysql-", "mysql_", "mariadb-", "mariadb_"),
+    Layout.ORACLE: ("oracle-", "oracle_"),
+    Layout.POSTGRESQL: ("postgres",),
+    Layout.SQLSERVER: ("sqlserver-", "sqlserver_"),
 }
-"""Patterns of the read methods of each database."""
-_BACKFILL_METHODS = "backfill|dump"
-_GENERIC_METHODS = r"\A(cdc|backfill)\z"
+"""How the read methods of each database begin."""
+_BACKFILLS = ("backfill", "dump")
+_GENERIC = ("cdc", "backfill")
 """Read methods that do not name the database."""
 
 
 def rows_by_layout(changes: pa.RecordBatch) -> dict[Layout, np.ndarray]:
     """Return the rows of each layout; every row has exactly one."""
-    methods = changes.column("_read_method").dictionary_encode()
-    databases = [_matches(methods.dictionary, pattern) for pattern in DATABASES.values()]
-    generic = _matches(methods.dictionary, _GENERIC_METHODS)
-    backfill = _matches(methods.dictionary, _BACKFILL_METHODS) & np.logical_or.reduce(
-        [*databases, generic]
-    )
-    layouts = np.select([backfill, *databases], [Layout.BACKFILL, *DATABASES], Layout.UNKNOWN)
-    method_indexes = methods.indices.fill_null(-1).to_numpy()
-    row_layouts = np.append(layouts, Layout.UNKNOWN)[method_indexes]
-    if generic.any():
-        unresolved = np.append(generic & ~backfill, False)[method_indexes]
+    methods = changes.column("_read_method").dictionary_encode(null_encoding="encode")
+    layouts = [_layout(method) for method in methods.dictionary.to_pylist()]
+    if len(layouts) == 1 and layouts[0] is not None:
+        return {layouts[0]: np.arange(len(changes))}
+    row_layouts = np.array([-1 if one is None else one for one in layouts], np.int64)
+    row_layouts = row_layouts[methods.indices.to_numpy()]
+    unresolved = row_layouts < 0
+    if unresolved.any():
         row_layouts[unresolved] = _layouts_by_position(changes)[unresolved]
     return {
         Layout(layout): np.flatnonzero(row_layouts == layout) for layout in np.unique(row_layouts)
     }
+
+
+def _layout(method: str | None) -> Layout | None:
+    """Return the layout that a read method names; None if positions have to tell."""
+    text = (method or "").lower()
+    named = next((one for one, starts in DATABASES.items() if text.startswith(starts)), None)
+    is_generic = text in _GENERIC
+    if (named or is_generic) and any(word in text for word in _BACKFILLS):
+        return Layout.BACKFILL
+    return None if is_generic else named or Layout.UNKNOWN
 
 
 def _layouts_by_position(changes: pa.RecordBatch) -> np.ndarray:

@@ -167,7 +167,7 @@ def to_column(avro_type: Type, physical: pa.Array) -> pa.Array:
             return _map_column(values, physical)
         case Record(fields=fields):
             columns = _field_columns([field.type for field in fields], physical)
-            return pa.StructArray.from_arrays(columns, fields=list(column_type(avro_type)))
+            return pa.StructArray.from_arrays(columns, names=[field.name for field in fields])
         case Union():
             return _union_column(avro_type, physical)
         case _:
@@ -211,7 +211,8 @@ def _union_column(union: Union, physical: pa.UnionArray) -> pa.Array:
     if len(codes) and codes.max() >= len(union.branches):
         raise UnsafeBatch("a value of a branch that only pads the union")
     columns = []
-    for index in branch_names(union):
+    names = branch_names(union)
+    for index in names:
         branch, values = union.branches[index], physical.field(index)
         if is_zero_size(branch):
             column = _zero_size_column(branch, len(values))
@@ -225,5 +226,5 @@ def _union_column(union: Union, physical: pa.UnionArray) -> pa.Array:
         return columns[0] if columns else pa.nulls(len(physical))
     null = union.branches.index(NULL) if NULL in union.branches else -1
     return pa.StructArray.from_arrays(
-        columns, fields=list(column_type(union)), mask=pa.array(codes == null)
+        columns, names=list(names.values()), mask=pa.array(codes == null)
     )
