@@ -23,10 +23,10 @@ from headgate.lake.commit import Committer
 from headgate.lake.layout import open_stream
 from headgate.lake.ledger import Ledger, Pending
 from headgate.lake.ledger_snapshot import LedgerSnapshot
+from headgate.lake.open_tables import TableCache
 from headgate.lake.run_lock import run_lock
 from headgate.lake.storage import probe
 from headgate.lake.streams import app_id, replay_name
-from headgate.lake.tables import TableCache
 from headgate.maintain import MaintainFollowUp
 from headgate.models.predict import PredictFollowUp
 from headgate.schema.changes import SchemaHistory

@@ -21,8 +21,9 @@ from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger_entries import MergeEntry
 from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.names import pattern_name
+from headgate.lake.open_tables import table_cache
 from headgate.lake.spark import SparkCommitter
-from headgate.lake.tables import CommitConflict, table_cache
+from headgate.lake.tables import CommitConflict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,10 +18,11 @@ from headgate.errors import LandingError, UsageError, did_you_mean, listed, show
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.names import ChangeTables, pattern_name
+from headgate.lake.open_tables import TableCache
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.streams import replay_name
-from headgate.lake.tables import TableCache, TableError
+from headgate.lake.tables import TableError
 
 _MAX_WORKERS = 16
 _BOUNDS = ("min._source_timestamp", "max._source_timestamp")

@@ -22,10 +22,10 @@ from headgate.config import PipelineConfig
 from headgate.engine.task_results import RESULT_DDL, encode_error, encode_files
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
+from headgate.lake.open_tables import TableCache
 from headgate.lake.parquet import write_parquet
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import ExpectationResult, StagedFile, encode_schema, sum_expectations
-from headgate.lake.tables import TableCache
 from headgate.schema.field_metadata import kept_apart_from
 
 if TYPE_CHECKING:

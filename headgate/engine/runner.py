@@ -37,10 +37,10 @@ from headgate.errors import HeadgateError, LandingError, SourceError
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger, Pending, Progress
+from headgate.lake.open_tables import TableCache
 from headgate.lake.run_lock import Held
 from headgate.lake.staged import StagedBatchNote, StagedFile
 from headgate.lake.storage_errors import is_storage_error, storage_error
-from headgate.lake.tables import TableCache
 from headgate.schema.changes import SchemaHistory
 from headgate.sources.batch import (
     CaughtUp,

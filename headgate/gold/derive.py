@@ -24,8 +24,8 @@ from headgate.gold.union import UnionDeriver
 from headgate.lake.commit import Committer
 from headgate.lake.kept_rows import KeptRows
 from headgate.lake.ledger_entries import GoldEntry
+from headgate.lake.open_tables import TableCache
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.tables import TableCache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from headgate.lake.open_tables import TableCache
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.tables import TableCache, TableError
+from headgate.lake.tables import TableError
 
 _FEW = 4
 """How many times the size of its new rows a table has to have for them to be few."""

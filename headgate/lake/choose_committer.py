@@ -11,9 +11,10 @@ import pyarrow as pa
 from headgate.lake.commit import Commit, Committer, Engine, MergeCommit, MergeCounts, TableState
 from headgate.lake.compact import Compacted
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.open_tables import TableCache
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.spark import SparkCommitter
-from headgate.lake.tables import NotWritable, TableCache
+from headgate.lake.tables import NotWritable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -34,6 +34,7 @@ from headgate.lake.files import Identity
 from headgate.lake.known_tables import KnownTables, has_new_columns
 from headgate.lake.log import LogEntry, identify_entry, read_entries
 from headgate.lake.merge import merge_into_files
+from headgate.lake.open_tables import TableCache
 from headgate.lake.parquet import ParquetRows, write_parquet
 from headgate.lake.snapshot import DataFile, Snapshot
 from headgate.lake.staged import StagedFile
@@ -42,7 +43,6 @@ from headgate.lake.storage_errors import is_transient
 from headgate.lake.tables import (
     CommitConflict,
     NotWritable,
-    TableCache,
     is_clean_up_due,
     is_plain_parquet,
     open_version,
@@ -132,12 +132,14 @@ class DeltaRsCommitter:
         self._just_read[table] = opened, schema
         marked, obstacle = opened.transaction_version(app), self._obstacle(table, opened)
         state = TableState(opened.version(), schema, marked, obstacle)
-        self._remember(table, opened, self._tables.entry_of(table), schema, {app: marked})
+        entry = self._tables.entry_of(table)
+        self._remember(table, state.version, opened, entry, schema, {app: marked})
         return state
 
     def _remember(
         self,
         name: str,
+        version: int,
         table: DeltaTable,
         entry: Identity | None,
         schema: pa.Schema,
@@ -146,7 +148,7 @@ class DeltaRsCommitter:
         """Know a table that was just read, unless something prevents commits to it."""
         if self._obstacle(name, table) is None:
             checkpoints = _checkpoints(table.metadata().configuration)
-            self._known.remember(name, table.version(), entry, schema, marks, checkpoints)
+            self._known.remember(name, version, entry, schema, marks, checkpoints)
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return pa.schema(open_version(table_url(self.lake, table), version).schema())
@@ -196,7 +198,8 @@ class DeltaRsCommitter:
         if commit.based_on is not None:
             _require_version(table, commit.table, commit.based_on)
         if read is None:
-            self._remember(commit.table, table, self._tables.entry_of(commit.table), schema, marks)
+            entry = self._tables.entry_of(commit.table)
+            self._remember(commit.table, table.version(), table, entry, schema, marks)
             committed = self._known.commit(commit)
             if committed is not None:
                 return committed
@@ -240,11 +243,12 @@ class DeltaRsCommitter:
 
     def _merge(self, merge: MergeCommit, changes: pa.Table) -> MergeCounts:
         if merge.based_on is None:
-            table = Snapshot.of(self.lake, merge.table, self._open(merge.table))
-            assert table is not None
+            opened = self._newest(merge.table)
+            assert opened is not None
+            table = opened
         else:
             table = merge.based_on.table
-        self._require_writable(merge.table, table.delta)
+        self._require_writable(merge.table, table.properties)
         self._require_rewritable(table)
         new = merge_into_files(table, changes, merge.rule, merge.based_on)
         counts = MergeCounts(table.version, new.inserted, new.updated, new.deleted)
@@ -258,10 +262,9 @@ class DeltaRsCommitter:
             based_on=table.version,
             removed=new.removed,
         )
-        is_known = self._known.has(merge.table, table.version)
-        if not is_known and table.delta.version() == table.version:
+        if not self._known.has(merge.table, table.version):
             entry = identify_entry(table.url, table.version)
-            self._remember(merge.table, table.delta, entry, table.schema, {})
+            self._remember(table.table, table.version, table.properties, entry, table.schema, {})
         with self._settled(table, new.files):
             self.commit(commit)
         return replace(counts, version=table.version + 1)
@@ -279,20 +282,23 @@ class DeltaRsCommitter:
             raise NotWritable(f"files of {table.table} are not rewritten: it has {obstacle}")
 
     def compact(self, table: str, size: int, fewest: int = 2) -> Compacted:
-        snapshot = Snapshot.of(self.lake, table, self._open(table))
+        snapshot = self._newest(table)
         if snapshot is None:
             return Compacted()
-        self._require_writable(table, snapshot.delta)
+        self._require_writable(table, snapshot.properties)
         if not can_combine(snapshot):
             raise NotWritable(f"files of {table} are not combined by delta-rs")
         groups = files_to_combine(snapshot, size, fewest)
-        if groups and _RETENTION not in snapshot.delta.metadata().configuration:
-            snapshot.delta.alter.set_table_properties({_RETENTION: _SHORT})
         if groups:
-            self._replace(snapshot, groups)
+            delta = snapshot.delta
+            if _RETENTION not in delta.metadata().configuration:
+                delta.alter.set_table_properties({_RETENTION: _SHORT})
+            self._replace(snapshot, delta, groups)
         return Compacted.of(groups)
 
-    def _replace(self, table: Snapshot, groups: Sequence[Sequence[DataFile]]) -> None:
+    def _replace(
+        self, table: Snapshot, delta: DeltaTable, groups: Sequence[Sequence[DataFile]]
+    ) -> None:
         """Replace each group of files by one with the same rows."""
         files = [combine_files(table, group) for group in groups]
         actions: list[AddAction | RemoveAction] = []
@@ -304,12 +310,12 @@ class DeltaRsCommitter:
                 for one in group
             ]
         with self._settled(table, files):
-            table.delta.create_write_transaction(
+            delta.create_write_transaction(
                 actions,
                 "append",
-                table.delta.schema(),
+                delta.schema(),
                 partition_by=list(table.partition_columns),
-                post_commithook_properties=_post_commit_hooks(table.delta),
+                post_commithook_properties=_post_commit_hooks(delta),
             )
 
     @contextmanager
@@ -365,7 +371,7 @@ class DeltaRsCommitter:
     def can_write(self, table: str | Snapshot) -> bool:
         """Whether delta-rs can write all features of a table and keep its constraints."""
         if isinstance(table, Snapshot):
-            return self._obstacle(table.table, table.delta) is None
+            return self._obstacle(table.table, table.properties) is None
         try:
             opened = self._open(table)
         except NotWritable:
@@ -378,7 +384,13 @@ class DeltaRsCommitter:
 
     def _open(self, table: str) -> DeltaTable | None:
         try:
-            return self._tables.newest(table)
+            return self._tables.newest_read(table)
+        except DeltaError as error:
+            raise NotWritable(f"delta-rs cannot open {table}: {error}") from error
+
+    def _newest(self, table: str) -> Snapshot | None:
+        try:
+            return Snapshot.newest(self.lake, table, self._tables)
         except DeltaError as error:
             raise NotWritable(f"delta-rs cannot open {table}: {error}") from error
 

@@ -42,6 +42,11 @@ class LogEntry:
         return cls(version, tuple(json.loads(line) for line in lines if line))
 
     @property
+    def kinds(self) -> set[str]:
+        """The kinds of actions, such as `add` and `metaData`."""
+        return {kind for action in self.actions for kind in action}
+
+    @property
     def added(self) -> list[Mapping[str, Any]]:
         return self._with_data("add")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 from urllib.parse import unquote
@@ -13,17 +13,11 @@ from deltalake import DeltaTable, QueryBuilder
 
 from headgate.lake.constraints import Constraints, constraints_of
 from headgate.lake.log import LogEntry
+from headgate.lake.open_tables import OpenTable, ReadTable, TableCache, table_cache
 from headgate.lake.parquet import ParquetRows
 from headgate.lake.query import quoted_name
 from headgate.lake.storage import has_file
-from headgate.lake.tables import (
-    TableCache,
-    is_plain_parquet,
-    open_table,
-    open_version,
-    table_cache,
-    table_url,
-)
+from headgate.lake.tables import is_plain_parquet, open_table, table_url
 from headgate.schema.conform import conform_rows
 
 _IN_ORDER = {"datafusion.execution.target_partitions": "1"}
@@ -53,43 +47,50 @@ class Snapshot:
     lake: str
     table: str
     version: int
-    delta: DeltaTable = field(repr=False, compare=False)
-    """Only for modules of `lake`. It may be at a later version."""
+    opened: OpenTable = field(repr=False, compare=False)
     list_files: ListFiles | None = field(default=None, repr=False, compare=False)
     """Returns the sizes of files by path, if the snapshot has only some of the table's files."""
 
     @classmethod
     def open(cls, lake: str, table: str, version: int | None = None) -> Self | None:
         """Return the newest version, or an older one; None if the table does not exist."""
-        return cls.of(lake, table, open_table(table_url(lake, table), version))
+        delta = open_table(table_url(lake, table), version)
+        return None if delta is None else cls.of(lake, table, delta)
 
     @classmethod
     def newest(cls, lake: str, table: str, tables: TableCache | None = None) -> Self | None:
         """Return the newest version of a table from the cache."""
-        return cls.of(lake, table, (tables or table_cache(lake)).newest(table))
+        opened = (tables or table_cache(lake)).newest(table)
+        return None if opened is None else cls(lake, table, opened.version, opened)
 
     @classmethod
-    def of(cls, lake: str, table: str, opened: DeltaTable | None) -> Self | None:
-        if opened is None:
-            return None
-        return cls(lake, table, opened.version(), opened)
+    def of(cls, lake: str, table: str, delta: DeltaTable) -> Self:
+        return cls(
+            lake, table, delta.version(), OpenTable(ReadTable(table_url(lake, table), delta))
+        )
 
     @property
     def url(self) -> str:
         return table_url(self.lake, self.table)
 
-    @cached_property
+    @property
+    def delta(self) -> DeltaTable:
+        """The version as delta-rs has it, which may have to read it. Only for modules of `lake`."""
+        return self.opened.delta
+
+    @property
+    def properties(self) -> DeltaTable:
+        """The table at a version with the same columns, properties and features."""
+        return self.opened.read.delta
+
+    @property
     def schema(self) -> pa.Schema:
-        return pa.schema(self._delta_at_version().schema())
+        return self.opened.schema
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
-        """Sizes of all files by path. Listing them costs as much as opening the table."""
-        if self.list_files is not None:
-            return self.list_files()
-        added = self._added
-        names = map(unquote, added["path"].to_pylist())
-        return dict(zip(names, map(int, added["size_bytes"].to_pylist()), strict=True))
+        """Sizes of all files by path."""
+        return self.opened.sizes if self.list_files is None else self.list_files()
 
     @cached_property
     def row_counts(self) -> Mapping[str, int | None]:
@@ -126,11 +127,11 @@ class Snapshot:
     @property
     def table_id(self) -> str:
         """The id that the table got when it was created."""
-        return str(self.delta.metadata().id)
+        return str(self.properties.metadata().id)
 
     @property
     def partition_columns(self) -> Sequence[str]:
-        return self.delta.metadata().partition_columns
+        return self.properties.metadata().partition_columns
 
     @property
     def has_simple_partitions(self) -> bool:
@@ -143,16 +144,16 @@ class Snapshot:
     @property
     def is_plain(self) -> bool:
         """Whether the table can be read from its Parquet files alone."""
-        return is_plain_parquet(self.delta)
+        return is_plain_parquet(self.properties)
 
     @property
     def constraints(self) -> Constraints:
         """What rows of the table must fulfil now."""
-        return constraints_of(self.delta)
+        return constraints_of(self.properties)
 
     def mark(self, app: str) -> int | None:
         """Return the newest version that an app has marked in the table, if any."""
-        return self.delta.transaction_version(app)
+        return self.opened.mark(app)
 
     def has_files(self) -> bool:
         """Whether all files exist: VACUUM deletes those of older versions."""
@@ -175,7 +176,7 @@ class Snapshot:
             added |= {unquote(file["path"]): file["size"] for file in entry.added}
         if compacted and not self._still_has(added):
             return self
-        return type(self)(self.lake, self.table, self.version, self.delta, lambda: added)
+        return replace(self, list_files=lambda: added)
 
     def _still_has(self, paths: Iterable[str]) -> bool:
         """Whether files can still be read, though their rows may be in larger ones now."""
@@ -218,8 +219,7 @@ class Snapshot:
         names = [unquote(path) for path in added["path"].to_pylist()]
         order = sorted(zip(times, names, strict=True))
         sizes = {name: self.sizes[name] for _, name in order}
-        in_order = type(self)(self.lake, self.table, self.version, self.delta, lambda: sizes)
-        yield from in_order.portions(columns)
+        yield from replace(self, list_files=lambda: sizes).portions(columns)
 
     def selected(self, columns: Sequence[str] | None) -> pa.Schema:
         return self.schema if columns is None else pa.schema(map(self.schema.field, columns))
@@ -239,7 +239,7 @@ class Snapshot:
 
     def query(self, sql: str, settings: Mapping[str, str] | None = None) -> pa.RecordBatchReader:
         """Run SQL over the table, which the query calls `stored`."""
-        builder = QueryBuilder(dict(settings or {})).register("stored", self._delta_at_version())
+        builder = QueryBuilder(dict(settings or {})).register("stored", self.delta)
         return pa.RecordBatchReader.from_stream(builder.execute(sql))
 
     def count(self) -> int:
@@ -270,15 +270,9 @@ class Snapshot:
         return self._actions(flatten=False)
 
     def _actions(self, flatten: bool) -> pa.Table:
-        actions = self._delta_at_version().get_add_actions(flatten=flatten)
+        actions = self.delta.get_add_actions(flatten=flatten)
         # As a stream, because pyarrow's own conversion imports pandas.
         return pa.RecordBatchReader.from_stream(actions).read_all()
-
-    def _delta_at_version(self) -> DeltaTable:
-        """Return the table at the version: other threads may have updated `delta`."""
-        if self.delta.version() == self.version:
-            return self.delta
-        return open_version(self.url, self.version)
 
 
 def _with_constants(rows: pa.RecordBatch, values: Mapping[str, object]) -> pa.RecordBatch:

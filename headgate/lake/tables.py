@@ -1,10 +1,9 @@
-"""Open Delta tables, and a cache of them."""
+"""Delta tables of a lake: their names, how they are opened, and how they are read."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
-from functools import cache
 from itertools import compress
 
 from deltalake import DeltaTable
@@ -12,8 +11,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from headgate.config.location import is_remote
 from headgate.config.storage import options_of
-from headgate.lake.files import Identity
-from headgate.lake.log import LOG, identify_entry, identify_entry_and_next
+from headgate.lake.log import LOG
 from headgate.lake.storage import MAX_REQUESTS, is_folder, list_folders
 
 TableError = DeltaError
@@ -25,10 +23,6 @@ CommitConflict = CommitFailedError
 
 class NotWritable(DeltaError):
     """Raised before anything is written, for a table that only another engine can write."""
-
-
-_MAX_OPEN = 2_000
-"""Beyond this number, the least recently used table is evicted."""
 
 
 def table_url(lake: str, table: str) -> str:
@@ -79,45 +73,6 @@ def tables_in(lake: str, pattern: str = "*") -> list[str]:
     with ThreadPoolExecutor(MAX_REQUESTS) as pool:
         are_tables = pool.map(lambda name: is_folder(f"{table_url(lake, name)}/{LOG}"), names)
         return sorted(compress(names, are_tables))
-
-
-class TableCache:
-    """Open tables of a lake. Updating an open table is faster than opening it again."""
-
-    def __init__(self, lake: str) -> None:
-        self.lake = lake
-        self._opened: dict[str, tuple[DeltaTable, Identity | None]] = {}
-        """Each with the entry of its version in the log, which is another if it is replaced."""
-
-    def entry_of(self, table: str) -> Identity | None:
-        """Return the entry, in the log, of the version that `newest` returned last."""
-        return self._opened[table][1] if table in self._opened else None
-
-    def newest(self, table: str) -> DeltaTable | None:
-        """Return the newest version of a table; None if it does not exist."""
-        url = table_url(self.lake, table)
-        opened, known = self._opened.pop(table, (None, None))
-        current, newer = identify_entry_and_next(url, opened.version()) if opened else (None, None)
-        if opened is None or current is None or current != known:
-            # Not cached, or replaced by another table of the same name.
-            opened = open_table(url)
-            known = identify_entry(url, opened.version()) if opened else None
-        elif newer is not None:
-            before = opened.version()
-            opened.update_incremental()
-            is_next = opened.version() == before + 1
-            known = newer if is_next else identify_entry(url, opened.version())
-        if opened is not None:
-            self._opened[table] = opened, known
-        if len(self._opened) > _MAX_OPEN:
-            self._opened.pop(next(iter(self._opened)))
-        return opened
-
-
-@cache
-def table_cache(lake: str) -> TableCache:
-    """Return the cache of a lake, shared by all tasks that Spark runs in this process."""
-    return TableCache(lake)
 
 
 _PLAIN_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}

@@ -6,7 +6,7 @@ Each commit is read once. A start reads only files whose statistics reach into t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -124,9 +124,7 @@ class RecentRows:
         kept = statistics["path"].filter(pc.fill_null(recent, True)).to_pylist()
         sizes = {path[start:]: snapshot.sizes[path[start:]] for path in kept}
         self.files_read += len(sizes)
-        return Snapshot(
-            snapshot.lake, snapshot.table, snapshot.version, snapshot.delta, lambda: sizes
-        )
+        return replace(snapshot, list_files=lambda: sizes)
 
     def _take_schema(self, schema: pa.Schema) -> None:
         """Take over columns and types that the table has from now on."""

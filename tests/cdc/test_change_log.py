@@ -60,7 +60,6 @@ def test_log_is_read_whole_if_the_version_was_removed(lake: Path) -> None:
 def test_log_is_a_snapshot(lake: Path) -> None:
     opened = DeltaTable(lake / "log")
     log = ChangeLog.of(str(lake), "log", opened)
-    assert log is not None
     write_deltalake(lake / "log", pa.table({"n": [4]}), mode="append")
     opened.update_incremental()
     assert numbers(log) == [0, 1, 2, 3]

@@ -14,8 +14,8 @@ from headgate.lake.commit import Commit, Mark
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.expire import delete_expired, expired_versions
 from headgate.lake.log import LogEntry, versions_of_entries, write_entry
+from headgate.lake.open_tables import TableCache
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.tables import TableCache
 from tests.lake.staged import files_in, rows_in, staged
 
 MB = 1 << 20
@@ -147,7 +147,7 @@ def test_readers_that_have_the_table_open_go_on(tmp_path: Path) -> None:
     newest = tables.newest("t")
     assert opened is not None
     assert newest is not None
-    assert newest.count() == 80
+    assert newest.delta.count() == 80
     file = staged(tmp_path, "t", {"n": [80]})
     committer.commit(Commit("t", file.schema, (file,)))
     assert len(rows_in(tmp_path, "t", "n")) == 81

@@ -4,9 +4,10 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
-from headgate.lake.tables import TableCache, open_table
+from headgate.lake.open_tables import OpenTable, TableCache
+from headgate.lake.tables import open_table
 
 ROWS = pa.table({"n": [1]})
 
@@ -16,8 +17,8 @@ def add(path: Path, times: int) -> None:
         write_deltalake(path, ROWS, mode="append")
 
 
-def version(opened: DeltaTable | None) -> int | None:
-    return None if opened is None else int(opened.version())
+def version(opened: OpenTable | None) -> int | None:
+    return None if opened is None else opened.version
 
 
 def test_missing_table_is_none(tmp_path: Path) -> None:
@@ -54,4 +55,4 @@ def test_recreated_table_with_more_versions_is_opened_again(tmp_path: Path) -> N
     add(tmp_path / "chess", 4)
     opened = tables.newest("chess")
     assert opened is not None
-    assert opened.to_pyarrow_table().num_rows == 4
+    assert opened.delta.count() == 4
