@@ -70,7 +70,7 @@ class MergeFollowUp:
         return cls(spark, committer, app, plan, pipeline.merge, listener, known, recorded=recorded)
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
-        self.plan = self.plan.with_committed([file for table in changed for file in table.files])
+        self.plan = self.plan.with_committed(changed)
         self.behind |= {table.table: self.plan.known[table.table] for table in changed}
         if batch is not None and not self._is_due():
             return Followed()

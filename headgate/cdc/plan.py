@@ -10,16 +10,24 @@ from typing import Self
 
 import pyarrow as pa
 
-from headgate.cdc.source_tables import KnownSource, SourceNaming, source_in_files
+from headgate.cdc.source_tables import (
+    KnownSource,
+    LogEnd,
+    SourceNaming,
+    source_in_files,
+    statistics_of,
+)
 from headgate.config import Datastream, Files, PipelineConfig
 from headgate.engine.expectations import rules_of
+from headgate.engine.follow_up import TableChanged
 from headgate.engine.plan import BatchPlan, TableShape
 from headgate.engine.quarantine_table import QUARANTINE
-from headgate.envelopes.datastream.changes import LOG_COLUMNS, SourceTable
+from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES, LOG_COLUMNS, SourceTable
 from headgate.errors import CheckpointError
 from headgate.lake.names import ChangeTables
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import staged_path
+from headgate.lake.tables import table_url
 
 FILES = pa.schema(
     [
@@ -80,6 +88,10 @@ class ChangePlan(BatchPlan):
     def first_columns(self) -> pa.Schema:
         return pa.schema([LOG_COLUMNS.field(name) for name in _FIRST_COLUMNS])
 
+    def table_shape(self, table: str) -> TableShape:
+        own = self.own_tables.get(table)
+        return own or TableShape(self.first_columns, own_columns=LOG_COLUMN_NAMES)
+
     @property
     def quarantine(self) -> str:
         return self.tables.quarantine
@@ -97,16 +109,23 @@ class ChangePlan(BatchPlan):
     def forget(self) -> None:
         """Do nothing: change files carry their schemas, so none is cached."""
 
-    def with_committed(self, files: Sequence[StagedFile]) -> Self:
-        found: dict[str, list[StagedFile]] = defaultdict(list)
-        for file in files:
-            if file.table not in self.own_tables:
-                found[file.table].append(file)
+    def with_committed(self, tables: Sequence[TableChanged]) -> Self:
         known = dict(self.known)
-        for table, committed in found.items():
-            source = source_in_files(committed)
-            known[table] = known[table].updated(source) if table in known else source
+        for one in tables:
+            if one.files:
+                source = replace(source_in_files(one.files), log=self._log_end(one))
+                before = known.get(one.table)
+                known[one.table] = before.updated(source) if before else source
         return replace(self, known=known)
+
+    def _log_end(self, changed: TableChanged) -> LogEnd | None:
+        """Return where a log ends after a commit to it; None if that is not known."""
+        source = self.known.get(changed.table)
+        before = LogEnd.of(-1, ()) if source is None else source.log
+        if before is None or changed.version is None:
+            return None
+        url = table_url(self.lake, changed.table)
+        return before.after(map(statistics_of, changed.files), changed.version, url)
 
     def with_pending(self, files: Iterable[StagedFile]) -> Self:
         paths: dict[str, list[str]] = defaultdict(list)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,16 +29,23 @@ Reused = dict[str, list[int]]
 class KnownChanges:
     """The changes of a table that have landed, and those of the batch so far."""
 
-    def __init__(self, landed: Sequence[pa.Table], table: pa.Schema | None, discards: bool) -> None:
+    def __init__(
+        self, landed: Sequence[pa.Table], table: Callable[[], pa.Schema], discards: bool
+    ) -> None:
         """Begin with landed changes that a batch repeats.
 
-        `table` are the columns of the change log, and `discards` says whether its contract may
+        `table` returns the columns of the change log, and `discards` says whether its contract may
         have kept values out of it.
         """
         self._parts = list(landed)
         self._seen = {uuid for part in landed for uuid in part[_UUID].to_pylist()}
-        self._sources = {field.name: kept_apart_from(field) or field.name for field in table or ()}
+        self._table = table
         self._discards = discards
+
+    @cached_property
+    def _sources(self) -> Mapping[str, str]:
+        """The source's column of each column of the log."""
+        return {field.name: kept_apart_from(field) or field.name for field in self._table()}
 
     def take_new(self, rows: pa.Table) -> tuple[pa.Table, Reused]:
         """Return the changes that are new, and those that only reuse the UUID of another one.

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,7 @@ from headgate.envelopes.datastream.changes import SourceTable
 from headgate.errors import LandingError, UsageError, did_you_mean, listed, shown
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.ledger_snapshot import LedgerSnapshot
+from headgate.lake.log import read_entries
 from headgate.lake.names import ChangeTables, pattern_name
 from headgate.lake.open_tables import TableCache
 from headgate.lake.snapshot import Snapshot
@@ -38,11 +40,48 @@ class KnownSource:
     """Oldest first; each took over from the one before."""
     newest: datetime | None = None
     """Newest source timestamp in the log that is not in the future."""
+    log: LogEnd | None = None
+    """Where the log ends, if that is known."""
 
     def updated(self, later: KnownSource) -> KnownSource:
         """Return the source with what is known of it later."""
         times = [time for time in (self.newest, later.newest) if time is not None]
-        return KnownSource(self.source, later.lineages or self.lineages, max(times, default=None))
+        lineages = later.lineages or self.lineages
+        return KnownSource(self.source, lineages, max(times, default=None), later.log)
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """A version of a change log, and a time after which it has no changes."""
+
+    version: int
+    time: datetime
+
+    @classmethod
+    def of(cls, version: int, newest: Iterable[datetime | None]) -> LogEnd | None:
+        """Return the end of a log, given the newest time of each file; None if one is unknown."""
+        times = list(newest)
+        if None in times:
+            return None
+        # Spark truncates the statistics of timestamps to milliseconds.
+        time = max(filter(None, times), default=datetime.min.replace(tzinfo=UTC))
+        return cls(version, time + timedelta(milliseconds=1))
+
+    def after(self, files: Iterable[Mapping[str, Any]], version: int, url: str) -> LogEnd | None:
+        """Return the end after a commit of files, given by their statistics.
+
+        Others may have committed since, such as a replay, or maintenance.
+        """
+        between = range(self.version + 1, version)
+        entries = read_entries(url, between) if len(between) <= _MAX_BETWEEN else ()
+        if len(entries) < len(between):
+            return None
+        others = [json.loads(one.get("stats") or "{}") for entry in entries for one in entry.added]
+        end = LogEnd.of(version, (_bound(one, "max") for one in (*files, *others)))
+        return end and replace(end, time=max(self.time, end.time))
+
+
+_MAX_BETWEEN = 20
 
 
 def source_in_files(files: Sequence[StagedFile]) -> KnownSource:
@@ -50,7 +89,12 @@ def source_in_files(files: Sequence[StagedFile]) -> KnownSource:
     route = files[0].route
     assert route is not None
     lineages = max((file.lineages for file in files), default=())
-    return KnownSource(source_of(route), lineages, newest_in(file.statistics for file in files))
+    return KnownSource(source_of(route), lineages, newest_in(map(statistics_of, files)))
+
+
+def statistics_of(file: StagedFile) -> Mapping[str, Any]:
+    statistics: dict[str, Any] = json.loads(file.statistics)
+    return statistics
 
 
 def route_of(source: SourceTable) -> str:
@@ -76,11 +120,7 @@ def known_logs(ledger: LedgerSnapshot, tables: TableCache) -> dict[str, KnownSou
         if entry.route is not None
     }
     with ThreadPoolExecutor(_MAX_WORKERS) as pool:
-        newest = pool.map(lambda table: _newest(tables, table), sources)
-    return {
-        table: replace(source, newest=time)
-        for (table, source), time in zip(sources.items(), newest, strict=True)
-    }
+        return dict(pool.map(lambda one: (one[0], _opened(tables, *one)), sources.items()))
 
 
 def known_logs_with_replays(
@@ -105,27 +145,35 @@ def _combine(first: KnownSource, second: KnownSource) -> KnownSource:
     return earlier.updated(later)
 
 
-def _newest(tables: TableCache, table: str) -> datetime | None:
+def _opened(tables: TableCache, table: str, source: KnownSource) -> KnownSource:
+    """Return the source with the times of its log, which is opened for that."""
     try:
         log = Snapshot.newest(tables.lake, table, tables)
     except TableError:
-        return None
-    added = None if log is None else log.statistics()
-    bounds = [] if added is None else [added[one] for one in _BOUNDS if one in added.column_names]
-    times = (newest_plausible(one.cast(pa.timestamp("us", "UTC"))) for one in bounds)
-    return max((time for time in times if time is not None), default=None)
+        return source
+    if log is None:
+        return source
+    added = log.statistics()
+    bounds = [
+        added[one].cast(pa.timestamp("us", "UTC")) for one in _BOUNDS if one in added.column_names
+    ]
+    plausible = filter(None, map(newest_plausible, bounds))
+    newest = bounds[-1].to_pylist() if len(bounds) == len(_BOUNDS) else [None]
+    end = LogEnd.of(log.version, newest)
+    return replace(source, newest=max(plausible, default=None), log=end)
 
 
-def newest_in(statistics: Iterable[str]) -> datetime | None:
+def newest_in(statistics: Iterable[Mapping[str, Any]]) -> datetime | None:
     """Return the newest source timestamp in the statistics of files."""
-    times = []
-    for text in statistics:
-        known = json.loads(text)
-        bounds = (
-            known.get(name, {}).get("_source_timestamp") for name in ("minValues", "maxValues")
-        )
-        times += [datetime.fromisoformat(str(one).replace("Z", "+00:00")) for one in bounds if one]
-    return newest_plausible(pa.chunked_array([pa.array(times, pa.timestamp("us", "UTC"))]))
+    bounds = (one for file in statistics for one in (_bound(file, "min"), _bound(file, "max")))
+    times = pa.array(filter(None, bounds), pa.timestamp("us", "UTC"))
+    return newest_plausible(pa.chunked_array([times]))
+
+
+def _bound(file: Mapping[str, Any], kind: str) -> datetime | None:
+    """Return a bound of the source timestamps in the statistics of a file."""
+    text = file.get(f"{kind}Values", {}).get("_source_timestamp")
+    return datetime.fromisoformat(str(text).replace("Z", "+00:00")) if text else None
 
 
 def newest_plausible(times: pa.ChunkedArray) -> datetime | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from functools import partial
+from datetime import datetime, timedelta
+from functools import cached_property, partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -20,13 +20,13 @@ from headgate.cdc.repeated import KnownChanges, read_changes
 from headgate.cdc.source_tables import known_logs_with_replays
 from headgate.config import PipelineConfig
 from headgate.engine.task_results import RESULT_DDL, encode_error, encode_files
-from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import HeadgateError
+from headgate.lake.log import identify_entry
 from headgate.lake.open_tables import TableCache
 from headgate.lake.parquet import write_parquet
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import ExpectationResult, StagedFile, encode_schema, sum_expectations
-from headgate.schema.field_metadata import kept_apart_from
+from headgate.lake.tables import table_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -120,14 +120,14 @@ def _stage_log(plan: ChangePlan, table: str, chunks: Iterable[Chunk]) -> Iterato
     for chunk in chunks:
         if chunk.metadata.error is not None:
             raise _to_error(chunk.metadata.error)
-    log = Snapshot.newest(plan.lake, table)
+    log = _Log(plan.lake, table)
     known = KnownChanges(
-        list(_landed_changes(plan, table, chunks, log)),
-        log.schema if log is not None else None,
+        list(_landed_changes(plan, log, chunks)),
+        lambda: log.schema,
         plan.contract.for_table(table).strict,
     )
     conflicting = _conflicting_schemas(plan, table, chunks)
-    dropped = _dropped_columns(plan, table, chunks, log)
+    columns = _source_columns(plan, table, chunks)
     origins = _by_origin(chunks)
     for (route, lineages), group in origins.items():
         parts = _align_types(group, log)
@@ -147,10 +147,30 @@ def _stage_log(plan: ChangePlan, table: str, chunks: Iterable[Chunk]) -> Iterato
                 blocked=blocked,
                 expectations=checked,
                 new_schemas=conflicting,
-                dropped=dropped,
+                source_columns=columns,
                 reused=reused,
             )
-            blocked, checked, dropped = (), (), ()
+            blocked, checked, columns = (), (), None
+
+
+class _Log:
+    """A change log, opened only if it is needed; without a schema if it does not exist."""
+
+    def __init__(self, lake: str, table: str) -> None:
+        self.table = table
+        self._lake = lake
+
+    @cached_property
+    def snapshot(self) -> Snapshot | None:
+        return Snapshot.newest(self._lake, self.table)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([]) if self.snapshot is None else self.snapshot.schema
+
+    def ends_at(self, version: int) -> bool:
+        """Whether a version is the newest."""
+        return identify_entry(table_url(self._lake, self.table), version + 1) is None
 
 
 def _checked(chunks: Sequence[Chunk]) -> tuple[ExpectationResult, ...]:
@@ -190,9 +210,11 @@ def _conflicting_schemas(
     return {str(at): shape for at, shape in enumerate(sorted(oldest, key=oldest.__getitem__))}
 
 
-def _align_types(chunks: Sequence[Chunk], log: Snapshot | None) -> list[pa.Table]:
+def _align_types(chunks: Sequence[Chunk], log: _Log) -> list[pa.Table]:
     """Return the rows; those of files without a schema get the number types of the others."""
-    known = [log.schema] if log is not None else []
+    if all(chunk.metadata.columns is not None for chunk in chunks):
+        return [chunk.rows for chunk in chunks]
+    known = [log.schema]
     known += [chunk.rows.schema for chunk in chunks if chunk.metadata.columns is not None]
     floating = [
         pa.schema([field for field in chunk.rows.schema if pa.types.is_floating(field.type)])
@@ -217,35 +239,29 @@ def _concatenate(parts: Sequence[pa.Table]) -> list[pa.Table]:
         return [pa.concat_tables(same).combine_chunks() for same in by_types.values()]
 
 
-def _dropped_columns(
-    plan: ChangePlan, table: str, chunks: Sequence[Chunk], log: Snapshot | None
-) -> tuple[str, ...]:
-    """Return the columns of the log that the newest change no longer has."""
+def _source_columns(
+    plan: ChangePlan, table: str, chunks: Sequence[Chunk]
+) -> tuple[str, ...] | None:
+    """Return the columns of the newest change; None if the log has a newer one."""
     source = plan.known.get(table)
     newest = max(chunks, key=lambda chunk: pc.max(chunk.rows["_order"]).as_py() or "")
-    if log is None or source is None or newest.metadata.columns is None:
-        return ()
+    if source is None or newest.metadata.columns is None:
+        return None
     _, latest = _span([newest])
-    if latest is None or (source.newest is not None and latest.as_py() < source.newest):
-        return ()
-    own = [field for field in log.schema if field.name not in LOG_COLUMN_NAMES]
-    return tuple(
-        field.name
-        for field in own
-        if field.name not in newest.metadata.columns and kept_apart_from(field) is None
-    )
+    if latest is None or (source.newest is not None and latest < source.newest):
+        return None
+    return newest.metadata.columns
 
 
-def _landed_changes(
-    plan: ChangePlan, table: str, chunks: Sequence[Chunk], log: Snapshot | None
-) -> Iterator[pa.Table]:
+def _landed_changes(plan: ChangePlan, log: _Log, chunks: Sequence[Chunk]) -> Iterator[pa.Table]:
     """Yield landed changes whose UUIDs are in these chunks.
 
     A repeated change has the same source timestamp, so only files of that time span are read.
     """
-    paths = list(plan.waiting.get(table, ()))
-    if log is not None:
-        paths += _overlapping(log.statistics(), chunks)
+    span = _span(chunks)
+    paths = list(plan.waiting.get(log.table, ()))
+    if not _are_later(plan, log, span) and log.snapshot is not None:
+        paths += _overlapping(log.snapshot.statistics(), span)
     if not paths:
         return
     uuids = {uuid for chunk in chunks for uuid in chunk.rows["_uuid"].to_pylist()}
@@ -255,20 +271,32 @@ def _landed_changes(
             yield found
 
 
-def _overlapping(added: pa.Table, chunks: Sequence[Chunk]) -> list[str]:
+_Span = tuple[datetime, datetime] | tuple[None, None]
+
+
+def _are_later(plan: ChangePlan, log: _Log, span: _Span) -> bool:
+    """Whether changes are known to be later than all of a log, without opening it."""
+    source = plan.known.get(log.table)
+    if source is None or source.log is None or span[0] is None:
+        return False
+    return span[0] > source.log.time and log.ends_at(source.log.version)
+
+
+def _overlapping(added: pa.Table, span: _Span) -> list[str]:
+    """Return the files that may have changes of a time span."""
     paths: list[str] = added["path"].to_pylist()
-    earliest, latest = _span(chunks)
     bounds = [f"{bound}._source_timestamp" for bound in ("min", "max")]
-    if earliest is None or latest is None or not set(bounds) <= set(added.column_names):
+    if span[0] is None or not set(bounds) <= set(added.column_names):
         return paths
     firsts, lasts = (added[name].cast(pa.timestamp("us", "UTC")) for name in bounds)
     # Spark truncates the statistics of timestamps to milliseconds.
     lasts = pc.add(lasts, pa.scalar(timedelta(milliseconds=1)))
-    apart = pc.or_(pc.greater(firsts, latest), pc.less(lasts, earliest)).fill_null(False)
+    first, last = (pa.scalar(one, firsts.type) for one in span)
+    apart = pc.or_(pc.greater(firsts, last), pc.less(lasts, first)).fill_null(False)
     return [path for path, is_apart in zip(paths, apart.to_pylist(), strict=True) if not is_apart]
 
 
-def _span(chunks: Sequence[Chunk]) -> tuple[pa.Scalar | None, pa.Scalar | None]:
+def _span(chunks: Sequence[Chunk]) -> _Span:
     """Return the first and last source timestamp; None if any change has none."""
     earliest, latest = [], []
     for chunk in chunks:
@@ -279,8 +307,7 @@ def _span(chunks: Sequence[Chunk]) -> tuple[pa.Scalar | None, pa.Scalar | None]:
             return None, None
         earliest.append(pc.min(times).as_py())
         latest.append(pc.max(times).as_py())
-    type_ = pa.timestamp("us", "UTC")
-    return pa.scalar(min(earliest), type_), pa.scalar(max(latest), type_)
+    return min(earliest), max(latest)
 
 
 def change_plan(pipeline: PipelineConfig, tables: TableCache | None = None) -> ChangeStaging:

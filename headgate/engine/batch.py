@@ -298,8 +298,7 @@ class BatchLander:
             )
             for one in outcome.landed
         ]
-        landed = [file for one in changed if not one.is_own for file in one.files]
-        self.plan = self.plan.with_committed(landed)
+        self.plan = self.plan.with_committed([one for one in changed if not one.is_own])
         return changed
 
     def _staged_before(self, version: int, extent: Extent) -> StagedBatch | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -27,7 +27,6 @@ from headgate.schema.changes import (
 )
 from headgate.schema.field_metadata import kept_apart_from
 from headgate.schema.fit import EVOLVE, Fit, fit
-from headgate.schema.origin import UNKNOWN_FIELDS
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def fit_files(
     table: str,
     files: Sequence[StagedFile],
     old: pa.Schema | None,
-    first_columns: pa.Schema,
+    shape: TableShape,
     history: TableHistory,
     rules: Rules,
     may_widen: bool,
@@ -87,7 +86,7 @@ def fit_files(
         fitted = fit(new[key], schema, rules if len(schema) else EVOLVE, may_widen)
         changes = [one for one in fitted.changes if one not in fitted.blocked]
         if old is not None and history.is_newest(key):
-            changes += _dropped(new[key], old, first_columns, history, fitted.changes)
+            changes += _dropped(new[key].names, old, shape, history, fitted.changes)
         if not fitted.changes and not changes:
             changes = [SameColumns(table)]
         requested += [RequestedChange(change, (key,)) for change in changes]
@@ -100,9 +99,10 @@ def fit_files(
         changes = [change for change in fitted.changes if change.decided_by is not None]
         requested += [RequestedChange(change, file.schema_ids) for change in changes]
         schema = fitted.schema
-    gone = sorted({name for file in ordered for name in file.dropped} - history.dropped)
-    requested += [RequestedChange(DropColumn(name), ()) for name in gone]
-    schema = fit(first_columns, schema).schema
+        if old is not None and file.source_columns is not None:
+            gone = _dropped(file.source_columns, old, shape, history)
+            requested += [RequestedChange(change, ()) for change in gone]
+    schema = fit(shape.first_columns, schema).schema
     if any(one.schema is not schema for one in fits):
         fits = [fit(columns, schema, may_widen=may_widen) for columns in schemas]
     if old is None:
@@ -113,14 +113,14 @@ def fit_files(
 
 
 def _dropped(
-    newest: pa.Schema,
+    newest: Iterable[str],
     table: pa.Schema,
-    first_columns: pa.Schema,
+    shape: TableShape,
     history: TableHistory,
-    changes: Sequence[SchemaChange],
+    changes: Sequence[SchemaChange] = (),
 ) -> list[SchemaChange]:
-    """Return the columns that the newest schema no longer has; each is reported once."""
-    present = {*newest.names, *first_columns.names, UNKNOWN_FIELDS.name, *history.dropped}
+    """Return the columns that the source no longer has; each is reported once."""
+    present = {*newest, *shape.own_columns, *history.dropped}
     present |= {change.was for change in changes if isinstance(change, RenameColumn)}
     return [
         DropColumn(column.name)
@@ -208,13 +208,13 @@ def land_table(
     mark, error = marks.batch, "not attempted"
 
     def fitted(candidates: Sequence[StagedFile], columns: pa.Schema | None) -> Fitted:
-        first, rules = shape.first_columns, contract.for_table(table)
-        one = fit_files(table, candidates, columns, first, history, rules, may_widen=True)
+        rules = contract.for_table(table)
+        one = fit_files(table, candidates, columns, shape, history, rules, may_widen=True)
         if not one.widened or columns is None:
             return one
         if committer.can_rewrite(table, int(contract.rewrite_up_to)):
             return one
-        return fit_files(table, candidates, columns, first, history, rules, may_widen=False)
+        return fit_files(table, candidates, columns, shape, history, rules, may_widen=False)
 
     # Changes are relative to the columns before the first attempt, which may have added some.
     old: pa.Schema | None = None

@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from headgate.config import Contract
 from headgate.engine.expectations import Rule
+from headgate.engine.follow_up import TableChanged
 from headgate.engine.task_results import RESULT_DDL
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import staged_prefix
 from headgate.schema.fit import fit
+from headgate.schema.origin import ORIGIN_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,6 +50,8 @@ class TableShape:
     first_columns: pa.Schema
     """Columns of the table from its creation, even if no file has them."""
     partition_by: tuple[str, ...] = ()
+    own_columns: frozenset[str] = ORIGIN_COLUMNS
+    """Names of all columns that Headgate adds to the source's; the source never drops them."""
     is_compacted: bool = False
     """Whether every batch adds a small file, so that Headgate compacts the table."""
 
@@ -113,8 +117,8 @@ class BatchPlan(ABC):
     def forget(self) -> None:
         """Drop cached schemas, so that the registry is queried again."""
 
-    def with_committed(self, files: Sequence[StagedFile]) -> Self:
-        """Return the plan of batches after these files were committed."""
+    def with_committed(self, tables: Sequence[TableChanged]) -> Self:
+        """Return the plan of batches after files were committed to these tables."""
         return self
 
     def with_pending(self, files: Iterable[StagedFile]) -> Self:

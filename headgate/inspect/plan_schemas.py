@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headgate.config import Confluent, Kafka, Mode, PipelineConfig, Rules
 from headgate.engine.land_table import RequestedChange, fit_files
+from headgate.engine.plan import TableShape
 from headgate.formats.decoder import MessageChoice, Refusal
 from headgate.formats.decoders import Decoders
 from headgate.inspect.schema_diff import payload_message
@@ -256,7 +257,13 @@ def plan_columns(
     refused = {one.schema_ids[0] for one in withheld if one.change.outcome is Outcome.REFUSED}
     landing = {key: schema for key, schema in new.items() if key not in refused}
     fitted = fit_files(
-        known.table, _unwritten(known.table, landing), columns, ORIGIN, history, rules, may_widen
+        known.table,
+        _unwritten(known.table, landing),
+        columns,
+        TableShape(ORIGIN),
+        history,
+        rules,
+        may_widen,
     )
     asked = [*fitted.changes, *withheld] if landing else withheld
     for key in sorted(schemas.keys() - new.keys()):

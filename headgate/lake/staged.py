@@ -95,8 +95,8 @@ class StagedFile:
     """Of a quarantine file: also the blocked changes of tables that got no rows."""
     expectations: tuple[ExpectationResult, ...] = ()
     """Of a quarantine file: also the results of tables that got no rows."""
-    dropped: tuple[str, ...] = ()
-    """Columns of the table that its newest rows no longer have."""
+    source_columns: tuple[str, ...] | None = None
+    """Of a change log: the columns of its source, unless it has later changes."""
     lineages: tuple[str, ...] = ()
     """Of a change log: the lineages of its positions, the earliest first."""
     reused: Mapping[str, Sequence[int]] | None = None
@@ -132,7 +132,9 @@ class StagedFile:
         record["schema_bytes"] = base64.b64decode(record["schema_bytes"])
         record["schema_ids"] = tuple(record["schema_ids"])
         record["lineages"] = tuple(record.get("lineages", ()))
-        record["dropped"] = tuple(record.get("dropped", ()))
+        record.pop("dropped", None)  # of earlier versions
+        columns = record.get("source_columns")
+        record["source_columns"] = None if columns is None else tuple(columns)
         record["blocked"] = tuple(
             BlockedSchemaChange(**{**one, "schema_ids": tuple(one["schema_ids"])})
             for one in record.get("blocked", ())

@@ -224,14 +224,16 @@ def rows(**columns: pa.Array) -> pa.Table:
     ],
 )
 def test_values_are_compared_across_types(landed: pa.Array, again: pa.Array, is_same: bool) -> None:
-    known = KnownChanges([rows(x=landed)], None, discards=False)
+    known = KnownChanges([rows(x=landed)], lambda: pa.schema([]), discards=False)
     new, reused = known.take_new(rows(x=again))
     assert len(new) == 0
     assert reused == ({} if is_same else {"a.json": [0]})
 
 
 def test_change_equals_any_of_the_landed_ones_with_its_id() -> None:
-    known = KnownChanges([rows(x=pa.array([1, 2])), rows(x=pa.array([3]))], None, discards=False)
+    known = KnownChanges(
+        [rows(x=pa.array([1, 2])), rows(x=pa.array([3]))], lambda: pa.schema([]), discards=False
+    )
     _, reused = known.take_new(rows(x=pa.array([2, 3, 4])))
     assert reused == {"a.json": [2]}
 
