@@ -52,11 +52,11 @@ def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsS
     Return None if there is no log, or if the source table has no key.
     """
     assert plan.history is not None
-    log = ChangeLog.newest(plan.lake, plan.log)
-    if log is None:
-        return None
     table = Snapshot.newest(plan.lake, plan.history)
     marked = table.mark(plan.app) if table else None
+    log = plan.open_log(marked)
+    if log is None:
+        return None
     new_changes = log.since(marked)
     if (
         table is not None

@@ -21,7 +21,7 @@ from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.ledger_entries import MergeEntry
 from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.names import pattern_name
-from headgate.lake.open_tables import table_cache
+from headgate.lake.open_tables import KnownVersion, table_cache
 from headgate.lake.spark import SparkCommitter
 from headgate.lake.tables import CommitConflict
 
@@ -72,10 +72,19 @@ class MergeFollowUp:
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
         self.plan = self.plan.with_committed(changed)
         self.behind |= {table.table: self.plan.known[table.table] for table in changed}
+        committed = {
+            one.table: KnownVersion(one.version, one.schema)
+            for one in changed
+            if one.version is not None and one.schema is not None
+        }
         if batch is not None and not self._is_due():
             return Followed()
         due, self.behind = self.behind, {}
-        plans = {log: plan for log, source in due.items() if (plan := self._plan(log, source))}
+        plans = {
+            log: plan
+            for log, source in due.items()
+            if (plan := self._plan(log, source, committed.get(log)))
+        }
         self.last = monotonic()
         if not plans:
             return Followed()
@@ -147,8 +156,10 @@ class MergeFollowUp:
         every = self.merge.every
         return every is None or monotonic() - self.last >= every.total_seconds()
 
-    def _plan(self, log: str, source: KnownSource) -> MergePlan | None:
-        return merge_plan(self.plan, self.merge, self.app, log, source)
+    def _plan(
+        self, log: str, source: KnownSource, committed: KnownVersion | None
+    ) -> MergePlan | None:
+        return merge_plan(self.plan, self.merge, self.app, log, source, committed)
 
 
 def recorded_merges(pipeline: PipelineConfig) -> dict[str, int]:
@@ -173,7 +184,12 @@ def merge_summary(
 
 
 def merge_plan(
-    plan: ChangePlan, merge: Merge, app: str, log: str, known: KnownSource
+    plan: ChangePlan,
+    merge: Merge,
+    app: str,
+    log: str,
+    known: KnownSource,
+    committed: KnownVersion | None = None,
 ) -> MergePlan | None:
     """Return the plan for one log; None if the pipeline has neither merged nor history tables."""
     source, names = known.source, plan.tables_of(known.source)
@@ -190,6 +206,7 @@ def merge_plan(
         key=plan.envelope.key_of(pattern_name(source)),
         horizon_seconds=merge.horizon.total_seconds(),
         spark_above=int(merge.spark_above),
+        committed=committed,
     )
 
 

@@ -6,9 +6,8 @@ is total. So an interrupted merge is simply run again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Self
 
@@ -41,6 +40,7 @@ from headgate.lake.commit import (
 )
 from headgate.lake.ledger_entries import MergeEntry
 from headgate.lake.merge import replace_rows
+from headgate.lake.open_tables import KnownVersion
 from headgate.lake.parquet import stage_merge
 from headgate.lake.snapshot import Snapshot
 
@@ -61,6 +61,8 @@ class MergePlan:
     """Declared by the pipeline, for changes that do not name one."""
     horizon_seconds: float = 0
     spark_above: int = 2 << 30
+    committed: KnownVersion | None = None
+    """A version of the log: for tables that have all changes before it, the log is not opened."""
 
     @property
     def tables(self) -> list[str]:
@@ -71,12 +73,11 @@ class MergePlan:
         """Return the mark of a table that has all changes up to a version of the log."""
         return Mark(self.app, log_version)
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> MergePlan:
-        return cls(**json.loads(text))
+    def open_log(self, marked: int | None) -> ChangeLog | None:
+        """Return the log, given the version that a table has; None if there is no log."""
+        if self.committed is not None and marked == self.committed.version - 1:
+            return ChangeLog.of(self.lake, self.log, self.committed)
+        return ChangeLog.newest(self.lake, self.log)
 
 
 @dataclass(frozen=True)
@@ -171,11 +172,11 @@ class Folded:
 def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSparkMerge | None:
     """Bring a merged table up to date with its log; return None if there is no log."""
     assert plan.merged is not None
-    log = ChangeLog.newest(plan.lake, plan.log)
-    if log is None:
-        return None
     table = Snapshot.newest(plan.lake, plan.merged)
     marked = table.mark(plan.app) if table else None
+    log = plan.open_log(marked)
+    if log is None:
+        return None
     new = log.since(marked)
     if table is not None and marked is not None and new is not log and not new.sizes:
         return TableMerged.up_to_date(plan, table, marked, committer.engine(plan.merged))

@@ -294,6 +294,7 @@ class BatchLander:
                 one.route,
                 tuple(committed[one.table]),
                 one.version,
+                one.schema,
                 one.table in self._own_tables,
             )
             for one in outcome.landed

@@ -11,6 +11,8 @@ from time import monotonic
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
+import pyarrow as pa
+
 from headgate.lake.ledger_entries import Entry, GoldEntry, MergeEntry, PredictionEntry
 from headgate.lake.staged import StagedFile
 
@@ -28,6 +30,8 @@ class TableChanged:
     """The committed files, if a batch landed them."""
     version: int | None = None
     """Version of the table."""
+    schema: pa.Schema | None = None
+    """Columns of the table at that version."""
     is_own: bool = False
     """Whether it is a table of the pipeline itself, such as the quarantine."""
 

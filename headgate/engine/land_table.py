@@ -226,7 +226,7 @@ def land_table(
             if state is not None and state.marked is not None and state.marked >= mark.version:
                 if files:
                     _refuse_foreign_batch(committer, table, state.marked, marks)
-                return _landed(table, state.version, fitted(files, old))
+                return _landed(table, state.version, fitted(files, old), state.schema)
             not_landed = [
                 one
                 for one in (*pending, *(Pending(mark.version, file) for file in files))
@@ -244,7 +244,7 @@ def land_table(
             since_old = now if is_same else fitted(present, old)
             for one in pending:
                 release(lake, one.file)
-            return replace(_landed(table, version, since_old), lost=lost)
+            return replace(_landed(table, version, since_old, now.schema), lost=lost)
         except CheckpointError:
             raise
         except Exception as failure:  # of any kind: other tables must land
@@ -301,7 +301,7 @@ def _commit(
     return version
 
 
-def _landed(table: str, version: int, fitted: Fitted) -> TableLanded:
+def _landed(table: str, version: int, fitted: Fitted, schema: pa.Schema) -> TableLanded:
     files = fitted.files
     return TableLanded(
         table,
@@ -312,7 +312,7 @@ def _landed(table: str, version: int, fitted: Fitted) -> TableLanded:
         route=fitted.route,
         schema_ids=fitted.schema_ids,
         changes=fitted.changes,
-        schema=fitted.schema,
+        schema=schema,
         refitted=not all(one.is_identity for one in fitted.fits),
         lineages=max((file.lineages for file in files), default=()),
         unknown_fields=sum(file.unknown_fields for file in files),

@@ -25,26 +25,44 @@ _MAX_CHANGES = 10
 """Commits after which delta-rs brings a table up to date."""
 
 
+@dataclass(frozen=True)
+class KnownVersion:
+    """A version of a table without partitions: enough to read its files, if they are known."""
+
+    version: int
+    schema: pa.Schema
+
+
 class ReadTable:
     """A version of a table that delta-rs has read, and what was looked up in it."""
 
-    def __init__(self, url: str, delta: DeltaTable) -> None:
-        self.delta = delta
-        """At this version, or at a later one if others have updated it."""
-        self.version = delta.version()
+    def __init__(self, url: str, read: DeltaTable | KnownVersion) -> None:
         self._url = url
         self._sizes: Mapping[str, int] | None = None
         self._marks: dict[str, int | None] = {}
+        if isinstance(read, KnownVersion):
+            self.version, self.schema, self.partition_columns = read.version, read.schema, []
+        else:
+            self.version, self.delta = read.version(), read
+
+    @cached_property
+    def delta(self) -> DeltaTable:
+        """The table at this version, or at a later one if others have updated it."""
+        return open_version(self._url, self.version)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return pa.schema(self.at(self.version).schema())
+
+    @cached_property
+    def partition_columns(self) -> list[str]:
+        return self.delta.metadata().partition_columns
 
     def at(self, version: int) -> DeltaTable:
         """Return the table at this version or a later one."""
         if self.delta.version() < version:
             self.delta.update_incremental()
         return self.delta if self.delta.version() == version else open_version(self._url, version)
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        return pa.schema(self.at(self.version).schema())
 
     def sizes(self, later: Sequence[FileChanges]) -> Mapping[str, int]:
         """Return the sizes by path of all files after some changes."""

@@ -13,7 +13,13 @@ from deltalake import DeltaTable, QueryBuilder
 
 from headgate.lake.constraints import Constraints, constraints_of
 from headgate.lake.log import LogEntry
-from headgate.lake.open_tables import OpenTable, ReadTable, TableCache, table_cache
+from headgate.lake.open_tables import (
+    KnownVersion,
+    OpenTable,
+    ReadTable,
+    TableCache,
+    table_cache,
+)
 from headgate.lake.parquet import ParquetRows
 from headgate.lake.query import quoted_name
 from headgate.lake.storage import has_file
@@ -64,10 +70,9 @@ class Snapshot:
         return None if opened is None else cls(lake, table, opened.version, opened)
 
     @classmethod
-    def of(cls, lake: str, table: str, delta: DeltaTable) -> Self:
-        return cls(
-            lake, table, delta.version(), OpenTable(ReadTable(table_url(lake, table), delta))
-        )
+    def of(cls, lake: str, table: str, read: DeltaTable | KnownVersion) -> Self:
+        opened = OpenTable(ReadTable(table_url(lake, table), read))
+        return cls(lake, table, opened.version, opened)
 
     @property
     def url(self) -> str:
@@ -131,7 +136,7 @@ class Snapshot:
 
     @property
     def partition_columns(self) -> Sequence[str]:
-        return self.properties.metadata().partition_columns
+        return self.opened.read.partition_columns
 
     @property
     def has_simple_partitions(self) -> bool:
