@@ -54,27 +54,39 @@ class Merging:
 def merge_many(
     spark: SparkSession, folder: Path, tables: int, changes: int, say: Callable[[str], None]
 ) -> Merging:
-    """Each table has as many rows as it gets changes."""
+    """Each table has as many rows as it gets changes.
+
+    Ours is the median of three batches; the last one is merged the other way, too.
+    """
     pipeline = _pipeline(folder)
     names = [f"t{number:03d}" for number in range(tables)]
-    say(f"{tables} tables: writing files of {tables * changes:,} changes, twice")
-    first = [_write(folder / "first", name, _inserts(name, changes)) for name in names]
-    second = [
-        _write(folder / "second", name, _changes(name, changes, changes, changes)) for name in names
-    ]
-    _land(pipeline, first)
-    for name in names:
-        shutil.copytree(_merged(pipeline, name), folder / "peer" / name)
-    with measured(every=_LOOK_EVERY) as cost:
-        batch, merged = _land(pipeline, second)
-    say(f"{tables} tables: now a MERGE for each of them")
-    peer = 0.0
-    for name, files in zip(names, second, strict=True):
-        peer += _merge_with_spark(spark, folder / "peer" / name, files)
-    _require_same(pipeline, folder, names)
+    say(f"{tables} tables: writing files of {tables * changes:,} changes, four times")
+    _land(
+        pipeline, 0, [_write(folder / "batch-0", name, _inserts(name, changes)) for name in names]
+    )
     what = f"{tables} tables, {changes:,} changes each"
-    ours = batch.seconds + merged.seconds
-    return Merging(what, tables, tables * changes, ours, merged.seconds, peer, cost)
+    rounds: list[Merging] = []
+    for number in range(1, _ROUNDS + 1):
+        for name in names if number == _ROUNDS else ():
+            shutil.copytree(_merged(pipeline, name), folder / "peer" / name)
+        made = [
+            _write(
+                folder / f"batch-{number}", name, _changes(name, changes, changes, changes, number)
+            )
+            for name in names
+        ]
+        with measured(every=_LOOK_EVERY) as cost:
+            batch, merged = _land(pipeline, number, made)
+        ours = batch.seconds + merged.seconds
+        say(f"{what}: {ours:.2f} s ({merged.seconds:.2f} s merging)")
+        rounds.append(Merging(what, tables, tables * changes, ours, merged.seconds, 0.0, cost))
+    say(f"{tables} tables: now a MERGE for each of them")
+    peer = sum(
+        _merge_with_spark(spark, folder / "peer" / name, files)
+        for name, files in zip(names, made, strict=True)
+    )
+    _require_same(pipeline, folder, names)
+    return replace(_median(rounds), peer=peer)
 
 
 def merge_large(
@@ -86,7 +98,7 @@ def merge_large(
     """
     say(f"1 table of {rows:,} rows: writing it")
     pipeline = _pipeline(folder)
-    _land(pipeline, [_write(folder / "first", "large", _inserts("large", 1_000))])
+    _land(pipeline, 0, [_write(folder / "first", "large", _inserts("large", 1_000))])
     path = _merged(pipeline, "large")
     for start in range(1_000, rows, 1_000_000):
         write_deltalake(path, _rows(path, start, min(rows, start + 1_000_000)), mode="append")
@@ -159,12 +171,13 @@ def _merged(pipeline: PipelineConfig, table: str) -> Path:
 
 
 def _land(
-    pipeline: PipelineConfig, files: Sequence[Sequence[Path]]
+    pipeline: PipelineConfig, number: int, files: Sequence[Sequence[Path]]
 ) -> tuple[BatchLanded, TablesMerged]:
-    """Put the files into the landing folder and run; one batch."""
+    """Put the files of a batch into the landing folder and run."""
     for several in files:
         for file in several:
-            shutil.copy(file, Path(pipeline.change_files.path, f"{file.parent.name}-{file.name}"))
+            name = f"{number}-{file.parent.name}-{file.name}"
+            shutil.copy(file, Path(pipeline.change_files.path, name))
     events: list[Event] = []
     run_pipeline(pipeline, RunOptions(once=True), events.append)
     (batch,) = (event for event in events if isinstance(event, BatchLanded))
