@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from headgate.cdc.chunk import POSITION
 from headgate.cdc.key import ROW_ID, key_columns
 from headgate.cdc.order.orders import lineages, order
 from headgate.cdc.plan import ChangePlan
+from headgate.cdc.source_tables import microseconds
 from headgate.config import Mode
 from headgate.engine.expectations import Expectations
 from headgate.engine.stage_table import apply_contract, reason_of
@@ -175,8 +175,8 @@ def _late_rows(plan: ChangePlan, table: str, metadata: pa.RecordBatch) -> list[i
     source = plan.known.get(table)
     if source is None or source.newest is None or not plan.horizon_seconds:
         return []
-    earliest = source.newest - timedelta(seconds=plan.horizon_seconds)
-    late = pc.less(metadata["_source_timestamp"], pa.scalar(earliest, pa.timestamp("us", "UTC")))
+    earliest = microseconds(source.newest) - int(plan.horizon_seconds * 1_000_000)
+    late = pc.less(metadata["_source_timestamp"].cast(pa.int64()), earliest)
     return list(np.flatnonzero(late.fill_null(False).to_numpy(zero_copy_only=False)))
 
 

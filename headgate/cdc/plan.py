@@ -11,6 +11,7 @@ from typing import Self
 import pyarrow as pa
 
 from headgate.cdc.source_tables import (
+    NEW_LOG,
     KnownSource,
     LogEnd,
     SourceNaming,
@@ -121,7 +122,7 @@ class ChangePlan(BatchPlan):
     def _log_end(self, changed: TableChanged) -> LogEnd | None:
         """Return where a log ends after a commit to it; None if that is not known."""
         source = self.known.get(changed.table)
-        before = LogEnd.of(-1, ()) if source is None else source.log
+        before = NEW_LOG if source is None else source.log
         if before is None or changed.version is None:
             return None
         url = table_url(self.lake, changed.table)

@@ -29,6 +29,7 @@ from headgate.lake.tables import TableError
 _MAX_WORKERS = 16
 _BOUNDS = ("min._source_timestamp", "max._source_timestamp")
 _MAX_CLOCK_SKEW = timedelta(days=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -55,17 +56,17 @@ class LogEnd:
     """A version of a change log, and a time after which it has no changes."""
 
     version: int
-    time: datetime
+    time: int
+    """Microseconds since 1970: it may be one that Python's times cannot represent."""
 
     @classmethod
-    def of(cls, version: int, newest: Iterable[datetime | None]) -> LogEnd | None:
+    def of(cls, version: int, newest: pa.Array) -> LogEnd | None:
         """Return the end of a log, given the newest time of each file; None if one is unknown."""
-        times = list(newest)
-        if None in times:
+        if newest.null_count:
             return None
+        time = pc.max(newest.cast(pa.int64())).as_py()
         # Spark truncates the statistics of timestamps to milliseconds.
-        time = max(filter(None, times), default=datetime.min.replace(tzinfo=UTC))
-        return cls(version, time + timedelta(milliseconds=1))
+        return cls(version, _NO_TIME if time is None else time + 1_000)
 
     def after(self, files: Iterable[Mapping[str, Any]], version: int, url: str) -> LogEnd | None:
         """Return the end after a commit of files, given by their statistics.
@@ -77,11 +78,15 @@ class LogEnd:
         if len(entries) < len(between):
             return None
         others = [json.loads(one.get("stats") or "{}") for entry in entries for one in entry.added]
-        end = LogEnd.of(version, (_bound(one, "max") for one in (*files, *others)))
+        newest = [_bound(one, "max") for one in (*files, *others)]
+        end = LogEnd.of(version, pa.array(newest, pa.timestamp("us", "UTC")))
         return end and replace(end, time=max(self.time, end.time))
 
 
+_NO_TIME = -(1 << 63)
+NEW_LOG = LogEnd(-1, _NO_TIME)
 _MAX_BETWEEN = 20
+"""Commits of others that are looked at: a log that gets more of them is opened."""
 
 
 def source_in_files(files: Sequence[StagedFile]) -> KnownSource:
@@ -158,9 +163,8 @@ def _opened(tables: TableCache, table: str, source: KnownSource) -> KnownSource:
         added[one].cast(pa.timestamp("us", "UTC")) for one in _BOUNDS if one in added.column_names
     ]
     plausible = filter(None, map(newest_plausible, bounds))
-    newest = bounds[-1].to_pylist() if len(bounds) == len(_BOUNDS) else [None]
-    end = LogEnd.of(log.version, newest)
-    return replace(source, newest=max(plausible, default=None), log=end)
+    newest = bounds[-1].combine_chunks() if len(bounds) == len(_BOUNDS) else pa.nulls(1)
+    return replace(source, newest=max(plausible, default=None), log=LogEnd.of(log.version, newest))
 
 
 def newest_in(statistics: Iterable[Mapping[str, Any]]) -> datetime | None:
@@ -174,6 +178,11 @@ def _bound(file: Mapping[str, Any], kind: str) -> datetime | None:
     """Return a bound of the source timestamps in the statistics of a file."""
     text = file.get(f"{kind}Values", {}).get("_source_timestamp")
     return datetime.fromisoformat(str(text).replace("Z", "+00:00")) if text else None
+
+
+def microseconds(time: datetime) -> int:
+    """Return the time since 1970."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def newest_plausible(times: pa.ChunkedArray) -> datetime | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from functools import cached_property, partial
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from headgate.cdc.chunk import CHUNK, CHUNK_DDL, POSITION, Chunk, read_chunks
 from headgate.cdc.open import open_changes, reasons_of
 from headgate.cdc.plan import ChangePlan
 from headgate.cdc.repeated import KnownChanges, read_changes
-from headgate.cdc.source_tables import known_logs_with_replays
+from headgate.cdc.source_tables import known_logs_with_replays, microseconds
 from headgate.config import PipelineConfig
 from headgate.engine.task_results import RESULT_DDL, encode_error, encode_files
 from headgate.errors import HeadgateError
@@ -248,7 +247,7 @@ def _source_columns(
     if source is None or newest.metadata.columns is None:
         return None
     _, latest = _span([newest])
-    if latest is None or (source.newest is not None and latest < source.newest):
+    if latest is None or (source.newest is not None and latest < microseconds(source.newest)):
         return None
     return newest.metadata.columns
 
@@ -271,7 +270,8 @@ def _landed_changes(plan: ChangePlan, log: _Log, chunks: Sequence[Chunk]) -> Ite
             yield found
 
 
-_Span = tuple[datetime, datetime] | tuple[None, None]
+_Span = tuple[int, int] | tuple[None, None]
+"""The first and the last time, in microseconds since 1970; none if a change has no time."""
 
 
 def _are_later(plan: ChangePlan, log: _Log, span: _Span) -> bool:
@@ -286,28 +286,27 @@ def _overlapping(added: pa.Table, span: _Span) -> list[str]:
     """Return the files that may have changes of a time span."""
     paths: list[str] = added["path"].to_pylist()
     bounds = [f"{bound}._source_timestamp" for bound in ("min", "max")]
-    if span[0] is None or not set(bounds) <= set(added.column_names):
+    first, last = span
+    if first is None or not set(bounds) <= set(added.column_names):
         return paths
-    firsts, lasts = (added[name].cast(pa.timestamp("us", "UTC")) for name in bounds)
+    firsts, lasts = (added[name].cast(pa.timestamp("us")).cast(pa.int64()) for name in bounds)
     # Spark truncates the statistics of timestamps to milliseconds.
-    lasts = pc.add(lasts, pa.scalar(timedelta(milliseconds=1)))
-    first, last = (pa.scalar(one, firsts.type) for one in span)
+    lasts = pc.add(lasts, 1_000)
     apart = pc.or_(pc.greater(firsts, last), pc.less(lasts, first)).fill_null(False)
     return [path for path, is_apart in zip(paths, apart.to_pylist(), strict=True) if not is_apart]
 
 
 def _span(chunks: Sequence[Chunk]) -> _Span:
-    """Return the first and last source timestamp; None if any change has none."""
-    earliest, latest = [], []
+    """Return the source timestamps of the first and the last change."""
+    spans = []
     for chunk in chunks:
         if "_source_timestamp" not in chunk.rows.column_names:
             return None, None
         times = chunk.rows["_source_timestamp"]
         if times.null_count:
             return None, None
-        earliest.append(pc.min(times).as_py())
-        latest.append(pc.max(times).as_py())
-    return min(earliest), max(latest)
+        spans.append(pc.min_max(times.cast(pa.int64())).as_py())
+    return min(one["min"] for one in spans), max(one["max"] for one in spans)
 
 
 def change_plan(pipeline: PipelineConfig, tables: TableCache | None = None) -> ChangeStaging:

@@ -8,7 +8,7 @@ If merged rows have no `_order` column, the orders of live rows are kept here to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,11 +74,13 @@ class Tombstones:
         if not parts:
             return
         rows = pa.concat_tables(parts)
-        since = newest - horizon if newest is not None and horizon else None
+        since = _earlier(newest, horizon) if newest is not None and horizon else None
         table = self._table
         if table is None:
             commit_rows(self._committer, self._name, rows)
-        elif not self._has_types_of(rows) or (since and self._begins_before(since - horizon)):
+        elif not self._has_types_of(rows) or (
+            since and self._begins_before(_earlier(since, horizon))
+        ):
             known = table.rows(self.columns)
             together = pa.concat_tables([known, rows], promote_options="permissive")
             if since is not None:
@@ -146,3 +148,9 @@ class Tombstones:
         """Replace all tombstones."""
         replace_rows(self._committer, self._name, rows, self._identity.columns)
         self._table = Snapshot.newest(self._committer.lake, self._name)
+
+
+def _earlier(time: datetime, by: timedelta) -> datetime:
+    """Return an earlier time, or the first one that there is."""
+    first = datetime.min.replace(tzinfo=UTC)
+    return time - by if time - first > by else first

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from headgate.cdc import merge_table, stage
 from headgate.cdc.change_log import ChangeLog
-from headgate.cdc.source_tables import LogEnd
+from headgate.cdc.source_tables import NEW_LOG, LogEnd, microseconds
 from headgate.engine.runner import RunOptions
 from headgate.lake import open_tables, tables
 from headgate.lake.snapshot import Snapshot
@@ -96,26 +96,21 @@ def test_log_that_others_have_committed_to_is_opened(lake: ShopLake) -> None:
 
 
 def test_end_of_a_log_takes_commits_of_others_into_account(lake: ShopLake) -> None:
-    url, end = f"{lake.pipeline.lake}/{LOG}", LogEnd.of(-1, ())
-    assert end is not None
-    at_first = end.after((), 0, url)
-    assert at_first is not None
-    assert at_first.version == 0
-    assert at_first.time < FIRST  # its own files are what is handed over
+    url = f"{lake.pipeline.lake}/{LOG}"
+    at_first = NEW_LOG.after((), 0, url)
+    assert at_first == LogEnd(0, NEW_LOG.time)  # its own files are what is handed over
     lake.land_changes(change("orders", 2, "b", at=5))
     newest = {"maxValues": {"_source_timestamp": FIRST.isoformat()}}
     later = at_first.after([newest], 2, url)  # version 1 is of another run, and later than these
     assert later is not None
-    assert later.version == 2
-    assert later.time > FIRST
     (stored,) = (row["_source_timestamp"] for row in lake.rows(LOG) if row["id"] == 2)
-    assert later.time > stored > FIRST
+    assert stored > FIRST
+    assert later == LogEnd(2, microseconds(stored) + 1_000)
 
 
 @pytest.mark.parametrize("statistics", [{}, {"maxValues": {}}])
 def test_end_of_a_log_is_unknown_without_times(lake: ShopLake, statistics: dict[str, str]) -> None:
-    url, end = f"{lake.pipeline.lake}/{LOG}", LogEnd.of(-1, ())
-    assert end is not None
-    assert end.after([statistics], 0, url) is None
-    assert end.after((), 5, url) is None  # there are no entries of these versions
-    assert end.after((), 100, url) is None
+    url = f"{lake.pipeline.lake}/{LOG}"
+    assert NEW_LOG.after([statistics], 0, url) is None
+    assert NEW_LOG.after((), 5, url) is None  # there are no entries of these versions
+    assert NEW_LOG.after((), 100, url) is None
