@@ -80,10 +80,11 @@ class MergeFollowUp:
         if batch is not None and not self._is_due():
             return Followed()
         due, self.behind = self.behind, {}
+        declared = self.plan, self.merge, self.app
         plans = {
             log: plan
             for log, source in due.items()
-            if (plan := self._plan(log, source, committed.get(log)))
+            if (plan := merge_plan(*declared, log, source, committed.get(log)))
         }
         self.last = monotonic()
         if not plans:
@@ -155,11 +156,6 @@ class MergeFollowUp:
     def _is_due(self) -> bool:
         every = self.merge.every
         return every is None or monotonic() - self.last >= every.total_seconds()
-
-    def _plan(
-        self, log: str, source: KnownSource, committed: KnownVersion | None
-    ) -> MergePlan | None:
-        return merge_plan(self.plan, self.merge, self.app, log, source, committed)
 
 
 def recorded_merges(pipeline: PipelineConfig) -> dict[str, int]:

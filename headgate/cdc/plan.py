@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -222,7 +221,7 @@ def _union(
 
 
 def _first_timestamp(file: StagedFile) -> str:
-    return str(json.loads(file.statistics).get("minValues", {}).get("_source_timestamp", ""))
+    return str(statistics_of(file).get("minValues", {}).get("_source_timestamp", ""))
 
 
 _FIRST_COLUMNS = (

@@ -43,10 +43,9 @@ from headgate.lake.storage_errors import is_transient
 from headgate.lake.tables import (
     CommitConflict,
     NotWritable,
+    added_files,
     is_clean_up_due,
-    is_plain_parquet,
     open_version,
-    size_of,
     table_url,
 )
 from headgate.schema.conform import conform_chunked
@@ -154,10 +153,10 @@ class DeltaRsCommitter:
         return pa.schema(open_version(table_url(self.lake, table), version).schema())
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
-        opened = self._open(table)
-        if opened is None or not is_plain_parquet(opened) or size_of(opened) > up_to:
+        newest = self._newest(table)
+        if newest is None or not newest.is_plain or newest.bytes > up_to:
             return False
-        return constraints_of(opened).allow_rewrite
+        return newest.constraints.allow_rewrite
 
     def commit(self, commit: Commit) -> int:
         for seconds in _WAITS:
@@ -208,8 +207,7 @@ class DeltaRsCommitter:
             RemoveAction(path, True, _now(), size, {}) for path, size in commit.removed.items()
         ]
         if commit.mode == "rewrite":
-            added = pa.table(table.get_add_actions())
-            rewritten = rewrite_files(self.lake, commit.table, added, commit.schema)
+            rewritten = rewrite_files(self.lake, commit.table, added_files(table), commit.schema)
             actions = [*(add_action(file) for file in rewritten), *actions]
         elif commit.mode == "append" and has_new_columns(commit.schema, schema):
             write_deltalake(table, commit.schema.empty_table(), mode="append", schema_mode="merge")

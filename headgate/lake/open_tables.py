@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from headgate.lake.files import Identity
 from headgate.lake.log import LogEntry, identify_entry, identify_entry_and_next
-from headgate.lake.tables import open_table, open_version, table_url
+from headgate.lake.tables import added_files, open_table, open_version, table_url
 
 _MAX_OPEN = 2_000
 """Beyond this number, the least recently used table is evicted."""
@@ -85,9 +85,7 @@ class ReadTable:
 
 
 def _sizes_of(table: DeltaTable) -> dict[str, int]:
-    """List all files, which costs as much as opening the table."""
-    # As a stream, because pyarrow's own conversion imports pandas.
-    added = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
+    added = added_files(table)
     names = map(unquote, added["path"].to_pylist())
     return dict(zip(names, map(int, added["size_bytes"].to_pylist()), strict=True))
 

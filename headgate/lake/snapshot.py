@@ -23,7 +23,7 @@ from headgate.lake.open_tables import (
 from headgate.lake.parquet import ParquetRows
 from headgate.lake.query import quoted_name
 from headgate.lake.storage import has_file
-from headgate.lake.tables import is_plain_parquet, open_table, table_url
+from headgate.lake.tables import added_files, is_plain_parquet, open_table, table_url
 from headgate.schema.conform import conform_rows
 
 _IN_ORDER = {"datafusion.execution.target_partitions": "1"}
@@ -252,7 +252,7 @@ class Snapshot:
 
     def statistics(self) -> pa.Table:
         """Return a row per file: `path`, and `min.<column>` and `max.<column>` where known."""
-        added = self._actions(flatten=True)
+        added = added_files(self.delta, flatten=True)
         paths = [f"{self.url}/{unquote(path)}" for path in added["path"].to_pylist()]
         at = added.schema.get_field_index("path")
         return added.set_column(at, "path", pa.array(paths, pa.string()))
@@ -272,12 +272,7 @@ class Snapshot:
 
     @cached_property
     def _added(self) -> pa.Table:
-        return self._actions(flatten=False)
-
-    def _actions(self, flatten: bool) -> pa.Table:
-        actions = self.delta.get_add_actions(flatten=flatten)
-        # As a stream, because pyarrow's own conversion imports pandas.
-        return pa.RecordBatchReader.from_stream(actions).read_all()
+        return added_files(self.delta)
 
 
 def _with_constants(rows: pa.RecordBatch, values: Mapping[str, object]) -> pa.RecordBatch:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from itertools import compress
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
@@ -90,6 +91,7 @@ def is_plain_parquet(table: DeltaTable) -> bool:
     return not set(protocol.reader_features or ()) - _PLAIN_FEATURES
 
 
-def size_of(table: DeltaTable) -> int:
-    """Return the size of all files of a table in bytes."""
-    return sum(map(int, table.get_add_actions().column("size_bytes").to_pylist()))
+def added_files(table: DeltaTable, flatten: bool = False) -> pa.Table:
+    """Return a row per file of a table, which costs as much as opening it."""
+    # As a stream, because pyarrow's own conversion imports pandas.
+    return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=flatten)).read_all()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from headgate.config import PipelineConfig
 from headgate.inspect.plan import read_plan
@@ -16,7 +15,7 @@ from headgate.inspect.plan_gold import (
     MissingColumn,
     UnknownColumn,
 )
-from headgate.lake.tables import size_of
+from headgate.lake.snapshot import Snapshot
 from tests.inspect.change_lake import make_shop_lake
 from tests.inspect.framed_lake import FramedLake, proto
 from tests.inspect.gold_declared import GAMES, SHOP, declare_gold
@@ -42,7 +41,9 @@ def steps(plan: DerivedPlan) -> dict[str, str]:
 
 
 def size(pipeline: PipelineConfig, table: str) -> int:
-    return size_of(DeltaTable(str(Path(pipeline.lake, table))))
+    opened = Snapshot.open(pipeline.lake, table)
+    assert opened is not None
+    return opened.bytes
 
 
 def test_every_declaration_is_planned_in_the_order_of_the_file(lake: SmallLake) -> None:
