@@ -52,6 +52,8 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.shuffle.partitions": "2",
+    # A union of rows that are in one task each would put them all into one.
+    "spark.sql.unionOutputPartitioning": "false",
     # Number of tasks to read a Delta log; the default of 50 is for large clusters.
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",

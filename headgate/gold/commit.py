@@ -63,17 +63,25 @@ def write_each(
     tables: Sequence[str],
     key: Sequence[str] = (),
     partition: Callable[[int], Mapping[str, str]] | None = None,
+    merge: Callable[[int, pa.Table], pa.Table | None] | None = None,
 ) -> WriteRows:
     """Return a function that writes rows, sorted by `TABLE`, to files of their tables.
 
     Each file of a large table has a range of keys. An error is part of the result: it must not fail
-    the other tables.
+    the other tables. Where `merge` returns nothing, nothing is written, and that is the result.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for index, pieces in groupby(_pieces(batches), key=itemgetter(0)):
             try:
-                for held in _held(rows for _, rows in pieces):
+                of_table: Iterable[pa.Table] = (rows for _, rows in pieces)
+                if merge is not None:
+                    merged = merge(index, pa.concat_tables(of_table))
+                    if merged is None:
+                        yield _written(index, None, None)
+                        continue
+                    of_table = [merged]
+                for held in _held(of_table):
                     for rows in split_into_files(held, key):
                         values = partition(index) if partition else None
                         file = stage_rows(
@@ -138,11 +146,15 @@ def commit_all(
 def commit_files(
     committer: Committer, derivation: Derivation, files: Sequence[StagedFile]
 ) -> Committed:
-    """Replace the rows of the table with those of the files, or append them."""
+    """Replace the rows of the table with those of the files, or append them.
+
+    Without files, only the marks of a table are committed.
+    """
     rows, before = sum(file.rows for file in files), derivation.before
+    columns = before.schema if before and not files else files[0].schema
     commit = Commit(
         derivation.table,
-        files[0].schema,
+        columns,
         tuple(files),
         derivation.marks,
         "append" if derivation.appends else "replace",

@@ -78,32 +78,32 @@ class OutdatedTable:
     @property
     def can_merge(self) -> bool:
         """Whether new rows can be merged into its files."""
-        table = self._kept
+        table = self.kept
         return table is not None and table.is_plain and not table.partition_columns
 
     @property
     def has_few_new_rows(self) -> bool:
         """Whether it is not small, and much larger than what is new: most of its groups stay."""
-        return self._kept is not None and self._kept.bytes > max(_SMALL, _FEW * self.bytes)
+        return self.kept is not None and self.kept.bytes > max(_SMALL, _FEW * self.bytes)
 
     @property
     def is_large(self) -> bool:
         """Whether one task would take long to write it as a whole."""
-        return max(self.bytes, self._kept.bytes if self._kept else 0) > _LARGE
+        return max(self.bytes, self.kept.bytes if self.kept else 0) > _LARGE
 
     @property
     def size(self) -> int:
         """Bytes that are read to update it as a whole."""
-        return self.bytes + (self._kept.bytes if self._kept else 0)
+        return self.bytes + (self.kept.bytes if self.kept else 0)
 
     @property
     def files(self) -> int:
         """Files that are read to update it as a whole."""
-        kept = len(self._kept.sizes) if self._kept else 0
+        kept = len(self.kept.sizes) if self.kept else 0
         return kept + sum(len(one.files) for one in self.sources)
 
     @property
-    def _kept(self) -> Snapshot | None:
+    def kept(self) -> Snapshot | None:
         """The table whose rows are kept; None if it is rebuilt, or does not exist yet."""
         return None if self.is_whole else self.derived.snapshot
 

@@ -7,9 +7,10 @@ small files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from functools import partial, reduce
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -43,12 +44,26 @@ _CONSTANT_FIELDS: tuple[pa.Field, ...] = (
 _views = count()
 
 
+class Reader(Enum):
+    """What reads the files of many tables."""
+
+    DRIVER = auto()
+    ONE_TASK = auto()
+    TASKS = auto()
+
+    @classmethod
+    def of(cls, files: int, size: int) -> Self:
+        """Return what reads files the fastest."""
+        return cls.DRIVER if is_little(files, size) else cls.TASKS
+
+
 def rows_of_sources(
     spark: SparkSession,
     schema: pa.Schema,
     sources: Sequence[SourceRows],
     table_of: Mapping[str, int],
     routes: Mapping[str, str] | None = None,
+    reader: Reader | None = None,
 ) -> DataFrame:
     """Return the rows of all sources, with the index of their table and, if given, their route.
 
@@ -73,13 +88,14 @@ def rows_of_sources(
         if one not in directly
     ]
     if files or not frames:
-        here = is_little(len(files), sum(one.bytes for one in directly))
-        frames.append(_rows_of_files(spark, schema, files, constant_fields, here))
-    return union_of(frames)
+        chosen = reader or Reader.of(len(files), sum(one.bytes for one in directly))
+        frames.append(_rows_of_files(spark, schema, files, constant_fields, chosen))
+    rows = union_of(frames)
+    return rows.coalesce(1) if reader is Reader.ONE_TASK else rows
 
 
 def is_little(files: int, size: int) -> bool:
-    """Whether there is so little to read that several tasks would only cost time."""
+    """Whether there is so little to read that a task would only cost time."""
     return files <= _MAX_FILES_HERE and size <= _MAX_BYTES_HERE
 
 
@@ -89,7 +105,10 @@ def _has_large_files(one: SourceRows) -> bool:
 
 
 def derived_rows(
-    spark: SparkSession, schema: pa.Schema, tables: Sequence[tuple[Snapshot, int]]
+    spark: SparkSession,
+    schema: pa.Schema,
+    tables: Sequence[tuple[Snapshot, int]],
+    reader: Reader | None = None,
 ) -> DataFrame:
     """Return the rows of derived tables, given with their indexes."""
     plain = [(path, {TABLE: at}) for one, at in tables if one.is_plain for path in one.files]
@@ -98,8 +117,8 @@ def derived_rows(
         for one, at in tables
         if not one.is_plain
     ]
-    here = is_little(len(plain), sum(one.bytes for one, _ in tables))
-    return union_of([_rows_of_files(spark, schema, plain, _CONSTANT_FIELDS[:1], here), *frames])
+    chosen = reader or Reader.of(len(plain), sum(one.bytes for one, _ in tables))
+    return union_of([_rows_of_files(spark, schema, plain, _CONSTANT_FIELDS[:1], chosen), *frames])
 
 
 def union_of(frames: Iterable[DataFrame]) -> DataFrame:
@@ -121,16 +140,15 @@ def _rows_of_files(
     schema: pa.Schema,
     files: Sequence[tuple[str, Mapping[str, Any]]],
     constant_fields: Sequence[pa.Field],
-    here: bool,
+    reader: Reader,
 ) -> DataFrame:
-    """Read files in tasks or, if there is little to read, `here`: a task takes long to begin."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
     typed = [field for field in schema if not pa.types.is_null(field.type)]
     columns = pa.schema([*typed, *constant_fields])
     kinds = from_arrow_schema(columns)
-    if here:
+    if reader is Reader.DRIVER:
         batches = _read_files(columns, [{"path": path, **common} for path, common in files])
         together = pa.Table.from_batches(batches, columns).combine_chunks()
         rows = spark.createDataFrame(together, kinds).coalesce(1)
@@ -139,6 +157,8 @@ def _rows_of_files(
             [(path, *common.values()) for path, common in files],
             from_arrow_schema(pa.schema([("path", pa.string()), *constant_fields])),
         )
+        if reader is Reader.ONE_TASK:
+            named = named.coalesce(1)
         rows = named.mapInArrow(partial(_read_in_task, columns), kinds)
     untyped = {field.name: F.lit(None) for field in schema if pa.types.is_null(field.type)}
     return rows.withColumns(untyped) if untyped else rows

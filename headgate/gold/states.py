@@ -5,7 +5,8 @@ Only those of simple types and aggregates: the others are left to Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from headgate.lake.key_index import KeyIndex
+from headgate.lake.parquet import ParquetRows
+from headgate.schema.conform import conform_rows
 from headgate.sql.incremental import Incremental, State
 from headgate.sql.parse import quoted
 
@@ -42,6 +45,32 @@ def merge_states(states: Incremental, new: pa.Table, keys: KeyIndex, kept: pa.Ta
         merged = pc.coalesce(merge(one, other).cast(other.type), one, other)
         new = new.set_column(place, new.schema.field(place), merged)
     return new
+
+
+@dataclass(frozen=True)
+class KeptGroups:
+    """Groups of derived tables, which tasks merge with new ones."""
+
+    states: Incremental
+    files: Mapping[int, Sequence[str]]
+    """Files of the tables that are merged into, by index."""
+
+    def merged_with(self, index: int, new: pa.Table) -> pa.Table | None:
+        """Return all groups of a table after the merge; None if only Spark can merge them."""
+        if index not in self.files:
+            return new
+        kept = self._rows(self.files[index], new.schema)
+        keys = KeyIndex(new, [one.name for one in self.states.keys])
+        is_met = keys.find(kept) >= 0
+        try:
+            merged = merge_states(self.states, new, keys, kept.filter(pa.array(is_met)))
+        except pa.ArrowInvalid:
+            return None  # a sum is too large
+        return pa.concat_tables([kept.filter(pa.array(~is_met)), merged])
+
+    def _rows(self, files: Sequence[str], columns: pa.Schema) -> pa.Table:
+        batches = (rows for path in files for rows in ParquetRows(path).batches(columns.names))
+        return pa.Table.from_batches((conform_rows(rows, columns) for rows in batches), columns)
 
 
 def _merge_of(state: State, schema: pa.Schema) -> _Merge | None:

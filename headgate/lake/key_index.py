@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,6 @@ class KeyIndex:
             self._columns.append((values, known))
         self._places = np.empty(len(rows), np.int64)
         self._places[codes] = np.arange(len(rows))
-        first = self._columns[0][0]
-        self._least = sorted(first.drop_null().to_pylist())
-        self._has_null = first.null_count > 0
 
     def __len__(self) -> int:
         return len(self._places)
@@ -61,16 +59,21 @@ class KeyIndex:
         found[left] = self._places[codes]
         return found
 
+    @cached_property
+    def _in_order(self) -> list[Any]:
+        """Values of the first column."""
+        return sorted(self._columns[0][0].drop_null().to_pylist())
+
     def may_be_in(self, least: Any, greatest: Any, nulls: int | None) -> bool:
         """Whether rows may have any of the keys, given statistics of the first key column."""
-        if self._has_null and nulls != 0:
+        if self._columns[0][0].null_count and nulls != 0:
             return True
         if least is None or greatest is None:
-            return nulls is None or bool(self._least)
+            return nulls is None or bool(self._in_order)
         if isinstance(greatest, datetime):
             greatest += _TRUNCATED
-        at = bisect_left(self._least, least)
-        return at < len(self._least) and bool(self._least[at] <= greatest)
+        at = bisect_left(self._in_order, least)
+        return at < len(self._in_order) and bool(self._in_order[at] <= greatest)
 
 
 def _places(column: pa.Array, values: pa.Array) -> np.ndarray:

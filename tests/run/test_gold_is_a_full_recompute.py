@@ -45,6 +45,7 @@ RECORDS = """
 SELECT player, count(*) AS sessions, sum(score) AS total, max(level) AS level, max(seen) AS seen
 FROM silver GROUP BY player
 """
+BEST = "SELECT player, max(score) AS best FROM silver WHERE score > 70 GROUP BY player"
 IN_ALL = "SELECT count(*) AS sessions, count(level) AS levels, max(score) AS best FROM silver"
 GOOD = "SELECT player, score FROM silver WHERE score > 50"
 MEDIAN = "SELECT player, median(score) AS middle FROM silver GROUP BY player"
@@ -65,6 +66,7 @@ def pipeline_in(lake: Path) -> PipelineConfig:
         gold={
             "players_{route}": BY_PLAYER,
             "records_{route}": RECORDS,
+            "best_{route}": BEST,
             "all_{route}": IN_ALL,
             "good_{route}": GOOD,
             "median_{route}": MEDIAN,
@@ -213,6 +215,7 @@ def derive_and_compare(spark: SparkSession, lake: Path, cases: int, seed: int) -
     for name, rows in silver.items():
         assert derived(lake, f"players_{name}") == recomputed(BY_PLAYER_IN_DUCKDB, rows), name
         assert derived(lake, f"records_{name}") == recomputed(RECORDS, rows), name
+        assert derived(lake, f"best_{name}") == recomputed(BEST, rows), name
         assert derived(lake, f"all_{name}") == recomputed(IN_ALL, rows)
         assert derived(lake, f"good_{name}") == recomputed(GOOD, rows)
         assert derived(lake, f"median_{name}") == recomputed(MEDIAN, rows)
