@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.config.location import is_remote
 from headgate.engine.events import (
     BatchLanded,
     BatchSkipped,
@@ -54,7 +53,7 @@ from headgate.lake.staged import (
     sum_expectations,
 )
 from headgate.lake.staged_files import delete_leftovers, delete_staged, is_staged, writer_of
-from headgate.lake.storage import MAX_REQUESTS
+from headgate.lake.storage import tables_at_once
 from headgate.lake.streams import run_app
 from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange, SchemaHistory
 from headgate.sources.batch import Extent, continues
@@ -160,9 +159,6 @@ def _lost_entries(table: TableLanded | TablePending) -> Iterator[LostEntry]:
         error = "the staged file is gone"
         yield LostEntry(table.table, one.file.rows, one.version, one.file, error)
 
-
-_ON_DISK = 2
-"""Tables to commit to at once where nothing waits for requests: more would wait for each other."""
 
 Stage = Callable[[BatchPlan], list[StagedFile]]
 """Runs the Spark job that stages a batch."""
@@ -396,7 +392,7 @@ class BatchLander:
                 None if versions_before is None else VersionBefore(versions_before.get(table)),
             )
 
-        workers = MAX_REQUESTS if is_remote(self.plan.lake) else _ON_DISK
+        workers = tables_at_once(self.plan.lake)
         with ThreadPoolExecutor(workers, "commit") as pool:
             return list(pool.map(land, sorted({*by_table, *pending})))
 

@@ -17,12 +17,11 @@ from headgate.lake.merge import MEMORY_PER_FILE, split_into_files
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
+from headgate.lake.storage import tables_at_once
 
 TABLE = "_table"
 """Column with the index of the table that a row is for; integers sort faster than names."""
 WRITTEN_DDL = f"{TABLE} int, file string, error string"
-MAX_COMMITS = 16
-"""Commits that run at the same time."""
 _MAX_HELD = 2 * MEMORY_PER_FILE
 """Bytes of rows that a task holds at a time."""
 
@@ -139,7 +138,7 @@ def commit_all(
             return Committed(derivation.table, 0, None, failed[index])
         return commit_files(committer, derivation, files[index])
 
-    with ThreadPoolExecutor(MAX_COMMITS) as pool:
+    with ThreadPoolExecutor(tables_at_once(committer.lake)) as pool:
         yield from pool.map(commit, sorted(files.keys() | failed.keys()))
 
 

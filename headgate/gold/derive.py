@@ -26,11 +26,10 @@ from headgate.lake.kept_rows import KeptRows
 from headgate.lake.ledger_entries import GoldEntry
 from headgate.lake.open_tables import TableCache
 from headgate.lake.snapshot import Snapshot
+from headgate.lake.storage import tables_at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_MAX_WORKERS = 16
 
 
 @dataclass
@@ -141,7 +140,7 @@ class GoldDeriver:
                 rows = self._sources.rows_since(one.table, derived, query.app, full=True)
             return None if rows is None else OutdatedTable(derived, (rows,), rows.is_whole)
 
-        with ThreadPoolExecutor(_MAX_WORKERS) as pool:
+        with ThreadPoolExecutor(tables_at_once(self.pipeline.lake)) as pool:
             return [one for one in pool.map(outdated, landed) if one is not None]
 
     def _over_all(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headgate.gold.commit import MAX_COMMITS, TABLE, WRITTEN_DDL, Committed, write_each
+from headgate.gold.commit import TABLE, WRITTEN_DDL, Committed, write_each
 from headgate.gold.declared import DeclaredQuery, DeclaredUnion, Landed
 from headgate.gold.source_table import (
     DerivedTable,
@@ -25,6 +25,7 @@ from headgate.gold.source_table import (
 from headgate.gold.spark_rows import Views, rows_of_sources, union_of
 from headgate.lake.commit import Commit, Committer, Mark
 from headgate.lake.staged import StagedFile
+from headgate.lake.storage import tables_at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +55,7 @@ class UnionDeriver:
         def outdated(table: str) -> SourceRows | None:
             return self.sources.rows_since(table, derived, self.union.app_for(table), rebuild)
 
-        with ThreadPoolExecutor(MAX_COMMITS) as pool:
+        with ThreadPoolExecutor(tables_at_once(self.committer.lake)) as pool:
             touched = [one for one in pool.map(outdated, routes) if one is not None]
         if not touched:
             return

@@ -21,6 +21,7 @@ from headgate.lake.storage_errors import root_of
 
 MAX_REQUESTS = 16
 """Requests to an object store at the same time."""
+_ON_DISK = 2
 
 _DISK = Disk()
 
@@ -151,3 +152,11 @@ def require_reachable(url: str) -> None:
     """Raise what keeps a URL from being read: delta-rs says less about it."""
     if is_remote(url):
         is_folder(url)
+
+
+def tables_at_once(lake: str) -> int:
+    """Return how many tables to read or commit to at a time.
+
+    Where nothing waits for requests, more of them would wait for each other.
+    """
+    return MAX_REQUESTS if is_remote(lake) else _ON_DISK
