@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 
@@ -178,6 +180,8 @@ class LargeDeriving:
     """A batch of as many records in a run that lands several, until all are derived."""
     by_itself: float
     """The same of batches that arrive one by one, each after the one before is derived."""
+    in_new_process: float
+    """The same of the first batch of a process."""
     cost: Cost
     """Of the batch with few changed groups."""
 
@@ -189,7 +193,7 @@ def derive_large(
 
     Of the batches after that, the first is not counted; a figure is the median of the others.
     At last, runs land batches of records, each of a random group, and derive the table: all that
-    wait, and one by one.
+    wait, one by one, and one in each of a few processes.
     """
     say(f"{groups:,} groups: writing their rows")
     pipeline = _pipeline(folder)
@@ -227,8 +231,19 @@ def derive_large(
     say(f"{groups:,} groups: batches of {changed:,} records landed and derived in {each:.2f} s")
     by_itself = _one_by_one(pipeline, changed, groups)
     say(f"{groups:,} groups: one by one, in {by_itself:.2f} s")
-    batch, peer = median(ours[1:]), median(peers[1:])
-    return LargeDeriving(groups, first, plain_first, batch, peer, each, by_itself, cost)
+    in_new_process = _in_new_process(pipeline, changed, groups)
+    say(f"{groups:,} groups: in a new process, in {in_new_process:.2f} s")
+    return LargeDeriving(
+        groups,
+        first=first,
+        plain_first=plain_first,
+        ours=median(ours[1:]),
+        peer=median(peers[1:]),
+        landed_and_derived=each,
+        by_itself=by_itself,
+        in_new_process=in_new_process,
+        cost=cost,
+    )
 
 
 def _land_and_derive(pipeline: PipelineConfig, records: int, groups: int) -> float:
@@ -267,6 +282,17 @@ def _one_by_one(pipeline: PipelineConfig, records: int, groups: int) -> float:
     return median(found[_WARM_UP:])
 
 
+def _in_new_process(pipeline: PipelineConfig, records: int, groups: int) -> float:
+    """Return the same for the first batch of a process, without its start."""
+    found = []
+    for seed in range(_ROUNDS):
+        _send(pipeline, 1, records, 2 * _BATCHES + 1 + seed, groups)
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            batch, derived = process.submit(_land, pipeline).result()
+        found.append(batch.seconds + derived.seconds)
+    return median(found)
+
+
 _ROUNDS = 3
 _BATCHES = 20
 _WARM_UP = 5
@@ -303,6 +329,7 @@ def large_table(derived: Sequence[LargeDeriving], changed: int) -> Table:
         "Headgate is",
         "landed and derived",
         "one by one",
+        "in a new process",
         "peak memory",
     ):
         table.add_column(heading, justify="right")
@@ -317,6 +344,7 @@ def large_table(derived: Sequence[LargeDeriving], changed: int) -> Table:
             f"{one.peer / one.ours:.1f} x",
             f"{one.landed_and_derived:.2f} s",
             f"{one.by_itself:.2f} s",
+            f"{one.in_new_process:.2f} s",
             f"{one.cost.peak_bytes / (1 << 30):.2f} GiB",
         )
     return table
