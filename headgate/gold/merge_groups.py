@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.config.location import is_remote
 from headgate.gold.commit import TABLE, Committed, Derivation
 from headgate.gold.spark_rows import Views, in_types
 from headgate.gold.states import can_merge, merge_states
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-_MAX_THREADS = 4
-"""Tables that are merged at the same time: Python runs most of it in one thread at a time."""
+_IN_OBJECT_STORE = 4
+"""Tables of an object store that are merged at the same time.
+
+On disk it is one: Python runs most of a merge in one thread at a time, and landing would wait for
+its turn behind all of them.
+"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,8 @@ class GroupMerger:
         ]
         results: list[Committed | None] = [None] * len(derivations)
         if can_merge(self.states, states.schema):
-            with ThreadPoolExecutor(_MAX_THREADS) as pool:
+            threads = _IN_OBJECT_STORE if is_remote(self.committer.lake) else 1
+            with ThreadPoolExecutor(threads) as pool:
                 results = list(pool.map(self._merge_in_memory, derivations, groups))
             yield from filter(None, results)
         left = [index for index, one in enumerate(results) if one is None]
