@@ -73,9 +73,9 @@ class MergeFollowUp:
         self.plan = self.plan.with_committed(changed)
         self.behind |= {table.table: self.plan.known[table.table] for table in changed}
         committed = {
-            one.table: KnownVersion(one.version, one.schema)
+            one.table: KnownVersion(one.version, one.definition)
             for one in changed
-            if one.version is not None and one.schema is not None
+            if one.version is not None and one.definition is not None
         }
         if batch is not None and not self._is_due():
             return Followed()

@@ -291,6 +291,7 @@ class BatchLander:
                 tuple(committed[one.table]),
                 one.version,
                 one.schema,
+                self.committer.definition(one.table, one.version),
                 one.table in self._own_tables,
             )
             for one in outcome.landed

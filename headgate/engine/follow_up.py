@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol, Self
 
 import pyarrow as pa
 
+from headgate.lake.definition import TableDefinition
 from headgate.lake.ledger_entries import Entry, GoldEntry, MergeEntry, PredictionEntry
 from headgate.lake.staged import StagedFile
 
@@ -32,6 +33,8 @@ class TableChanged:
     """Version of the table."""
     schema: pa.Schema | None = None
     """Columns of the table at that version."""
+    definition: TableDefinition | None = None
+    """Protocol and metadata of the table at that version, if the commit knew them."""
     is_own: bool = False
     """Whether it is a table of the pipeline itself, such as the quarantine."""
 
