@@ -297,7 +297,7 @@ class BatchLander:
             for one in outcome.landed
         ]
         self.plan = self.plan.with_committed([one for one in changed if not one.is_own])
-        return changed
+        return [replace(table, source=self.plan.source_of(table.table)) for table in changed]
 
     def _staged_before(self, version: int, extent: Extent) -> StagedBatch | None:
         """Return a batch that an earlier run staged but did not complete."""

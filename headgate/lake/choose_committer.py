@@ -47,7 +47,7 @@ class AutoCommitter:
         self._spark = spark
 
     def engine(self, table: str | Snapshot) -> Engine:
-        return self._for(table).engine(table)
+        return "delta-rs" if self._delta_rs.can_merge(table) else "spark"
 
     def state(self, table: str, app: str) -> TableState | None:
         with suppress(NotWritable):

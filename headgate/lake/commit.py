@@ -142,7 +142,7 @@ class Committer(Protocol):
     def lake(self) -> str: ...
 
     def engine(self, table: str | Snapshot) -> Engine:
-        """Return which engine writes a table, given by name or as it was read."""
+        """Return which engine merges into a table, given by name or as it was read."""
         ...
 
     def state(self, table: str, app: str) -> TableState | None:

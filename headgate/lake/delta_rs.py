@@ -37,7 +37,7 @@ from headgate.lake.definition import (
     required_protocol,
 )
 from headgate.lake.files import Identity
-from headgate.lake.log import LogEntry, write_entry
+from headgate.lake.log import LogEntry, identify_entry, write_entry
 from headgate.lake.merge import merge_into_files
 from headgate.lake.open_tables import OpenTable, ReadTable, TableCache
 from headgate.lake.parquet import ParquetRows, write_parquet
@@ -125,13 +125,19 @@ class DeltaRsCommitter:
 
     def can_write(self, table: str | Snapshot) -> bool:
         """Whether entries of the log keep all features of a table, and its constraints."""
-        if isinstance(table, Snapshot):
-            return table.definition.obstacle is None
         try:
-            opened = self._open(table)
+            found = table.opened if isinstance(table, Snapshot) else self._open(table)
         except NotWritable:
             return False
-        return opened is None or opened.definition.obstacle is None
+        return found is None or found.definition.obstacle is None
+
+    def can_merge(self, table: str | Snapshot) -> bool:
+        """Whether changes can be merged into the files of a table."""
+        try:
+            found = table.opened if isinstance(table, Snapshot) else self._open(table)
+        except NotWritable:
+            return False
+        return found is None or found.definition.obstacle_to_merge is None
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
         newest = self._newest(table)
@@ -173,27 +179,25 @@ class DeltaRsCommitter:
             raise NotWritable(
                 f"changes are not merged into files of {table.table}: it has {obstacle}"
             )
+        commit = Commit(
+            merge.table,
+            table.schema,
+            (),
+            merge.marks,
+            based_on=table.version,
+            required_marks=merge.required_marks,
+        )
+        self._require(table.opened, commit)
         new = merge_into_files(table, changes, merge.rule, merge.based_on)
         counts = MergeCounts(table.version, new.inserted, new.updated, new.deleted)
         if not (new.files or new.removed or merge.marks):
             return counts
-        commit = Commit(
-            merge.table,
-            table.schema,
-            tuple(new.files),
-            merge.marks,
-            based_on=table.version,
-            required_marks=merge.required_marks,
-            removed=new.removed,
-        )
+        commit = replace(commit, files=tuple(new.files), removed=new.removed)
+        prepared = replace(self._prepare(table.opened, commit), written=commit.files)
         try:
-            prepared = self._prepare(table.opened, commit)
-            return replace(counts, version=self._write(merge.table, prepared))
-        except (_Lost, TableError) as error:
-            self._delete(new.files)
-            if isinstance(error, _Lost):
-                raise CommitConflict(str(error)) from None
-            raise
+            return replace(counts, version=self._write_or_delete(merge.table, prepared))
+        except _Lost as lost:
+            raise CommitConflict(str(lost)) from None
 
     def compact(self, table: str, size: int, fewest: int = 2) -> Compacted:
         lost: _Lost | None = None
@@ -312,6 +316,10 @@ class DeltaRsCommitter:
         url = table_url(self.lake, table)
         while True:
             version = opened.version + 1
+            # The log shows other versions, but not that the table is another one with fewer.
+            is_recent = opened.entry is None or (is_remote(url) and opened.is_fresh)
+            if not is_recent and identify_entry(url, opened.version) != opened.entry:
+                raise _Lost(table, Conflict(Cause.TABLE, version))
             identity = self._entry_written(url, version, transaction)
             if identity is not None:
                 break
