@@ -18,6 +18,7 @@ from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.storage import tables_at_once
+from headgate.schema.conform import with_nullable_columns
 
 TABLE = "_table"
 """Column with the index of the table that a row is for; integers sort faster than names."""
@@ -100,9 +101,7 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]
             continue
         indexes = batch[TABLE].to_numpy()
         starts = [0, *(np.flatnonzero(np.diff(indexes)) + 1).tolist(), len(batch)]
-        # Spark knows that a count is never null, but constraints make a table hard to write.
-        own = [field.with_nullable(True) for field in batch.schema if field.name != TABLE]
-        rows = pa.table([batch[field.name] for field in own], schema=pa.schema(own))
+        rows = storable_columns(pa.Table.from_batches([batch.drop_columns([TABLE])]))
         for start, end in pairwise(starts):
             yield int(indexes[start]), rows.slice(start, end - start)
 
@@ -169,7 +168,7 @@ def _held(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Yield as many rows at a time as a task may hold in memory."""
     held: list[pa.Table] = []
     size = 0
-    for piece in map(drop_untyped_columns, pieces):
+    for piece in pieces:
         held.append(piece)
         size += piece.nbytes
         if size > _MAX_HELD:
@@ -179,10 +178,14 @@ def _held(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def drop_untyped_columns(rows: pa.Table) -> pa.Table:
-    """Drop columns whose type is still unknown because all their values are null."""
+def storable_columns(rows: pa.Table) -> pa.Table:
+    """Return rows in the columns of a derived table, which may all be null.
+
+    Spark knows that a count never is. Columns whose type is still unknown, because all their values
+    are null, are dropped.
+    """
     known = [field.name for field in rows.schema if not _has_null_type(field.type)]
-    return rows.select(known) if len(known) < rows.num_columns else rows
+    return with_nullable_columns(rows.select(known) if len(known) < rows.num_columns else rows)
 
 
 def _has_null_type(kind: pa.DataType) -> bool:

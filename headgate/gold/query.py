@@ -20,7 +20,7 @@ from headgate.gold.commit import (
     Derivation,
     commit_all,
     commit_files,
-    drop_untyped_columns,
+    storable_columns,
     write_each,
 )
 from headgate.gold.declared import DeclaredQuery
@@ -308,7 +308,7 @@ class QueryDeriver:
             yield commit_files(self.committer, replace(derivations[at], appends=True), ())
         empty = [derivations[at] for at in idle if at not in unchanged]
         if empty:
-            rows = drop_untyped_columns(self._empty_result(result, views))
+            rows = storable_columns(self._empty_result(result, views))
             for one in empty:
                 yield commit_files(self.committer, one, [stage_rows(lake, one.table, rows)])
         return left
@@ -350,7 +350,7 @@ def _states_match(table: OutdatedTable, states: StructType) -> bool:
         return True
     existing = _types_of(table)
     return all(
-        existing.get(one.name) == one.dataType
+        existing.get(one.name) == one.dataType.simpleString()
         for one in states
         if one.name != TABLE and not _is_void(one.dataType)
     )
@@ -361,15 +361,18 @@ def _rows_match(table: OutdatedTable, rows: StructType) -> bool:
     if table.is_whole:
         return True
     existing = _types_of(table)
-    return all(existing.get(one.name, one.dataType) == one.dataType for one in rows)
+    types = {one.name: one.dataType.simpleString() for one in rows}
+    return all(existing.get(name, kind) == kind for name, kind in types.items())
 
 
-def _types_of(table: OutdatedTable) -> dict[str, DataType]:
+def _types_of(table: OutdatedTable) -> dict[str, str]:
+    """Return the types of the table's columns, without whether a part of them may be null."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     snapshot = table.derived.snapshot
     assert snapshot is not None
-    return {one.name: one.dataType for one in from_arrow_schema(snapshot.schema)}
+    types = from_arrow_schema(snapshot.schema)
+    return {one.name: one.dataType.simpleString() for one in types}
 
 
 def _is_inexact(kind: DataType) -> bool:
