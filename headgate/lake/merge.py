@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from headgate.lake.commit import Commit, Committer, FoundRows, Mark, MergeRule
 from headgate.lake.kept_rows import KeptRows
-from headgate.lake.key_index import KeyIndex
+from headgate.lake.key_index import KeyIndex, bounds_of
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
@@ -321,12 +321,18 @@ def _candidates(table: Snapshot, keys: KeyIndex) -> list[str]:
     """Return the files that may have any of the keys, according to their statistics."""
     if is_small(table):
         return list(table.sizes)
-    known = table.statistics().to_pydict()
-    unknown = [None] * len(known["path"])
-    columns = (f"{of}.{keys.key[0]}" for of in ("min", "max", "null_count"))
-    bounds = zip(known["path"], *(known.get(name, unknown) for name in columns), strict=True)
+    known = table.statistics()
+    names = [f"{of}.{keys.key[0]}" for of in ("min", "max", "null_count")]
+    facts = [
+        bounds_of(known[name]) if name in known.column_names else [None] * len(known)
+        for name in names
+    ]
     folder = f"{table.url}/"
-    return [path.removeprefix(folder) for path, *facts in bounds if keys.may_be_in(*facts)]
+    return [
+        path.removeprefix(folder)
+        for path, *bounds in zip(known["path"].to_pylist(), *facts, strict=True)
+        if keys.may_be_in(*bounds)
+    ]
 
 
 def _both(old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.Array:
