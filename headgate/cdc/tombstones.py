@@ -23,6 +23,10 @@ from headgate.lake.snapshot import Snapshot
 _MAX_FILES = 32
 _FACTS = ("_order", "_source_timestamp")
 
+# Working columns, beside those of the key, whose names have only letters, digits and `_`.
+_INDEX = "#index"
+_GREATEST = "#greatest"
+
 
 class Tombstones:
     """The tombstones of one merged table."""
@@ -44,15 +48,12 @@ class Tombstones:
         tombstones = self._matching(changes, self._key.columns)
         if tombstones is None or not len(tombstones):
             return changes
-        held = tombstones.group_by(list(self._key.columns)).aggregate([("_order", "max")])
-        indexed = pa.table(
-            {
-                **{name: changes[name] for name in self._key.columns},
-                "_headgate_index": pa.array(range(len(changes)), pa.int64()),
-            }
-        )
-        joined = indexed.join(held, list(self._key.columns)).sort_by("_headgate_index")
-        counts = pc.greater_equal(changes["_order"], joined["_order_max"])
+        key = list(self._key.columns)
+        held = tombstones.group_by(key).aggregate([("_order", "max")])
+        held = held.rename_columns([*key, _GREATEST])
+        indexed = changes.select(key).append_column(_INDEX, pa.array(range(len(changes))))
+        joined = indexed.join(held, key).sort_by(_INDEX)
+        counts = pc.greater_equal(changes["_order"], joined[_GREATEST])
         return changes.filter(counts.fill_null(True))
 
     def has_row_deletions_for(self, changes: pa.Table) -> bool:

@@ -245,7 +245,7 @@ def _verify(
     table = Snapshot.open(pipeline.lake, result.table)
     if table is None:
         return replace(result, behind=newest.version + 1)
-    app = f"{app_id(pipeline.name)}:merge"
+    app = f"{app_id(pipeline.name)}:merge@{newest.table_id}"
     marked = table.mark(app)
     if marked is None or marked < 0:
         return replace(result, trouble="no mark records how much of its log is merged")

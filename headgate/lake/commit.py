@@ -120,6 +120,8 @@ class MergeCommit:
     based_on: FoundRows | None = None
     """All rows with keys of the changes, which were computed from them. If the table has a newer
     version, that is a conflict."""
+    required_marks: Mapping[str, int | None] = field(default_factory=dict)
+    """Newest marks of apps that the table must have; otherwise the merge fails as a conflict."""
 
 
 @dataclass(frozen=True)

@@ -258,11 +258,13 @@ class DeltaRsCommitter:
             tuple(new.files),
             merge.marks,
             based_on=table.version,
+            required_marks=merge.required_marks,
             removed=new.removed,
         )
         if not self._known.has(merge.table, table.version):
             entry = identify_entry(table.url, table.version)
-            self._remember(table.table, table.version, table.properties, entry, table.schema, {})
+            marks = {app: table.mark(app) for app in merge.required_marks}
+            self._remember(table.table, table.version, table.properties, entry, table.schema, marks)
         with self._settled(table, new.files):
             self.commit(commit)
         return replace(counts, version=table.version + 1)

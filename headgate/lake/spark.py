@@ -103,6 +103,10 @@ class SparkCommitter:
         read = merge.based_on.table.version if merge.based_on is not None else None
         if read is not None and read != self._version(merge.table):
             raise CommitConflict(f"table {merge.table} has a newer version than {read}")
+        for app, required in merge.required_marks.items():
+            state = self.state(merge.table, app)
+            if state is None or state.marked != required:
+                raise CommitConflict(f"table {merge.table} is not at {required} of {app}")
         staged = (
             changes if isinstance(changes, str) else stage_merge(self.lake, merge.table, changes)
         )
