@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from headgate.gold.source_table import SourceRows, app_of_version
 from headgate.lake.commit import Commit, Committer, Mark
 from headgate.lake.merge import MEMORY_PER_FILE, split_into_files
 from headgate.lake.parquet import stage_rows
@@ -38,6 +39,25 @@ class Derivation:
     """Versions of the sources that the table includes after the commit."""
     appends: bool
     """Whether to append the rows, instead of replacing those of the table."""
+
+
+def marks_of(table: Snapshot | None, marks: Iterable[Mark]) -> dict[str, int | None]:
+    """Return the versions that a table has of the apps of some marks.
+
+    An append requires them: another process may have derived the same rows.
+    """
+    return {mark.app: table.mark(mark.app) if table is not None else None for mark in marks}
+
+
+def source_marks(app: str, rows: SourceRows, is_one_of_many: bool) -> Iterator[Mark]:
+    """Yield the marks of a table that includes a version of a source.
+
+    One of many sources also has a mark without its ID, which tells a new source from one that was
+    created again.
+    """
+    yield Mark(app_of_version(app, rows.source_id), rows.version)
+    if is_one_of_many:
+        yield Mark(app, rows.version)
 
 
 @dataclass(frozen=True)
@@ -157,6 +177,7 @@ def commit_files(
         derivation.marks,
         "append" if derivation.appends else "replace",
         based_on=None if derivation.appends or not before else before.version,
+        required_marks=marks_of(before, derivation.marks) if derivation.appends else {},
     )
     try:
         return Committed(derivation.table, rows, committer.commit(commit))

@@ -20,6 +20,7 @@ from headgate.gold.commit import (
     Derivation,
     commit_all,
     commit_files,
+    source_marks,
     storable_columns,
     write_each,
 )
@@ -36,7 +37,7 @@ from headgate.gold.spark_rows import (
     union_of,
 )
 from headgate.gold.states import KeptGroups, can_merge
-from headgate.lake.commit import Committer, Mark
+from headgate.lake.commit import Committer
 from headgate.lake.kept_rows import KeptRows
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
@@ -314,7 +315,11 @@ class QueryDeriver:
         return left
 
     def _derivation(self, table: OutdatedTable) -> Derivation:
-        marks = [Mark(self.query.app_for(one.source), one.version) for one in table.sources]
+        marks = (
+            mark
+            for one in table.sources
+            for mark in source_marks(self.query.app_for(one.source), one, not self.query.by_route)
+        )
         return Derivation(
             table.name,
             table.derived.snapshot,
