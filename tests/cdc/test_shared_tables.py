@@ -116,8 +116,8 @@ class Shop:
         elif does == "compact":
             opened.optimize.compact()
         elif does == "update" and table != LOG:
-            theirs = {"name": "theirs"}
-            opened.update(predicate=f"id = {self.random.randint(1, 3)}.0", new_values=theirs)
+            row = f"id = {self.random.randint(1, 3)}.0"
+            opened.update(predicate=row, new_values={"name": "theirs"})
         elif does == "add a column" and "theirs" not in pa.schema(opened.schema()).names:
             opened.alter.add_columns([DeltaField("theirs", PrimitiveType("string"))])
 
@@ -149,8 +149,8 @@ class Shop:
 
     @property
     def plan(self) -> MergePlan:
-        tables = {"merged": MERGED, "history": HISTORY, "tombstones": "_tombstones_shop"}
-        return MergePlan(str(self.lake), LOG, **tables, app="shop:merge", metadata=self.metadata)
+        tables = LOG, MERGED, HISTORY, "_tombstones_shop"
+        return MergePlan(str(self.lake), *tables, app="shop:merge", metadata=self.metadata)
 
     def rows(self, table: str, *columns: str) -> Counter[Row]:
         found = DeltaTable(self.lake / table).to_pyarrow_table().select(columns).to_pylist()
