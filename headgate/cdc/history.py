@@ -32,6 +32,7 @@ from headgate.cdc.merge_table import (
     evolve_columns,
 )
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
+from headgate.errors import LandingError
 from headgate.lake.commit import Committer, MergeCommit, MergeCounts, MergeRule
 from headgate.lake.merge import replace_rows
 from headgate.lake.other_writers import changed_by_others
@@ -54,6 +55,13 @@ _IS_NEW = "#is_new"
 def history_columns(log: pa.Schema, key: TableKey) -> pa.Schema:
     """Return the columns of a history table: those of the source, metadata, validity."""
     own = [field for field in log if field.name not in LOG_COLUMN_NAMES]
+    taken = [field.name for field in own if field.name.lower() in VALIDITY.names]
+    if taken:
+        raise LandingError(
+            "column-reserved",
+            f"the change log has a column {taken[0]}, which history tables have themselves",
+            hint="no source has such a column: it was added to the log, and can be renamed",
+        )
     names = {*_METADATA, *((ROW_ID,) if key.by_row_id else ())}
     metadata = [field for field in log if field.name in names]
     return key.annotate(pa.schema([*own, *metadata, *VALIDITY]))
