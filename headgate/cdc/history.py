@@ -37,6 +37,7 @@ from headgate.lake.commit import Committer, MergeCommit, MergeCounts, MergeRule
 from headgate.lake.merge import replace_rows
 from headgate.lake.other_writers import changed_by_others
 from headgate.lake.snapshot import Snapshot
+from headgate.schema.conform import nullable
 
 VALIDITY = pa.schema(
     [
@@ -64,7 +65,7 @@ def history_columns(log: pa.Schema, key: TableKey) -> pa.Schema:
         )
     names = {*_METADATA, *((ROW_ID,) if key.by_row_id else ())}
     metadata = [field for field in log if field.name in names]
-    return key.annotate(pa.schema([*own, *metadata, *VALIDITY]))
+    return key.annotate(nullable(pa.schema([*own, *metadata, *VALIDITY])))
 
 
 def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSparkMerge | None:

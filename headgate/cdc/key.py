@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
+from headgate.schema.conform import nullable
 from headgate.schema.names import column_twin, derived_name
 
 _KEY = b"headgate.key"
@@ -112,4 +113,4 @@ def merged_columns(log: pa.Schema, key: TableKey, metadata: bool) -> pa.Schema:
         names.add(ROW_ID)
     own = [field for field in log if field.name not in LOG_COLUMN_NAMES]
     extra = [field for field in log if field.name in names]
-    return key.annotate(pa.schema([*own, *extra]))
+    return key.annotate(nullable(pa.schema([*own, *extra])))

@@ -134,6 +134,18 @@ class Unmerged:
         return Mark(self.app, self.log.version)
 
     @property
+    def tombstones_app(self) -> str:
+        """The app of the mark of a table that has tombstones: without them it is rebuilt."""
+        return f"{self.app}:tombstones"
+
+    def marks(self, tombstones: Tombstones, table: Snapshot | None) -> tuple[Mark, ...]:
+        """Return the marks of a merged table after a merge."""
+        is_marked = table is not None and table.mark(self.tombstones_app) is not None
+        if is_marked or not tombstones.exist:
+            return (self.mark,)
+        return self.mark, Mark(self.tombstones_app, 0)
+
+    @property
     def required_marks(self) -> Mapping[str, int | None]:
         """The mark that the table must still have: another process may merge it too."""
         return {self.app: self.marked}
@@ -309,6 +321,9 @@ def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSpa
         merged = _append(committer, unmerged, evolved, changes, schema)
         return _checked(plan, committer, unmerged, table, merged)
     tombstones = Tombstones(committer, plan.tombstones, key)
+    if not tombstones.exist and table.mark(unmerged.tombstones_app) is not None:
+        # A late change would bring a deleted row back.
+        return _rebuild(plan, committer, unmerged.rebuilt(f"{plan.tombstones} is gone"))
     if tombstones.has_row_deletions_for(changes):
         # These changes name the key of a row that was deleted by row ID earlier.
         return _rebuild(plan, committer, unmerged)
@@ -323,7 +338,7 @@ def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSpa
         plan.merged,
         source,
         merge_rule(key, plan.metadata),
-        (unmerged.mark,),
+        unmerged.marks(tombstones, table),
         required_marks=unmerged.required_marks,
     )
     counts = committer.merge(merge)
@@ -386,19 +401,21 @@ def _create(
     assert plan.merged is not None
     log = unmerged.log
     schema = merged_columns(log.schema, key, plan.metadata)
+    marks: tuple[Mark, ...] = (unmerged.mark,)
     if key:
         tombstones = Tombstones(committer, plan.tombstones, key)
         # There may be some of a table that was deleted.
-        tombstones.reset(changes)
+        tombstones.reset(changes, create=rebuild)
         folded = fold_changes(changes, key, log, tombstones, keep_live=not plan.metadata)
         tombstones.add(*folded.deleted)
+        marks = unmerged.marks(tombstones, None)
         rows = live(folded.changes)
     else:
         rows = changes
     rows = rows.select(schema.names).cast(schema)
     required = unmerged.required_marks
     version = replace_rows(
-        committer, plan.merged, rows, key.columns, unmerged.mark, required_marks=required
+        committer, plan.merged, rows, key.columns, *marks, required_marks=required
     )
     counts = MergeCounts(version, inserted=len(rows))
     merged = TableMerged.of(unmerged, plan.merged, committer, len(changes), counts)

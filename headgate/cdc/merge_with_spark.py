@@ -124,5 +124,5 @@ def _write_tombstones(
     rows = deleted.select(*(f"`{name}`" for name in wanted)).toArrow()
     if not key.by_row_id and ROW_ID in wanted:
         rows = rows.drop_columns([ROW_ID])
-    tombstones.reset(rows)
+    tombstones.reset(rows, create=True)
     tombstones.add(rows, *log.by_row_id_alone(key))

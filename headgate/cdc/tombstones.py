@@ -36,6 +36,8 @@ class Tombstones:
         self._name = name
         self._key = key
         self._table = Snapshot.newest(committer.lake, name)
+        self.exist = self._table is not None
+        """Whether there is a table of them."""
 
     @property
     def columns(self) -> list[str]:
@@ -79,6 +81,7 @@ class Tombstones:
         table = self._table
         if table is None:
             commit_rows(self._committer, self._name, rows)
+            self.exist = True
         elif not self._has_types_of(rows) or (
             since and self._begins_before(_earlier(since, horizon))
         ):
@@ -102,9 +105,9 @@ class Tombstones:
         }
         return pa.table(columns)
 
-    def reset(self, changes: pa.Table) -> None:
-        """Remove all tombstones, which may be of another key."""
-        if self._table is not None:
+    def reset(self, changes: pa.Table, create: bool = False) -> None:
+        """Remove all tombstones, which may be of another key, or create the table for them."""
+        if self._table is not None or create:
             self._write(self._as_tombstones(changes.slice(0, 0)))
 
     def _matching(self, changes: pa.Table, by: Sequence[str]) -> pa.Table | None:
@@ -148,7 +151,7 @@ class Tombstones:
     def _write(self, rows: pa.Table) -> None:
         """Replace all tombstones."""
         replace_rows(self._committer, self._name, rows, self._identity.columns)
-        self._table = Snapshot.newest(self._committer.lake, self._name)
+        self._table, self.exist = Snapshot.newest(self._committer.lake, self._name), True
 
 
 def _earlier(time: datetime, by: timedelta) -> datetime:

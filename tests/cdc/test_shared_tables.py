@@ -24,7 +24,7 @@ from headgate.lake.commit import Commit, MergeCommit, MergeCounts
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.testing import FailingCommitter
 
-LOG, MERGED, HISTORY = "log", "shop", "shop_history"
+LOG, MERGED, HISTORY, TOMBSTONES = "log", "shop", "shop_history", "_tombstones_shop"
 COLUMNS = pa.schema(
     [
         pa.field("id", pa.float64()),
@@ -121,6 +121,9 @@ class Shop:
         elif does == "add a column" and "theirs" not in pa.schema(opened.schema()).names:
             opened.alter.add_columns([DeltaField("theirs", PrimitiveType("string"))])
 
+    def lose_tombstones(self) -> None:
+        shutil.rmtree(self.lake / TOMBSTONES, ignore_errors=True)
+
     def meddle_with_any(self) -> None:
         self.meddle(self.random.choice((LOG, MERGED, HISTORY)))
 
@@ -149,7 +152,7 @@ class Shop:
 
     @property
     def plan(self) -> MergePlan:
-        tables = LOG, MERGED, HISTORY, "_tombstones_shop"
+        tables = LOG, MERGED, HISTORY, TOMBSTONES
         return MergePlan(str(self.lake), *tables, app="shop:merge", metadata=self.metadata)
 
     def rows(self, table: str, *columns: str) -> Counter[Row]:
@@ -196,7 +199,8 @@ def run(folder: Path, seed: int) -> None:
     random = Random(seed)
     shop = Shop(folder, random, random.random() < 0.7, random.random() < 0.7)
     shop.append()
-    actors = [shop.append] * 4 + [shop.meddle_with_any] * 3 + [shop.create_log_again]
+    actors = [shop.append] * 4 + [shop.meddle_with_any] * 3
+    actors += [shop.create_log_again, shop.lose_tombstones]
     for _ in range(6):
         for _ in range(random.randint(1, 3)):
             random.choice(actors)()
