@@ -224,3 +224,19 @@ def test_tables_are_the_fold_of_their_log(seed: int, tmp_path: Path) -> None:
 def test_tables_are_the_fold_of_their_log_in_many_runs(tmp_path: Path) -> None:
     for seed in range(100, 400):
         run(tmp_path / str(seed), seed)
+
+
+@pytest.mark.parametrize("metadata", [True, False], ids=["metadata", "no metadata"])
+def test_late_change_of_a_deleted_row_whose_tombstone_is_lost(
+    metadata: bool, tmp_path: Path
+) -> None:
+    shop = Shop(tmp_path, Random(0), metadata, has_key=True)
+    merge = FailingCommitter(DeltaRsCommitter(str(tmp_path)))
+    for order, deleted in ((5, False), (7, True), (6, False), (3, False)):
+        change = {**shop._change(), "id": 1.0, "_order": f"{order:09}", "_is_deleted": deleted}
+        rows = pa.Table.from_pylist([change], COLUMNS)
+        write_deltalake(tmp_path / LOG, rows, mode="append")
+        if order < 7:
+            shop.lose_tombstones()
+        shop._merge(merge)
+        shop.assert_folded()
