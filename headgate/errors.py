@@ -103,6 +103,7 @@ CODES: dict[str, str] = {
     "expectation-failed": "Rows break a rule of `expect` that has `on_fail: fail`.",
     "table-pending": "A table could not be committed; the next batch retries it.",
     "table-unknown": "The lake has no such table.",
+    "column-reserved": "A change log has a column with a name that its history table needs.",
     "bad-query": "A query cannot be parsed, or uses something that its tables do not have.",
     "bad-token": "A token is not one of this query over these tables.",
     "table-replaced": "A table has been dropped or replaced while a query was reading it.",

@@ -432,7 +432,9 @@ def _unmet(opened: OpenTable, commit: Commit) -> str | None:
             return f"is not at {required} of {app}"
     for mark in commit.marks:
         found = opened.mark(mark.app)
-        if found is not None and found > mark.version:
+        # A caller that rebuilds a table has read the mark, and requires it.
+        is_read = mark.app in commit.required_marks
+        if found is not None and found > mark.version and not is_read:
             return f"is at {found} of {mark.app} already"
     if commit.based_on is not None and opened.version != commit.based_on:
         return f"has version {opened.version}, not {commit.based_on}"
