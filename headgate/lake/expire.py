@@ -16,7 +16,7 @@ from time import time
 from urllib.parse import unquote
 
 from headgate.lake.deletion import Deletion, FileKind
-from headgate.lake.log import LOG, LogEntry, read_entries, vector_path
+from headgate.lake.log import LOG, read_entries, vector_path
 from headgate.lake.log_files import TableLog
 
 _OF_VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint\.parquet)")
@@ -79,15 +79,7 @@ def _removed(log: TableLog, gone: list[int], oldest: int) -> dict[str, tuple[int
         if entry.version < oldest:
             for file in entry.change_files:
                 removed[unquote(file["path"])] = file.get("size") or 0, FileKind.CHANGES
-        for path in _added(entry):
-            removed.pop(path, None)
     return removed
-
-
-def _added(entry: LogEntry) -> set[str]:
-    added = {unquote(file["path"]) for file in entry.added_files}
-    vectors = (vector_path(file.get("deletionVector")) for file in entry.added_files)
-    return added | {path for path in vectors if path is not None}
 
 
 def _of_log(log: TableLog, oldest: int) -> list[Deletion]:
