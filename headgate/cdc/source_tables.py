@@ -77,7 +77,7 @@ class LogEnd:
         Others may have committed since, such as a replay, or maintenance.
         """
         between = range(self.version + 1, version)
-        entries = read_entries(url, between) if len(between) <= _MAX_BETWEEN else ()
+        entries = list(read_entries(url, between)) if len(between) <= _MAX_BETWEEN else []
         if len(entries) < len(between):
             return None
         others = [json.loads(one.get("stats") or "{}") for entry in entries for one in entry.added]

@@ -225,7 +225,7 @@ class BatchLander:
         self._complete(version, extent.batch, outcome, extent)
         self.follower.follow(changed, version, extent.batch)
         if self.after_failure:
-            delete_leftovers(self.plan.lake, self._writer, version, files)
+            delete_leftovers(self.plan.lake, self.ledger.app, version, files)
             self.after_failure = False
         landed = _batch_landed(extent, outcome, files, self._own_tables)
         ended = perf_counter()

@@ -17,7 +17,7 @@ from headgate.errors import CheckpointError, UsageError
 from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_snapshot import LedgerSnapshot
-from headgate.lake.run_lock import read_holder, run_lock
+from headgate.lake.run_lock import run_lock, running_holder
 from headgate.lake.staged import StagedBatchNote
 from headgate.lake.streams import Layout
 from headgate.lake.tables import CommitConflict
@@ -132,8 +132,8 @@ def _change(
 
 def _end(pipeline: PipelineConfig, layout: Layout, stream: str, ledger: Ledger, holder: str) -> Any:
     """Keep runs of a stream from landing more, and return where it ends in the source."""
-    running = read_holder(pipeline.lake, stream)
-    if running is not None and running.is_alive:
+    running = running_holder(pipeline.lake, stream)
+    if running is not None:
         raise CheckpointError(
             "pipeline-in-use",
             f"pipeline {pipeline.name} is running with {_shards(layout)}: {running}",

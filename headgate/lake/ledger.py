@@ -18,7 +18,6 @@ import pyarrow as pa
 from headgate.errors import CheckpointError, LandingError
 from headgate.lake.commit import Commit, Committer, Mark
 from headgate.lake.delta_rs import DeltaRsCommitter
-from headgate.lake.expire import delete_expired, expired_versions
 from headgate.lake.ledger_entries import (
     LEDGER,
     BatchEntry,
@@ -29,11 +28,12 @@ from headgate.lake.ledger_entries import (
     encode_entry,
 )
 from headgate.lake.ledger_snapshot import LedgerSnapshot
+from headgate.lake.maintain import MaintenancePolicy, maintain_table
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.streams import Layout, app_id, followed_app, layout_app, run_app, totals_app
-from headgate.lake.tables import CommitConflict, TableError, table_url
+from headgate.lake.tables import CommitConflict, table_url
 
 _SKIPPED_BY = ("pipeline", "kind", "version", "at", "table")
 _TABLE_PROPERTIES = {"delta.dataSkippingStatsColumns": ",".join(_SKIPPED_BY)}
@@ -286,12 +286,12 @@ def compact_in_time(
     if version == 0 or version % _COMPACTED_EVERY:
         return
     rarely = version % _LARGE_EVERY == 0
-    # A concurrent compaction or rewrite wins the conflict.
-    with suppress(TableError):
-        committer.compact(table, _LARGE_FILE if rarely else _SMALL_FILE)
+    # Whatever happens here, the batch is complete. Another compaction wins a conflict.
+    with suppress(Exception):
         found = Snapshot.open(committer.lake, table)
         if found is not None:
-            delete_expired(found, expired_versions(found, keep or KEPT))
+            size = _LARGE_FILE if rarely else _SMALL_FILE
+            maintain_table(committer, found, MaintenancePolicy(size, keep=keep or KEPT))
 
 
 def pending_files(snapshot: LedgerSnapshot) -> tuple[Pending, ...]:

@@ -130,6 +130,11 @@ class LedgerSnapshot:
         of_one = cls.open(lake, ledger, pipeline)
         return of_one.of(*of_one.streams, replay_name(pipeline))
 
+    @property
+    def table(self) -> str:
+        """The name of the ledger."""
+        return self._path.rpartition("/")[2]
+
     def of(self, *pipelines: str) -> LedgerSnapshot:
         """Return the same version, read for other pipelines."""
         return LedgerSnapshot(self._path, self._table, pipelines)
@@ -145,6 +150,16 @@ class LedgerSnapshot:
             return []
         found = query_table(self._table, "SELECT DISTINCT pipeline FROM stored ORDER BY pipeline")
         return [row["pipeline"] for row in python_rows(found)]
+
+    def streams_by_table(self) -> dict[str, set[str]]:
+        """Return which pipelines, streams and replays the ledger has rows of, by table."""
+        if self._table is None:
+            return {}
+        sql = 'SELECT DISTINCT pipeline, "table" FROM stored WHERE "table" IS NOT NULL'
+        streams: dict[str, set[str]] = {}
+        for row in python_rows(query_table(self._table, sql)):
+            streams.setdefault(row["table"], set()).add(row["pipeline"])
+        return streams
 
     @property
     def each(self) -> list[LedgerSnapshot]:
