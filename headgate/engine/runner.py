@@ -200,6 +200,7 @@ class Runner:
             first_version=progress.first_version if progress else 0,
             landed=progress.landed if progress else None,
             ended_at=progress.ended_at if progress else None,
+            source_ids=progress.source_ids if progress else {},
             pending=progress.pending if progress else (),
             known_tables=set(self.plan.tables_in_lake()),
             history=self.history,
@@ -217,7 +218,9 @@ class Runner:
                 staged = plan.job(rows, tasks).collect()
                 return decode_results((row.file, row.error) for row in staged)
 
-            return batch.run(job)
+            files = batch.run(job)
+            batch.require_same()
+            return files
 
         lander.land(batch.extent, stage)
         self._resting = _Resting.NOT

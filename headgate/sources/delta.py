@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headgate.config import Delta
 from headgate.errors import SourceError
-from headgate.lake.tables import is_table
+from headgate.lake.tables import is_table, open_without_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+TABLE = "the Delta table"
+"""Name of its id."""
 
 _TYPES = {
     "value": "binary",
@@ -20,6 +23,18 @@ _TYPES = {
     "key": "binary",
     "headers": "array<struct<key:string,value:binary>>",
 }
+
+
+def table_ids(source: Delta) -> dict[str, str]:
+    """Return the id of the table, which another one at the same place does not have."""
+    table = open_without_files(source.path)
+    return {} if table is None else {TABLE: str(table.metadata().id)}
+
+
+def ids_of_position(position: Any) -> dict[str, str]:
+    """Return the id of the table that a position of Spark's counts in."""
+    found = position.get("reservoirId") if isinstance(position, dict) else None
+    return {TABLE: found} if isinstance(found, str) else {}
 
 
 def stream_table(spark: SparkSession, source: Delta, start: int | None = None) -> DataFrame:
