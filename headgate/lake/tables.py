@@ -46,14 +46,6 @@ def open_version(url: str, version: int | None = None) -> DeltaTable:
     return DeltaTable(url, version=version, storage_options=options_of(url))
 
 
-def open_without_files(url: str) -> DeltaTable | None:
-    """Open a table for its metadata only; return None if it does not exist."""
-    try:
-        return DeltaTable(url, storage_options=options_of(url), without_files=True)
-    except TableNotFoundError:
-        return None
-
-
 _CLEAN_UP_EVERY = 100
 """Number of versions between clean-ups, which list the whole log."""
 

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.config import Delta
 from headgate.errors import SourceError
-from headgate.lake.tables import is_table, open_without_files
+from headgate.lake.files import Identity
+from headgate.lake.log import identify_entry
+from headgate.lake.tables import is_table, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,10 +27,30 @@ _TYPES = {
 }
 
 
-def table_ids(source: Delta) -> dict[str, str]:
-    """Return the id of the table, which another one at the same place does not have."""
-    table = open_without_files(source.path)
-    return {} if table is None else {TABLE: str(table.metadata().id)}
+class SourceTable:
+    """The table of a source: its id, which another one at the same place does not have.
+
+    It is opened again only if the entry of its log that was the newest then is another one now.
+    """
+
+    def __init__(self, source: Delta) -> None:
+        self._path = source.path
+        self._version = 0
+        self._entry: Identity | None = None
+        self._ids: dict[str, str] = {}
+
+    def ids(self) -> dict[str, str]:
+        if self._entry is not None and self._entry == identify_entry(self._path, self._version):
+            return self._ids
+        table = open_table(self._path)
+        if table is None:
+            return {}
+        self._version = table.version()
+        self._entry = identify_entry(self._path, self._version)
+        # Opened again, because the entry could already be that of another table.
+        again = open_table(self._path)
+        self._ids = {} if again is None else {TABLE: str(again.metadata().id)}
+        return self._ids
 
 
 def ids_of_position(position: Any) -> dict[str, str]:

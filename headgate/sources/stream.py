@@ -28,7 +28,7 @@ from headgate.sources.batch import (
     Waiting,
 )
 from headgate.sources.checkpoint import Checkpoint, CheckpointState, Resume, resume
-from headgate.sources.delta import ids_of_position, stream_table, table_ids
+from headgate.sources.delta import SourceTable, ids_of_position, stream_table
 from headgate.sources.identity import SourceIds, in_the_same, replaced, source_replaced
 from headgate.sources.kafka import (
     IDS_TIMEOUT_SECONDS,
@@ -75,6 +75,7 @@ class StreamSource:
         self._trigger_milliseconds = trigger_milliseconds
         self._checkpoint = Checkpoint(pipeline.checkpoint)
         self._topics: Topics | None = None
+        self._table: SourceTable | None = None
         self._partitions: Mapping[str, int] = {}
         """Partition counts of the topics that the run has begun with."""
         self._ids: dict[str, str] = {}
@@ -93,7 +94,8 @@ class StreamSource:
             self._identify(self._partitions)
         else:
             assert isinstance(source, Delta)
-            self._ids = table_ids(source)
+            self._table = SourceTable(source)
+            self._ids = self._table.ids()
         known = self._known_ids(progress, staged)
         gone = replaced(known, self._ids)
         state = CheckpointState(
@@ -153,9 +155,8 @@ class StreamSource:
 
         An id is never used twice: if it is the same now, it was all the time.
         """
-        source = self._pipeline.source
-        if isinstance(source, Delta):
-            present = table_ids(source)
+        if self._table is not None:
+            present = self._table.ids()
         else:
             assert self._topics is not None
             present = self._topics.ids(self._ids, seconds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -29,8 +28,8 @@ from headgate.lake.ledger_entries import BatchEntry
 from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.staged import StagedBatchNote
 from headgate.run import run_pipeline
-from headgate.sources import delta as delta_module
 from headgate.sources import stream as stream_module
+from headgate.sources.delta import SourceTable
 from headgate.sources.kafka import Topics, delete_topics
 from headgate.sources.stop_signal import StopSignal
 from headgate.testing import Crash
@@ -128,7 +127,8 @@ def _until_created(send: Any) -> None:
     ends = monotonic() + 60
     while True:
         try:
-            return send()
+            send()
+            return
         except KafkaException:
             assert monotonic() < ends
 
@@ -152,8 +152,8 @@ def require_data_lost(error: HeadgateError) -> None:
 @pytest.fixture(params=["topic", "table"])
 def inbox(
     request: pytest.FixtureRequest, spark: SparkSession, services: Services, tmp_path: Path
-) -> Iterator[Inbox]:
-    yield Topic(tmp_path, services) if request.param == "topic" else Table(tmp_path, services)
+) -> Inbox:
+    return Topic(tmp_path, services) if request.param == "topic" else Table(tmp_path, services)
 
 
 @pytest.fixture
@@ -263,8 +263,7 @@ def test_ledger_without_ids_adopts_those_of_now(inbox: Inbox, monkeypatch: Any) 
     inbox.send(OLD)
     with monkeypatch.context() as patched:
         patched.setattr(Topics, "ids", lambda *_: {})
-        patched.setattr(delta_module, "TABLE", "unknown")
-        patched.setattr(stream_module, "table_ids", lambda _: {})
+        patched.setattr(SourceTable, "ids", lambda _: {})
         run_pipeline(inbox.pipeline, ONCE)
     Path(inbox.pipeline.checkpoint, "source_ids.json").unlink()
     assert _recorded_ids(inbox) == {}
