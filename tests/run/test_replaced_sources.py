@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from headgate.config import Delta, Kafka, PipelineConfig, Registry
-from headgate.engine.events import BatchLanded
+from headgate.engine.events import BatchLanded, Idle
 from headgate.engine.runner import RunOptions
 from headgate.errors import HeadgateError
 from headgate.lab.destination import DeltaDestination, Destination, KafkaDestination
@@ -191,10 +191,12 @@ def test_source_that_is_created_again_during_a_run_is_refused(
             run_pipeline(inbox.pipeline, RunOptions(trigger_milliseconds=200), told, stop)
         except BaseException as error:
             errors.append(error)
+            told(Idle())  # wakes whoever waits for it
 
     running = threading.Thread(target=run)
     running.start()
-    told.wait_for(lambda: sum(event.rows for event in told.of(BatchLanded)) == OLD)
+    told.wait_for(lambda: bool(errors) or sum(event.rows for event in told.of(BatchLanded)) == OLD)
+    assert not errors
     with suppress(HeadgateError):  # the run may notice while it is created
         inbox.replace(RECORDS[size])
     running.join(120)
