@@ -182,6 +182,13 @@ class StreamSource:
         self, spark: SparkSession, ledger: Ledger
     ) -> Generator[SourceBatch | CaughtUp | Waiting]:
         query = self._start(self._stream(spark, ledger))
+        try:
+            yield from self._batches_of(query)
+        finally:
+            if query.isActive:
+                query.stop()
+
+    def _batches_of(self, query: StreamingQuery) -> Generator[SourceBatch | CaughtUp | Waiting]:
         idle, checked = False, monotonic()
         while True:
             try:
@@ -194,7 +201,6 @@ class StreamSource:
                     return
                 was_idle, idle = idle, _is_idle(query)
                 if idle and self._stop.requested:
-                    query.stop()
                     return
                 if idle and monotonic() - checked >= _CHECKED_EVERY_SECONDS:
                     self._require_same_while_idle()
@@ -211,8 +217,6 @@ class StreamSource:
                 landed = True
             finally:
                 handed.release(landed)
-                if not landed:
-                    query.stop()
 
     def _batch(self, handed: _Handed) -> SourceBatch:
         number, checkpoint = handed.number, self._checkpoint

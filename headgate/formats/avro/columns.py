@@ -6,7 +6,6 @@ JSON text. Everything else is a walk over the resulting tree.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
@@ -223,15 +222,11 @@ def cell_count(avro_type: Type) -> int:
             return 1
 
 
-def _ratio(cells: int, size: int) -> float:
-    return cells / size if size else math.inf
-
-
 def cells_per_byte(avro_type: Type) -> float:
     """Return an upper bound on the cells in arrays and maps per byte of payload."""
     match avro_type:
         case Array(items):
-            return _ratio(cell_count(items), min_size(items, {})) + cells_per_byte(items)
+            return cell_count(items) / min_size(items, {}) + cells_per_byte(items)
         case Map(values):
             entry = (1 + cell_count(values)) / (1 + min_size(values, {}))
             return entry + cells_per_byte(values)

@@ -82,10 +82,7 @@ class AvroDecoder:
         if not len(payloads):
             return None
         lengths = pc.binary_length(payloads).fill_null(0).to_numpy(zero_copy_only=False)
-        in_lists = np.zeros(len(lengths))
-        if self.cells_per_byte:
-            # Even an empty list takes a byte, so that no length is 0 where that matters.
-            in_lists = np.minimum(np.maximum(lengths, 1) * self.cells_per_byte, MAX_ITEM_CELLS)
+        in_lists = np.minimum(lengths * self.cells_per_byte, MAX_ITEM_CELLS)
         if len(lengths) * self.width + in_lists.sum() <= enough:
             return None
         return np.asarray(in_lists.astype(np.int64) + self.width)
