@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 _TIMEOUT = re.compile(r"\bTimeoutException: (.{1,200})")
+_ROWS_CHANGED = re.compile(r"DELTA_SOURCE_(?:IGNORE_DELETE|TABLE_IGNORE_CHANGES)")
 _JAVA_ERROR = re.compile(r"^.*\b(?:[a-z]\w*\.)+(\w+(?:Exception|Error)): (.+)$", re.MULTILINE)
 """The last error of a line: Spark puts the error of a task behind its own."""
 
@@ -267,6 +268,13 @@ def _explained(error: BaseException, lake: str) -> HeadgateError:
             "the source dropped records before they were read",
             hint="raise the source's retention; restore the records, or continue without them with "
             "a new checkpoint and lake",
+        )
+    if _ROWS_CHANGED.search(text):
+        return SourceError(
+            "data-lost",
+            "rows of the source table were deleted or changed, maybe before they were read",
+            hint="only append to a source table; restore its version before that, or land the "
+            "table as it is now with a pipeline that has another name and lake",
         )
     if "kafka" in text and (timeout := _TIMEOUT.search(text)):
         return SourceError(
