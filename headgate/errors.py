@@ -61,7 +61,7 @@ CODES: dict[str, str] = {
     "services-stale": "Local services are recorded as running but do not respond.",
     # the source
     "source-missing": "The topic, table or folder does not exist or cannot be reached.",
-    "data-lost": "The source dropped records before they were read.",
+    "data-lost": "The source dropped records before they were read, or was created again.",
     # the registry
     "registry-unavailable": "The registry is down, slow or responds with garbage.",
     "registry-refused": "The registry refused the request.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -73,6 +73,8 @@ class Progress:
     ended_at: Any
     """Where that version ends in the source."""
     pending: tuple[Pending, ...]
+    source_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics, or of the table, that `ended_at` counts in."""
 
 
 class Ledger:
@@ -111,6 +113,7 @@ class Ledger:
             landed=snapshot.landed,
             ended_at=batch.entry.source_end if batch else None,
             pending=pending_files(snapshot),
+            source_ids=batch.entry.source_ids if batch else {},
         )
 
     def pending(self) -> tuple[Pending, ...]:
@@ -141,7 +144,7 @@ class Ledger:
     def change_layout(self, layout: Layout) -> None:
         """Record another layout. Raises `CommitConflict` if that has happened meanwhile."""
         app, landed = layout_app(self.app), self.landed() or 0
-        entry = LayoutEntry(layout.shards, layout.start)
+        entry = LayoutEntry(layout.shards, layout.start, layout.source_ids)
         before = layout.number - 1 or None
         rows = self._rows([entry], landed, layout.number)
         self._append(rows, (Mark(app, layout.number),), {app: before})
