@@ -70,10 +70,10 @@ class Tables:
 
 
 def _read(snapshot: Snapshot, wanted: pa.Schema) -> pa.Table:
-    """Read columns, of which the version may not have all."""
-    known = set(snapshot.schema.names)
+    """Read columns, of which the version may not have all; at least one, which counts the rows."""
+    known = snapshot.schema.names
     try:
-        rows = snapshot.read([name for name in wanted.names if name in known])
+        rows = snapshot.read([name for name in wanted.names if name in known] or known[:1])
     except FileNotFoundError as missing:
         raise version_gone(snapshot.table, snapshot.version, str(missing)) from None
     return pa.Table.from_batches([conform_rows(one, wanted) for one in rows.to_batches()], wanted)

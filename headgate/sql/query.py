@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import sqlglot
 from sqlglot import exp
@@ -194,7 +194,7 @@ class BoundQuery:
     names: tuple[str, ...]
     """The columns of the result, as people see them."""
     used: Mapping[str, tuple[str, ...]]
-    """The columns that it uses, by alias of their table."""
+    """The columns that it reads, by alias: at least one of each table, so that rows are counted."""
     tree: exp.Select
     keys: tuple[exp.Expr, ...] | None
     """What rows are grouped by; None if they are not."""
@@ -213,13 +213,15 @@ class BoundQuery:
         return self._sql(views, [_row_of(first), *self._outputs()])
 
     def touched_rows_sql(self, views: Mapping[str, str], first: str, upto: str) -> str:
-        """Return the rows of the first table that join with a row of the table `upto`."""
+        """Return the rows of the first table that join with a row of the table `upto`.
+
+        Joins before it stay outer: a row without a match there may have one in `upto`.
+        """
         tree = self._over(views)
         joins = tree.args["joins"]
         aliases = [each.this.alias_or_name.lower() for each in joins]
         joins = joins[: aliases.index(upto.lower()) + 1]
-        for join in joins:
-            join.set("side", None)
+        joins[-1].set("side", None)
         plain = exp.Select(expressions=[_row_of(first)], joins=joins, distinct=exp.Distinct())
         plain.set("from_", tree.args["from_"])
         return to_duckdb(plain)
@@ -352,10 +354,18 @@ class _Binder:
                 continue
             alias, name = self._resolve(column)
             used[alias][name] = None
+        for name, alias in product(self._joined_by(), self.columns):
+            if (found := _same(name, self.columns[alias])) is not None:
+                used[alias][found] = None
         keys = self._group_keys(tree) if self.query.is_aggregated else None
         tree.set("distinct", None)
-        by_alias = {alias: tuple(found) for alias, found in used.items()}
+        by_alias = {alias: tuple(found) or self.columns[alias][:1] for alias, found in used.items()}
         return BoundQuery(tuple(names), by_alias, tree, keys)
+
+    def _joined_by(self) -> Iterator[str]:
+        """Return the names in `JOIN … USING (name)`, which are columns of both sides."""
+        for join in self.query.tree.args.get("joins") or ():
+            yield from (column.name for column in join.args.get("using") or ())
 
     def _expanded(self, expressions: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
         for node in expressions:
