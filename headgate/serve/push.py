@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 import pyarrow as pa
+from sqlglot.errors import SqlglotError
 
 from headgate.errors import InvalidPipeline, LandingError, UsageError, shown
 from headgate.lake.changes import RowChanges
@@ -365,3 +366,7 @@ def located() -> Iterator[None]:
         where = "query:{}:{}".format(*error.inside) if error.inside else None
         message = f"the query {error.message}"
         raise LandingError("bad-query", message, error.hint, where) from None
+    except RecursionError:
+        raise LandingError("bad-query", "the query is nested too deeply") from None
+    except SqlglotError as error:
+        raise LandingError("bad-query", f"the query has no equivalent: {error}") from None

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise, product
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -29,6 +28,7 @@ from headgate.sql.parse import (
     as_written,
     bad_sql,
     parse_select,
+    parse_spark,
     position,
     refuse_deep_nesting,
     sql_of,
@@ -43,6 +43,10 @@ GROUP = "_group"
 
 ROW = "_row"
 """The column with the number of a row of the first table."""
+
+
+_MAX_TOKENS = 5_000
+"""Words, numbers and marks of a query, which takes some seconds of Python then."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,10 @@ def parse_query(text: str) -> QueryText:
 def _cut_emit_changes(text: str) -> tuple[bool, str]:
     """Replace `EMIT CHANGES` by spaces, so that positions in the text stay the same."""
     tokens = statement_tokens(text)
+    if len(tokens) > _MAX_TOKENS:
+        hint = "declare a part of it as a derived table"
+        message = f"has {len(tokens):,} words and marks; the limit is {_MAX_TOKENS:,}"
+        raise bad_sql(message, hint, token_position(tokens[_MAX_TOKENS]))
     for first, second in pairwise(tokens):
         if _is_word(first, "EMIT") and _is_word(second, "CHANGES"):
             gap = "".join("\n" if c == "\n" else " " for c in text[first.start : second.end + 1])
@@ -315,8 +323,9 @@ def _read_from(view: str, table: exp.Table) -> None:
 
 @lru_cache(1_000)
 def text_to_duckdb(sql: str) -> str:
-    (text,) = sqlglot.transpile(sql, read="spark", write="duckdb")
-    return text
+    (tree,) = parse_spark(sql)
+    assert tree is not None
+    return tree.sql(dialect="duckdb", copy=False)
 
 
 _NOT_IN_DUCKDB = frozenset(["hll_sketch_agg", "hll_union_agg", "approx_count_distinct"])
