@@ -5,6 +5,7 @@ With `EMIT CHANGES` it is a push query: it goes on, and returns what changes in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -140,12 +141,15 @@ def _is_word(token: Token, word: str) -> bool:
     return token.token_type == TokenType.VAR and token.text.upper() == word
 
 
+_LIMIT = re.compile("[0-9]{1,18}")
+
+
 def _limit(tree: exp.Select) -> int | None:
     limit = tree.args.get("limit")
     if limit is None:
         return None
     number = limit.expression
-    if not isinstance(number, exp.Literal) or not number.is_int:
+    if not isinstance(number, exp.Literal) or not _LIMIT.fullmatch(number.name):
         raise bad_sql("has a LIMIT that is not a number", inside=position(limit))
     tree.set("limit", None)
     return int(number.name)

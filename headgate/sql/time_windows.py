@@ -34,7 +34,7 @@ _MICROSECONDS = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
-_PART = re.compile(rf"\s*(\d+)\s*({'|'.join(_MICROSECONDS)})s?\s*", re.IGNORECASE)
+_PART = re.compile(rf"\s*([0-9]{{1,12}})\s*({'|'.join(_MICROSECONDS)})s?\s*", re.IGNORECASE)
 
 
 def hide_windows(text: str, tokens: Sequence[Token]) -> str:
