@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from headgate.errors import LandingError, shown
-from headgate.sql.time_windows import WINDOW_START_MACRO
+from headgate.sql.macros import WINDOW_START_MACRO
 
 _PREPARATION = (
     "SET TimeZone = 'UTC'",

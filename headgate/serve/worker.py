@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from typing import IO, Any
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from headgate.errors import HeadgateError, LandingError, UsageError
 from headgate.lake.duck import Sql
 
 _ROWS_AT_ONCE = 1 << 14
+_LOOK_SECONDS = 0.1
 _COPIES = 4
 """A worker has the rows that a query reads, its result, and DuckDB's memory; and its code."""
 _CODE = 1 << 30
@@ -129,10 +131,13 @@ class BoundedSql:
 
     def table(self, sql: str, **views: pa.Table) -> pa.Table:
         worker = self._workers.take()
-        with self._lock:
-            self._worker = worker
         try:
-            self._check()
+            # A worker that starts is kept for the next query, however short this one is.
+            while not worker.is_ready(_LOOK_SECONDS):
+                self._check()
+            with self._lock:
+                self._check()
+                self._worker = worker
             return worker.table(sql, views)
         except (OSError, EOFError, pa.ArrowException) as error:
             worker.kill()
@@ -168,6 +173,14 @@ class _Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
+        self._is_ready = False
+
+    def is_ready(self, seconds: float) -> bool:
+        """Wait for a while until it has started."""
+        if not self._is_ready and wait([self._out.fileno()], seconds):
+            _receive(self._out)
+            self._is_ready = True
+        return self._is_ready
 
     @property
     def is_alive(self) -> bool:
@@ -230,6 +243,8 @@ def _main(memory: int) -> None:
     requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
     sql = Sql(memory)
     _limit_process(_CODE + _COPIES * memory)
+    _send(to, {})
+    to.flush()
     threading.Thread(target=_read, args=(source, requests), daemon=True).start()
     while True:
         text, views = requests.get()
