@@ -121,7 +121,7 @@ class StreamSource:
         is_known = progress is not None and state.query_id == progress.query_id
         if found.new_checkpoint and (is_known or gone):
             checkpoint.set_aside()
-        if checkpoint.source_ids is None:
+        if checkpoint.source_ids is None or gone:
             checkpoint.record_source(self._ids)
         continues = progress is not None and not found.new_checkpoint
         landed = progress.landed if progress is not None and continues else None
