@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -259,12 +260,71 @@ def test_version_that_was_vacuumed_is_an_error_and_not_a_gap(lake: QueryLake) ->
     lake.append(ORDERS, orders(2))
     lake.append(ORDERS, orders(3))
     lake.delta(ORDERS).optimize.compact()
-    lake.delta(ORDERS).vacuum(
-        retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True
-    )
+    vacuum(lake)
     with pytest.raises(HeadgateError) as raised:
         reader.read()
     assert raised.value.code == "version-vacuumed"
+
+
+@pytest.mark.parametrize("emits", ["", " EMIT CHANGES"])
+def test_rows_so_far_that_were_vacuumed_are_an_error(lake: QueryLake, emits: str) -> None:
+    for number in range(3):
+        lake.append(ORDERS, orders(number))
+    sql = f"SELECT store_order_id FROM {ORDERS}"
+    token = lake.query(sql + " EMIT CHANGES").read()[1].token
+    if emits:
+        lake.delta(ORDERS).optimize.compact()
+        vacuum(lake)
+    else:  # while it is read
+        for file in (lake.path / ORDERS).glob("*.parquet"):
+            file.unlink()
+    with pytest.raises(HeadgateError) as raised:
+        if emits:
+            lake.query(sql + emits, token=token).read()
+        else:
+            lake.pull(sql)
+    assert raised.value.code == "version-vacuumed"
+
+
+def vacuum(lake: QueryLake) -> None:
+    lake.delta(ORDERS).vacuum(
+        retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True
+    )
+
+
+PARTITIONS = {
+    "time": (pa.timestamp("us", "UTC"), [minute(0), minute(-1) + timedelta(microseconds=7)]),
+    "local time": (pa.timestamp("us"), [datetime(2020, 1, 1, 12), datetime(1969, 1, 1)]),
+    "date": (pa.date32(), [date(2020, 1, 1), date(1969, 1, 1)]),
+    "number": (pa.int32(), [1, -5]),
+    "fraction": (pa.float64(), [1.5, float("inf")]),
+    "decimal": (pa.decimal128(10, 2), [Decimal("1.50"), Decimal("20.25")]),
+    "boolean": (pa.bool_(), [True, False]),
+    "text": (pa.string(), ["a", "ü /%="]),
+    "binary": (pa.binary(), [b"ab", b"c"]),
+}
+
+
+@pytest.mark.parametrize("kind", PARTITIONS)
+def test_changes_have_the_values_of_partitions(lake: QueryLake, kind: str) -> None:
+    data_type, values = PARTITIONS[kind]
+    schema = pa.schema([("p", data_type), ("n", pa.int64())])
+
+    def write(*parts: Any) -> None:
+        rows = [{"p": part, "n": at} for at, part in enumerate(parts)]
+        path = lake.path / "t"
+        write_deltalake(path, pa.Table.from_pylist(rows, schema), mode="append", partition_by=["p"])
+
+    write(values[0])
+    reader = lake.query("SELECT p, n FROM t EMIT CHANGES")
+    changes = reader.read()
+    write(*values, None)
+    lake.delta("t").delete("n = 0")
+    changes += reader.read()
+    assert replayed(changes) == {
+        repr({"p": values[1], "n": 1}): 1,
+        repr({"p": None, "n": 2}): 1,
+    }
 
 
 def test_compaction_changes_nothing(lake: QueryLake) -> None:
