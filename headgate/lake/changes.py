@@ -199,9 +199,10 @@ def _with_partition(
 
 
 def _partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """Return a value of a partition as the log has it: times are in UTC, or say their offset."""
+    """Read a value of a partition as the log has it."""
     value = pa.scalar(text or None, pa.string())
     if pa.types.is_timestamp(kind) and kind.tz is not None and text and not _OFFSET.search(text):
+        # In UTC.
         return value.cast(pa.timestamp(kind.unit)).cast(kind)
     return value.cast(kind)
 

@@ -14,6 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from headgate.errors import HeadgateError
+from headgate.lake.query import python_rows
 from headgate.serve.push import Change, PushQuery
 from tests.serve.conftest import QueryLake
 
@@ -266,23 +267,24 @@ def test_version_that_was_vacuumed_is_an_error_and_not_a_gap(lake: QueryLake) ->
     assert raised.value.code == "version-vacuumed"
 
 
-@pytest.mark.parametrize("emits", ["", " EMIT CHANGES"])
-def test_rows_so_far_that_were_vacuumed_are_an_error(lake: QueryLake, emits: str) -> None:
+def test_rows_so_far_that_were_vacuumed_are_an_error(lake: QueryLake) -> None:
     for number in range(3):
         lake.append(ORDERS, orders(number))
-    sql = f"SELECT store_order_id FROM {ORDERS}"
-    token = lake.query(sql + " EMIT CHANGES").read()[1].token
-    if emits:
-        lake.delta(ORDERS).optimize.compact()
-        vacuum(lake)
-    else:  # while it is read
-        for file in (lake.path / ORDERS).glob("*.parquet"):
-            file.unlink()
+    sql = f"SELECT store_order_id FROM {ORDERS} EMIT CHANGES"
+    token = lake.query(sql).read()[1].token
+    lake.delta(ORDERS).optimize.compact()
+    vacuum(lake)
     with pytest.raises(HeadgateError) as raised:
-        if emits:
-            lake.query(sql + emits, token=token).read()
-        else:
-            lake.pull(sql)
+        lake.query(sql, token=token).read()
+    assert raised.value.code == "version-vacuumed"
+
+
+def test_rows_that_are_vacuumed_while_they_are_read_are_an_error(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1))
+    for file in (lake.path / ORDERS).glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(HeadgateError) as raised:
+        lake.pull(f"SELECT store_order_id FROM {ORDERS}")
     assert raised.value.code == "version-vacuumed"
 
 
@@ -292,7 +294,7 @@ def vacuum(lake: QueryLake) -> None:
     )
 
 
-PARTITIONS = {
+PARTITIONS: Mapping[str, tuple[pa.DataType, list[Any]]] = {
     "time": (pa.timestamp("us", "UTC"), [minute(0), minute(-1) + timedelta(microseconds=7)]),
     "local time": (pa.timestamp("us"), [datetime(2020, 1, 1, 12), datetime(1969, 1, 1)]),
     "date": (pa.date32(), [date(2020, 1, 1), date(1969, 1, 1)]),
@@ -301,7 +303,6 @@ PARTITIONS = {
     "decimal": (pa.decimal128(10, 2), [Decimal("1.50"), Decimal("20.25")]),
     "boolean": (pa.bool_(), [True, False]),
     "text": (pa.string(), ["a", "ü /%="]),
-    "binary": (pa.binary(), [b"ab", b"c"]),
 }
 
 
@@ -316,15 +317,15 @@ def test_changes_have_the_values_of_partitions(lake: QueryLake, kind: str) -> No
         write_deltalake(path, pa.Table.from_pylist(rows, schema), mode="append", partition_by=["p"])
 
     write(values[0])
-    reader = lake.query("SELECT p, n FROM t EMIT CHANGES")
+    sql = "SELECT p, n FROM t EMIT CHANGES"
+    reader = lake.query(sql)
     changes = reader.read()
     write(*values, None)
     lake.delta("t").delete("n = 0")
     changes += reader.read()
-    assert replayed(changes) == {
-        repr({"p": values[1], "n": 1}): 1,
-        repr({"p": None, "n": 2}): 1,
-    }
+    rows = lake.delta("t").to_pyarrow_table(columns=["p", "n"])
+    assert len(rows) == 2
+    assert replayed(changes) == Counter(repr(row) for row in python_rows(rows))
 
 
 def test_compaction_changes_nothing(lake: QueryLake) -> None:
