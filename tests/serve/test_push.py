@@ -229,6 +229,18 @@ def test_wrong_query_is_an_error_with_a_hint(lake: QueryLake, sql: str, hint: st
     assert hint in str(raised.value.hint)
 
 
+def test_token_has_no_character_that_a_header_cannot_have(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1))
+    sql = f"SELECT store_order_id FROM {ORDERS} AS `a/ü \x85\r\ndata: x` EMIT CHANGES"
+    reader = lake.query(sql)
+    reader.read()
+    lake.append(ORDERS, orders(2, 3))
+    token = reader.read()[0].token
+    assert token.isascii()
+    assert token.isprintable()
+    assert numbers(lake.query(sql, token=token).read()) == [3]
+
+
 def test_token_of_another_query_or_table_is_refused(lake: QueryLake) -> None:
     lake.append(ORDERS, orders(1))
     (change,) = lake.query(REFERENCE).read()
