@@ -53,8 +53,8 @@ class Matrix:
             wanted.do(cell)
         except (Refused, HeadgateError, DeltaError) as error:
             if changed := before ^ _files(table):
-                raise AssertionError(f"{_words(error)}, but changed {sorted(changed)}") from error
-            return _words(error)
+                raise AssertionError(f"changed {sorted(changed)}, then: {error}") from error
+            return _code(error)
         else:
             return writer(lake.path / cell.checked) if cell.checked else "yes"
         finally:
@@ -89,8 +89,10 @@ def _files(table: str) -> set[tuple[str, int]]:
     return {(file.path, file.size) for file in find_files(table) if file.path.endswith(".json")}
 
 
-def _words(error: Exception) -> str:
-    """Return the code of an error, which may be one of Delta."""
+def _code(error: Exception) -> str:
+    """Return the code of an error, which may be one of Delta; an error without one is wrong."""
     code = getattr(error, "code", None)
     found = _DELTA_CODE.search(str(error))
-    return str(code or (found and found[1]) or error).splitlines()[0]
+    if code is None and found is None:
+        raise AssertionError(f"an error without a code: {error}") from error
+    return str(code or (found and found[1]))
