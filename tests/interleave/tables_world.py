@@ -1,0 +1,218 @@
+"""Landings, compactions, maintenance and users over one table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+
+import pyarrow as pa
+
+from headgate.config import Contract
+from headgate.engine.land_table import BatchMark, TableLanded, land_table
+from headgate.engine.plan import TableShape
+from headgate.lake.commit import Mark
+from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.ledger import Pending
+from headgate.lake.parquet import write_parquet
+from headgate.lake.staged import StagedFile
+from headgate.lake.staged_files import staged_prefix, writer_of
+from headgate.schema.changes import TableHistory
+from headgate.testing import FailingCommitter
+from tests.interleave.maintenance import maintain_one
+from tests.interleave.user import User
+from tests.interleave.watched import Operation, Rows, SameRows, Version, difference, rows_of
+from tests.interleave.world import Run, World
+
+TABLE = "t"
+_SHAPE = TableShape(pa.schema([("n", pa.int64()), ("s", pa.string())]))
+_FILE_SIZE = 1 << 20
+
+
+@dataclass
+class Landings(Operation):
+    """What one pipeline lands, in any number of runs."""
+
+    app: str
+    batches: dict[int, Rows] = field(default_factory=dict)
+    name: str = "landing"
+
+    def check(self, table: str, before: Version | None, after: Version) -> None:
+        """Rows are added with their mark, and only once."""
+        rows = before.rows if before else Counter()
+        wanted: Rows = Counter()
+        if self.app in after.new_marks:
+            marked = after.new_marks[self.app]
+            known = before.marks.get(self.app, -1) if before else -1
+            for version in range(known + 1, marked + 1):
+                wanted += self.batches.get(version, Counter())
+        assert after.rows == rows + wanted, difference(after.rows, rows + wanted)
+
+
+class TablesWorld(World):
+    name = "tables"
+    hazards = (
+        "several compactions",
+        "deletion vectors",
+        "partitioned by a user",
+        "recreated",
+        "refitted beside maintenance",
+        "compaction beside a user",
+        "expiry beside a user",
+    )
+
+    def prepare(self) -> None:
+        self._numbers = count(1)
+        self._landed: list[tuple[str, int, str | None]] = []
+        self._pending: dict[str, tuple[Pending, ...]] = {}
+        self._landings = {app: Landings(app) for app in ("headgate:a", "headgate:b")}
+        first = self._landings["headgate:a"]
+        with self.lake.operation("", first):
+            for batch in range(self.random.randint(1, 4)):
+                self._land_batch(self._committer(), first, batch)
+        self._begun = len(first.batches)
+
+    def actors(self) -> Mapping[str, Run]:
+        chosen: dict[str, Run] = {
+            "landing a": lambda: self._land("headgate:a", self._begun),
+            "landing b": lambda: self._land("headgate:b", 0),
+        }
+        if self.random.random() < 0.3:
+            chosen["landing a again"] = lambda: self._land("headgate:a", self._begun)
+        compactions = self.random.choice((0, 1, 1, 2))
+        if compactions and not self.allows("several compactions"):
+            compactions = 1
+        for number in range(compactions):
+            chosen[f"compaction {number}"] = self._compact
+        if self.random.random() < 0.5 and (
+            not compactions or self.allows("several compactions")
+        ):
+            chosen["maintenance"] = self._maintain
+            chosen["time"] = self._let_time_pass
+        kinds = [
+            *("append", "delete", "update", "merge", "restore", "overwrite"),
+            *("add_column", "set_property", "checkpoint", "checkpoint"),
+        ]
+        kinds += ["optimize"] * self.allows("several compactions")
+        kinds += ["delete_by_vector"] * 2 * self.allows("deletion vectors")
+        kinds += ["partition"] * self.allows("partitioned by a user")
+        kinds += ["recreate"] * self.allows("recreated")
+        for number in range(self.random.choice((0, 1, 1, 2))):
+            user = User(self, TABLE, tuple(self.random.sample(kinds, k=min(4, len(kinds)))))
+            chosen[f"user {number}"] = lambda user=user: self._use(user)
+        return chosen
+
+    def check(self) -> None:
+        """Every batch that was reported as landed is in the table, unless it was replaced."""
+        newest = self.lake.newest(TABLE)
+        for app, batch, table_id in self._landed:
+            if table_id == newest.table_id:
+                assert newest.marks.get(app, -1) >= batch, f"batch {batch} of {app} is lost"
+
+    def _committer(self) -> DeltaRsCommitter:
+        return DeltaRsCommitter(str(self.lake.path))
+
+    def _use(self, user: User) -> None:
+        for _ in range(self.random.randint(1, 4)):
+            user.act()
+
+    def _let_time_pass(self) -> None:
+        for _ in range(2):
+            self.scheduler.step("waits for a day")
+            self.scheduler.note("days pass")
+            self.lake.let_days_pass()
+
+    def _compact(self) -> None:
+        committer = self._committer()
+        for _ in range(2):
+            with self.operation(SameRows("compaction")):
+                committer.compact(TABLE, _FILE_SIZE)
+
+    def _maintain(self) -> None:
+        committer = self._committer()
+        for _ in range(2):
+            with self.operation(SameRows("maintenance")):
+                maintain_one(
+                    committer,
+                    TABLE,
+                    keep=timedelta(days=self.random.choice((1, 100))),
+                    landed=self._batches_landed(),
+                    pending={
+                        f"{TABLE}/{pending.file.path}"
+                        for files in self._pending.values()
+                        for pending in files
+                    },
+                    compacts=self.random.random() < 0.5,
+                )
+
+    def _batches_landed(self) -> dict[str, int]:
+        """Return the newest complete batches, by the writer of their files."""
+        newest: dict[str, int] = {}
+        for app, batch, _ in self._landed:
+            newest[writer_of(app)] = max(batch, newest.get(writer_of(app), -1))
+        return newest
+
+    def _land(self, app: str, first: int) -> None:
+        landings = self._landings[app]
+        committer = FailingCommitter(self._committer())
+        for batch in range(first, first + self.random.randint(1, 3)):
+            with self.operation(landings):
+                self._land_batch(committer, landings, batch)
+        committer.heal()
+
+    def _land_batch(
+        self, committer: DeltaRsCommitter | FailingCommitter, landings: Landings, batch: int
+    ) -> None:
+        rows = list(self._rows(landings, batch))
+        landings.batches[batch] = sum(map(rows_of, rows), Counter())
+        files = [self._stage(landings.app, batch, content) for content in rows]
+        pending = self._pending.get(landings.app, ())
+        if isinstance(committer, FailingCommitter):
+            committer.heal()
+            if self.happens("refitted beside maintenance", 0.2):
+                committer.refusing.add(TABLE)
+        outcome = land_table(
+            committer,
+            str(self.lake.path),
+            TABLE,
+            _SHAPE,
+            files,
+            pending,
+            BatchMark(Mark(landings.app, batch)),
+            TableHistory(),
+            Contract(),
+        )
+        if isinstance(outcome, TableLanded):
+            self.lake.observe(self.scheduler.actor or "")
+            self._landed.append((landings.app, batch, self.lake.newest(TABLE).table_id))
+            self._pending.pop(landings.app, None)
+        else:
+            self.scheduler.note(f"pending: {outcome.error}")
+            self._pending[landings.app] = outcome.files
+
+    def _rows(self, landings: Landings, batch: int) -> Iterator[pa.Table]:
+        """Yield the rows of each file of a batch; a second run stages the same rows again."""
+        known = Random_of(landings.app, batch)
+        first = 1000 * (1 + batch) + (500 if landings.app.endswith("b") else 0)
+        for file in range(known.randint(1, 2)):
+            numbers = range(first + 20 * file, first + 20 * file + known.randint(1, 3))
+            columns = {"n": pa.array(numbers, pa.int64()), "s": [landings.app] * len(numbers)}
+            kind = known.choice((None, None, None, "narrow", "wide", "new"))
+            if kind == "new":
+                columns[f"c{batch}"] = ["x"] * len(numbers)
+            elif kind is not None:
+                integers = pa.int32() if kind == "narrow" else pa.int64()
+                columns["w"] = pa.array([7] * len(numbers), integers)
+            yield pa.table(columns)
+
+    def _stage(self, app: str, batch: int, rows: pa.Table) -> StagedFile:
+        name = f"{staged_prefix(writer_of(app), batch)}{next(self._numbers)}.parquet"
+        return write_parquet(str(self.lake.path), TABLE, name, rows)
+
+
+def Random_of(app: str, batch: int):  # type: ignore[no-untyped-def]
+    from random import Random
+
+    return Random(f"{app} {batch}")

@@ -1,0 +1,280 @@
+"""Somebody else who uses a table, with delta-rs or with an engine that writes deletion vectors."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.exceptions import DeltaError
+from deltalake.schema import PrimitiveType
+
+from tests.interleave.deletion_vectors import delete_rows
+from tests.interleave.watched import Operation, Row, Rows, Version, difference, plain
+from tests.interleave.world import World
+
+_NUMBERS = count(1_000_000)
+
+
+@dataclass
+class ChangesRows(Operation):
+    """A step that makes rows of those before."""
+
+    name: str
+    rows_after: Callable[[Rows], Rows]
+
+    def check(self, table: str, before: Version | None, after: Version) -> None:
+        wanted = self.rows_after(before.rows if before else Counter())
+        assert after.rows == wanted, difference(after.rows, wanted)
+
+
+def _same(rows: Rows) -> Rows:
+    return rows
+
+
+@dataclass
+class User:
+    """Does one thing after the other to a table, each between two steps of the others.
+
+    The table has a number `n` in each row that no other row has, and a text `s`.
+    """
+
+    world: World
+    table: str
+    kinds: tuple[str, ...]
+    """Names of methods."""
+    made: int = field(default_factory=lambda: next(_NUMBERS) * 1000)
+
+    def act(self) -> None:
+        kind = self.world.random.choice(self.kinds)
+        # Whoever is about to write an entry has checked everything before: nobody can be sure
+        # that a table is not replaced in that instant.
+        scheduler = self.world.scheduler
+        for _ in range(1000):
+            scheduler.step("waits for a turn")
+            entry = f"create {self.table}/_delta_log/"
+            if kind != "recreate" or not scheduler.announced(entry):
+                break
+        with scheduler.atomic():
+            self.world.lake.observe(scheduler.actor or "")
+            if self.table not in self.world.lake.tables:
+                return
+            scheduler.note(f"user: {kind}")
+            try:
+                getattr(self, kind)()
+            except DeltaError as error:
+                scheduler.note(f"user: {kind} ends with {str(error)[:80]}")
+
+    @property
+    def delta(self) -> DeltaTable:
+        return DeltaTable(self.world.lake.path / self.table)
+
+    @property
+    def newest(self) -> Version:
+        return self.world.lake.newest(self.table)
+
+    def numbers(self) -> list[int]:
+        return sorted(dict(row)["n"] for row in self.newest.rows if "n" in dict(row))
+
+    def _does(self, name: str, after: Callable[[Rows], Rows], step: Callable[[], Any]) -> None:
+        lake, actor = self.world.lake, self.world.scheduler.actor or ""
+        with lake.operation(actor, ChangesRows(f"user: {name}", after)):
+            step()
+
+    def append(self) -> None:
+        new = self._new()
+        rows = Counter([frozenset((key, value[0]) for key, value in new.items())])
+        # A table with other columns keeps them.
+        self._does(
+            "append",
+            lambda before: before + rows,
+            lambda: write_deltalake(
+                self.delta, pa.table(new), mode="append", schema_mode="merge"
+            ),
+        )
+
+    def _new(self) -> dict[str, list[Any]]:
+        self.made += 1
+        return {"n": [self.made], "s": ["user"]}
+
+    def delete(self) -> None:
+        gone = self.world.random.sample(self.numbers(), k=min(2, len(self.numbers())))
+        if gone:
+            self._does(
+                f"delete {gone}",
+                lambda before: _where(before, lambda values: values.get("n") not in gone),
+                lambda: self.delta.delete(f"n IN ({', '.join(map(str, gone))})"),
+            )
+
+    def update(self) -> None:
+        numbers = self.numbers()
+        if not numbers:
+            return
+        number = self.world.random.choice(numbers)
+
+        def changed(before: Rows) -> Rows:
+            return _mapped(
+                before, lambda values: {**values, "s": "updated"} if values["n"] == number else values
+            )
+
+        self._does(
+            f"update {number}",
+            changed,
+            lambda: self.delta.update(updates={"s": "'updated'"}, predicate=f"n = {number}"),
+        )
+
+    def merge(self) -> None:
+        numbers, new = self.numbers(), self._new()
+        if not numbers:
+            return
+        number = self.world.random.choice(numbers)
+        source = pa.table({"n": [number, *new["n"]], "s": ["merged", "user"]})
+
+        def merged(before: Rows) -> Rows:
+            changed = _mapped(
+                before, lambda values: {**values, "s": "merged"} if values["n"] == number else values
+            )
+            return changed + Counter([frozenset({("n", new["n"][0]), ("s", "user")})])
+
+        self._does(
+            f"merge {number}",
+            merged,
+            lambda: (
+                self.delta.merge(source, "t.n = s.n", source_alias="s", target_alias="t")
+                .when_matched_update({"s": "s.s"})
+                .when_not_matched_insert({"n": "s.n", "s": "s.s"})
+                .execute()
+            ),
+        )
+
+    def optimize(self) -> None:
+        self._does("optimize", _same, lambda: self.delta.optimize.compact())
+
+    def restore(self) -> None:
+        versions = self.world.lake.tables[self.table]
+        back = self.world.random.randint(1, 4)
+        if back >= len(versions):
+            return
+        wanted = versions[-1 - back]
+        if wanted.partition_columns != versions[-1].partition_columns:
+            return
+        missing = [
+            path
+            for path, _ in wanted.files
+            if not (self.world.lake.path / self.table / path).exists()
+        ]
+        if not missing:
+            self._does(
+                f"restore {wanted.number}",
+                lambda _: wanted.rows,
+                lambda: self.delta.restore(wanted.number),
+            )
+
+    def overwrite(self) -> None:
+        new = self._new()
+        self._does(
+            "overwrite",
+            lambda _: Counter([frozenset((key, value[0]) for key, value in new.items())]),
+            lambda: write_deltalake(
+                self.delta, pa.table(new), mode="overwrite", schema_mode="merge"
+            ),
+        )
+
+    def partition(self) -> None:
+        """Write the same rows again, divided by text."""
+        rows = pa.Table.from_pylist([dict(row) for row in self.newest.rows.elements()])
+        if "s" in rows.column_names:
+            self._does(
+                "partition",
+                lambda before: before,
+                lambda: write_deltalake(
+                    self.delta,
+                    rows,
+                    mode="overwrite",
+                    schema_mode="overwrite",
+                    partition_by=["s"],
+                ),
+            )
+
+    def add_column(self) -> None:
+        self.made += 1
+        column = Field(f"u{self.made}", PrimitiveType("string"))
+        self._does("add column", _same, lambda: self.delta.alter.add_columns([column]))
+
+    def set_property(self) -> None:
+        self.made += 1
+        properties = {"delta.logRetentionDuration": f"interval {30 + self.made % 9} days"}
+        self._does("property", _same, lambda: self.delta.alter.set_table_properties(properties))
+
+    def checkpoint(self) -> None:
+        self.delta.create_checkpoint()
+
+    def delete_by_vector(self) -> None:
+        version = self.newest
+        if version.partition_columns:
+            return
+        has_feature = bool(self.delta.protocol().reader_features)
+        adds: dict[str, Any] = {}
+        for earlier in self.world.lake.tables[self.table]:
+            adds |= {f"{add['path']}": add for add in earlier.all("add")}
+        live = [
+            adds[path]
+            for path, vector in version.files
+            if path in adds
+            and (adds[path].get("deletionVector") or {}).get("pathOrInlineDv") == vector
+            and json.loads(adds[path].get("stats") or "{}").get("numRecords", 0) > 1
+            and vector is None
+        ]
+        if not live:
+            return
+        add = self.world.random.choice(live)
+
+        operation = _FewerRows("user: delete by vector")
+        actor = self.world.scheduler.actor or ""
+        with self.world.lake.operation(actor, operation):
+            delete_rows(
+                self.world.lake.path / self.table, version.number + 1, add, [0], has_feature
+            )
+
+    def recreate(self) -> None:
+        """Drop the table, and create one of the same name and columns."""
+        columns = self.delta.schema()
+        self.world.lake.drop(self.table)
+        new = self._new()
+        rows = Counter([frozenset((key, value[0]) for key, value in new.items())])
+        path = self.world.lake.path / self.table
+        DeltaTable.create(path, columns)
+        self._does("create", lambda _: Counter(), lambda: None)
+        for _ in range(self.world.random.randint(0, 3)):
+            self._does(
+                "append",
+                lambda before: before + rows,
+                lambda: write_deltalake(path, pa.table(new), mode="append", schema_mode="merge"),
+            )
+
+
+@dataclass
+class _FewerRows(Operation):
+    name: str
+
+    def check(self, table: str, before: Version | None, after: Version) -> None:
+        assert before is not None
+        assert not after.rows - before.rows
+        assert (before.rows - after.rows).total() == 1
+
+
+def _where(rows: Rows, wanted: Callable[[dict[str, Any]], bool]) -> Rows:
+    return Counter({row: count for row, count in rows.items() if wanted(dict(row))})
+
+
+def _mapped(rows: Rows, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Rows:
+    changed: Counter[Row] = Counter()
+    for row, number in rows.items():
+        values = change(dict(row))
+        changed[frozenset((name, plain(value)) for name, value in values.items())] += number
+    return changed
