@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-_STUCK = 120.0
+_STUCK = 60.0
 """Seconds without a turn after which a test fails: an actor waits for another one."""
 _SHOWN = 400
 """Steps of a trace that are printed."""

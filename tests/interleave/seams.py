@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from functools import wraps
+from functools import cached_property, wraps
 from inspect import signature
 from random import Random
 from typing import Any
@@ -92,6 +92,10 @@ def interruptible(scheduler: Scheduler, lake: WatchedLake) -> Iterator[None]:
         for function in (deltalake.write_deltalake, create_table_with_add_actions):
             for module, name in product_places(function):
                 put(module, name, as_step(function, f"delta-rs {name}"))
+        for cached in _cached_properties():
+            # One lock for all objects of a class, up to Python 3.11: an actor that has lost its
+            # turn would keep it.
+            put(cached, "lock", nullcontext())
         for cached in _caches_by_lake():
             separate = _by_actor(cached, scheduler)
             for module, name in product_places(cached):
@@ -102,6 +106,16 @@ def interruptible(scheduler: Scheduler, lake: WatchedLake) -> Iterator[None]:
         for module, name in product_places(uuid4):
             put(module, name, uuid.uuid4)
         yield
+
+
+def _cached_properties() -> list[Any]:
+    found: dict[int, Any] = {}
+    for module_name, module in [*sys.modules.items()]:
+        if module_name.startswith("headgate."):
+            for owner in [*vars(module).values()]:
+                members = vars(owner).values() if isinstance(owner, type) else ()
+                found |= {id(each): each for each in members if isinstance(each, cached_property)}
+    return [each for each in found.values() if hasattr(each, "lock")]
 
 
 def _caches_by_lake() -> list[Any]:

@@ -27,6 +27,17 @@ from tests.interleave.watched import Operation, Rows, SameRows, Version, differe
 from tests.interleave.world import Run, World
 
 TABLE = "t"
+_HARMLESS = (
+    *("append", "delete", "update", "merge", "restore", "overwrite"),
+    *("add_column", "set_property", "checkpoint"),
+)
+_DANGEROUS: Mapping[str, tuple[str, ...]] = {
+    "several compactions": ("optimize",),
+    "deletion vectors": ("delete_by_vector",),
+    "partitioned by a user": ("partition",),
+    "recreated": ("recreate",),
+}
+"""What users do, by the hazard that it is."""
 _SHAPE = TableShape(pa.schema([("n", pa.int64()), ("s", pa.string())]))
 _FILE_SIZE = 1 << 20
 
@@ -37,11 +48,20 @@ class Landings(Operation):
 
     app: str
     batches: dict[int, Rows] = field(default_factory=dict)
+    may_lose: bool = False
+    """Whether a user has dropped the table."""
     name: str = "landing"
 
     def check(self, table: str, before: Version | None, after: Version) -> None:
         """Rows are added with their mark, and only once."""
         rows = before.rows if before else Counter()
+        if self.may_lose and self.app in after.new_marks:
+            # A table that is dropped takes staged files with it, and forgets its marks.
+            staged = sum(self.batches.values(), Counter())
+            assert not rows - after.rows, difference(after.rows, rows)
+            assert not (after.rows - rows) - staged, difference(after.rows - rows, staged)
+            assert not any(after.rows[row] > 1 for row in staged), "rows twice"
+            return
         wanted: Rows = Counter()
         if self.app in after.new_marks:
             marked = after.new_marks[self.app]
@@ -58,16 +78,19 @@ class TablesWorld(World):
         "deletion vectors",
         "partitioned by a user",
         "recreated",
-        "refitted beside maintenance",
-        "compaction beside a user",
-        "expiry beside a user",
+        "pending beside maintenance",
     )
 
     def prepare(self) -> None:
         self._numbers = count(1)
         self._landed: list[tuple[str, int, str | None]] = []
         self._pending: dict[str, tuple[Pending, ...]] = {}
-        self._landings = {app: Landings(app) for app in ("headgate:a", "headgate:b")}
+        self._complete: dict[str, int] = {}
+        self.scheduler.note(f"focus: {self.focus}")
+        self._landings = {
+            app: Landings(app, may_lose=self.allows("recreated"))
+            for app in ("headgate:a", "headgate:b")
+        }
         first = self._landings["headgate:a"]
         with self.lake.operation("", first):
             for batch in range(self.random.randint(1, 4)):
@@ -81,28 +104,26 @@ class TablesWorld(World):
         }
         if self.random.random() < 0.3:
             chosen["landing a again"] = lambda: self._land("headgate:a", self._begun)
-        compactions = self.random.choice((0, 1, 1, 2))
-        if compactions and not self.allows("several compactions"):
-            compactions = 1
-        for number in range(compactions):
-            chosen[f"compaction {number}"] = self._compact
-        if self.random.random() < 0.5 and (
-            not compactions or self.allows("several compactions")
-        ):
+        is_maintained = self.focus in ("deletion vectors", "pending beside maintenance")
+        several = self.focus == "several compactions"
+        maintains = is_maintained or self.random.random() < 0.5
+        for number in range(2 if several else self.random.randint(0, 1)):
+            if several or not maintains:
+                chosen[f"compaction {number}"] = self._compact
+        if maintains:
             chosen["maintenance"] = self._maintain
             chosen["time"] = self._let_time_pass
-        kinds = [
-            *("append", "delete", "update", "merge", "restore", "overwrite"),
-            *("add_column", "set_property", "checkpoint", "checkpoint"),
-        ]
-        kinds += ["optimize"] * self.allows("several compactions")
-        kinds += ["delete_by_vector"] * 2 * self.allows("deletion vectors")
-        kinds += ["partition"] * self.allows("partitioned by a user")
-        kinds += ["recreate"] * self.allows("recreated")
-        for number in range(self.random.choice((0, 1, 1, 2))):
-            user = User(self, TABLE, tuple(self.random.sample(kinds, k=min(4, len(kinds)))))
+        for number in range(self.random.choice((0, 1, 1, 2)) or bool(self._wanted)):
+            kinds = [*self._wanted, *self.random.sample(_HARMLESS, k=3)]
+            if self.focus == "deletion vectors":
+                kinds += ["checkpoint", *self._wanted]
+            user = User(self, TABLE, tuple(kinds))
             chosen[f"user {number}"] = lambda user=user: self._use(user)
         return chosen
+
+    @property
+    def _wanted(self) -> tuple[str, ...]:
+        return _DANGEROUS.get(self.focus or "", ())
 
     def check(self) -> None:
         """Every batch that was reported as landed is in the table, unless it was replaced."""
@@ -119,10 +140,13 @@ class TablesWorld(World):
             user.act()
 
     def _let_time_pass(self) -> None:
-        for _ in range(2):
+        for _ in range(3):
             self.scheduler.step("waits for a day")
-            self.scheduler.note("days pass")
-            self.lake.let_days_pass()
+            self._let_a_day_pass()
+
+    def _let_a_day_pass(self) -> None:
+        self.scheduler.note("days pass")
+        self.lake.let_days_pass()
 
     def _compact(self) -> None:
         committer = self._committer()
@@ -132,7 +156,9 @@ class TablesWorld(World):
 
     def _maintain(self) -> None:
         committer = self._committer()
-        for _ in range(2):
+        for _ in range(3):
+            if self.random.random() < 0.5:
+                self._let_a_day_pass()
             with self.operation(SameRows("maintenance")):
                 maintain_one(
                     committer,
@@ -149,10 +175,7 @@ class TablesWorld(World):
 
     def _batches_landed(self) -> dict[str, int]:
         """Return the newest complete batches, by the writer of their files."""
-        newest: dict[str, int] = {}
-        for app, batch, _ in self._landed:
-            newest[writer_of(app)] = max(batch, newest.get(writer_of(app), -1))
-        return newest
+        return {writer_of(app): batch for app, batch in self._complete.items()}
 
     def _land(self, app: str, first: int) -> None:
         landings = self._landings[app]
@@ -171,7 +194,7 @@ class TablesWorld(World):
         pending = self._pending.get(landings.app, ())
         if isinstance(committer, FailingCommitter):
             committer.heal()
-            if self.happens("refitted beside maintenance", 0.2):
+            if self.random.random() < 0.5 and self.focus == "pending beside maintenance":
                 committer.refusing.add(TABLE)
         outcome = land_table(
             committer,
@@ -191,6 +214,7 @@ class TablesWorld(World):
         else:
             self.scheduler.note(f"pending: {outcome.error}")
             self._pending[landings.app] = outcome.files
+        self._complete[landings.app] = max(batch, self._complete.get(landings.app, -1))
 
     def _rows(self, landings: Landings, batch: int) -> Iterator[pa.Table]:
         """Yield the rows of each file of a batch; a second run stages the same rows again."""
@@ -199,7 +223,7 @@ class TablesWorld(World):
         for file in range(known.randint(1, 2)):
             numbers = range(first + 20 * file, first + 20 * file + known.randint(1, 3))
             columns = {"n": pa.array(numbers, pa.int64()), "s": [landings.app] * len(numbers)}
-            kind = known.choice((None, None, None, "narrow", "wide", "new"))
+            kind = known.choice((None, None, "narrow", "narrow", "wide", "new"))
             if kind == "new":
                 columns[f"c{batch}"] = ["x"] * len(numbers)
             elif kind is not None:

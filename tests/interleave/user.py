@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, Field, write_deltalake
+from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
 from deltalake.schema import PrimitiveType
 
@@ -187,7 +187,8 @@ class User:
 
     def partition(self) -> None:
         """Write the same rows again, divided by text."""
-        rows = pa.Table.from_pylist([dict(row) for row in self.newest.rows.elements()])
+        query = QueryBuilder().register("stored", self.delta).execute("SELECT * FROM stored")
+        rows = pa.table(pa.RecordBatchReader.from_stream(query).read_all())
         if "s" in rows.column_names:
             self._does(
                 "partition",

@@ -121,6 +121,8 @@ class WatchedLake:
 
     path: Path
     tables: dict[str, list[Version]] = field(default_factory=dict)
+    drops: int = 0
+    """Number of tables that were dropped."""
     _ages: Counter[str] = field(default_factory=Counter)
     """How often days have passed since a file was written, by path."""
     _doing: dict[str, tuple[Operation, set[str]]] = field(default_factory=dict)
@@ -183,6 +185,7 @@ class WatchedLake:
         """Delete a table with its folder."""
         shutil.rmtree(self.path / table)
         self.tables.pop(table, None)
+        self.drops += 1
 
     def check_all(self) -> None:
         """Compare all versions that are left with what they were."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -24,11 +24,14 @@ class World(ABC):
 
     name: ClassVar[str]
     hazards: ClassVar[tuple[str, ...]]
-    """What may happen in it that can be left out, by name."""
+    """What worlds may be about; those that are avoided are left out."""
 
     def __init__(self, lake: Path, random: Random, avoided: Collection[str]) -> None:
         self.random = random
         self.avoided = avoided
+        focus = random.choice((None, *self.hazards))
+        self.focus = None if focus in avoided else focus
+        """The hazard that this world is about."""
         self.lake = WatchedLake(lake)
         self.scheduler = Scheduler(random)
         self.scheduler.before_switch = self.lake.observe
@@ -48,17 +51,20 @@ class World(ABC):
         assert hazard in self.hazards, hazard
         return hazard not in self.avoided
 
-    def happens(self, hazard: str, chance: float) -> bool:
-        """Decide whether something happens; one that is avoided takes the same random number."""
-        return self.random.random() < chance and self.allows(hazard)
-
     @contextmanager
     def operation(self, operation: Operation) -> Iterator[None]:
         """Do something that may end in a clear error, but in no other."""
         actor = self.scheduler.actor or ""
         self.scheduler.note(f"begins: {operation.name}")
-        with self.lake.operation(actor, operation), suppress(TableError, HeadgateError):
-            yield
+        drops = self.lake.drops
+        with self.lake.operation(actor, operation):
+            try:
+                yield
+            except (TableError, HeadgateError) as error:
+                self.scheduler.note(f"ends with {str(error)[:90]}")
+            except FileNotFoundError:
+                if drops == self.lake.drops:
+                    raise
 
     def run(self) -> None:
         with interruptible(self.scheduler, self.lake):
