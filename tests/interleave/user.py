@@ -40,14 +40,15 @@ def _same(rows: Rows) -> Rows:
 @dataclass
 class User:
     """Does one thing after the other to a table, each between two steps of the others.
-
-    The table has a number `n` in each row that no other row has, and a text `s`.
     """
 
     world: World
     table: str
     kinds: tuple[str, ...]
     """Names of methods."""
+    number: str = "n"
+    text: str = "s"
+    """Its columns: the number is different in each row."""
     made: int = field(default_factory=lambda: next(_NUMBERS) * 1000)
 
     def act(self) -> None:
@@ -79,7 +80,8 @@ class User:
         return self.world.lake.newest(self.table)
 
     def numbers(self) -> list[int]:
-        return sorted(dict(row)["n"] for row in self.newest.rows if "n" in dict(row))
+        rows = map(dict, self.newest.rows)
+        return sorted({row[self.number] for row in rows if self.number in row})
 
     def _does(self, name: str, after: Callable[[Rows], Rows], step: Callable[[], Any]) -> None:
         lake, actor = self.world.lake, self.world.scheduler.actor or ""
@@ -100,15 +102,15 @@ class User:
 
     def _new(self) -> dict[str, list[Any]]:
         self.made += 1
-        return {"n": [self.made], "s": ["user"]}
+        return {self.number: [self.made], self.text: ["user"]}
 
     def delete(self) -> None:
         gone = self.world.random.sample(self.numbers(), k=min(2, len(self.numbers())))
         if gone:
             self._does(
                 f"delete {gone}",
-                lambda before: _where(before, lambda values: values.get("n") not in gone),
-                lambda: self.delta.delete(f"n IN ({', '.join(map(str, gone))})"),
+                lambda before: _where(before, lambda values: values.get(self.number) not in gone),
+                lambda: self.delta.delete(f"{self.number} IN ({', '.join(map(str, gone))})"),
             )
 
     def update(self) -> None:
@@ -118,37 +120,51 @@ class User:
         number = self.world.random.choice(numbers)
 
         def changed(before: Rows) -> Rows:
-            return _mapped(
-                before, lambda values: {**values, "s": "updated"} if values["n"] == number else values
-            )
+            return self._with_text(before, number, "updated")
 
         self._does(
             f"update {number}",
             changed,
-            lambda: self.delta.update(updates={"s": "'updated'"}, predicate=f"n = {number}"),
+            lambda: self.delta.update(
+                updates={self.text: "'updated'"}, predicate=f"{self.number} = {number}"
+            ),
         )
 
     def merge(self) -> None:
-        numbers, new = self.numbers(), self._new()
+        numbers = self.numbers()
         if not numbers:
             return
+        self.made += 1
         number = self.world.random.choice(numbers)
-        source = pa.table({"n": [number, *new["n"]], "s": ["merged", "user"]})
+        columns = {name: f"s.{name}" for name in (self.number, self.text)}
+        source = pa.table({self.number: [number, self.made], self.text: ["merged", "user"]})
 
         def merged(before: Rows) -> Rows:
-            changed = _mapped(
-                before, lambda values: {**values, "s": "merged"} if values["n"] == number else values
-            )
-            return changed + Counter([frozenset({("n", new["n"][0]), ("s", "user")})])
+            inserted = frozenset({(self.number, self.made), (self.text, "user")})
+            return self._with_text(before, number, "merged") + Counter([inserted])
 
         self._does(
             f"merge {number}",
             merged,
             lambda: (
-                self.delta.merge(source, "t.n = s.n", source_alias="s", target_alias="t")
-                .when_matched_update({"s": "s.s"})
-                .when_not_matched_insert({"n": "s.n", "s": "s.s"})
+                self.delta.merge(
+                    source,
+                    f"t.{self.number} = s.{self.number}",
+                    source_alias="s",
+                    target_alias="t",
+                )
+                .when_matched_update({self.text: f"s.{self.text}"})
+                .when_not_matched_insert(columns)
                 .execute()
+            ),
+        )
+
+    def _with_text(self, rows: Rows, number: int, text: str) -> Rows:
+        """Return the rows with another text in that of a number."""
+        return _mapped(
+            rows,
+            lambda values: (
+                {**values, self.text: text} if values.get(self.number) == number else values
             ),
         )
 
@@ -189,7 +205,7 @@ class User:
         """Write the same rows again, divided by text."""
         query = QueryBuilder().register("stored", self.delta).execute("SELECT * FROM stored")
         rows = pa.table(pa.RecordBatchReader.from_stream(query).read_all())
-        if "s" in rows.column_names:
+        if self.text in rows.column_names:
             self._does(
                 "partition",
                 lambda before: before,
@@ -198,7 +214,7 @@ class User:
                     rows,
                     mode="overwrite",
                     schema_mode="overwrite",
-                    partition_by=["s"],
+                    partition_by=[self.text],
                 ),
             )
 

@@ -44,6 +44,9 @@ class World(ABC):
     def actors(self) -> Mapping[str, Run]:
         """Return the actors by name."""
 
+    def finish(self) -> None:
+        """Do what is left once all actors have ended."""
+
     def check(self) -> None:
         """Check what must be true at the end."""
 
@@ -72,10 +75,17 @@ class World(ABC):
             self.prepare()
             self.lake.observe("")
             self.scheduler.run(self.actors())
-        try:
+            with self._failing_with_trace():
+                self.finish()
+        with self._failing_with_trace():
             self.lake.observe("")
             self.lake.check_all()
             self.check()
+
+    @contextmanager
+    def _failing_with_trace(self) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:
             raise InterleavingFailed(f"{error!r}\n{self.scheduler.trace()}") from error
 
