@@ -175,7 +175,6 @@ class ChangesWorld(World):
     )
 
     def prepare(self) -> None:
-        self.scheduler.note(f"focus: {self.focus}")
         self._orders = count(1)
         self._dropped_logs = 0
         self._mergers = 2 if (self.focus or "").startswith("overlapping merges") else 1
@@ -375,7 +374,7 @@ class ChangesWorld(World):
             return
         mark = Mark(SOURCE, log.version)
         new = log.since(marked)
-        counted = Counter(new.read(["name"])["name"].to_pylist())
+        counted = Counter(new.rows(["name"])["name"].to_pylist())
         groups = pa.Table.from_pylist(
             [{"name": name, "rows": rows} for name, rows in counted.items()], _COUNTS
         )
@@ -404,7 +403,7 @@ class ChangesWorld(World):
         if marked == log.version:
             return
         new = log.since(marked)
-        rows = new.read(["name", "_order"])
+        rows = new.rows(["name", "_order"])
         appends = before is not None and new is not log
         derivation = Derivation(NAMES, before, (Mark(SOURCE, log.version),), appends)
         result = commit_files(committer, derivation, [stage_rows(lake, NAMES, rows)])

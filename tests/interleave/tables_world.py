@@ -86,9 +86,8 @@ class TablesWorld(World):
         self._landed: list[tuple[str, int, str | None]] = []
         self._pending: dict[str, tuple[Pending, ...]] = {}
         self._complete: dict[str, int] = {}
-        self.scheduler.note(f"focus: {self.focus}")
         self._landings = {
-            app: Landings(app, may_lose=self.allows("recreated"))
+            app: Landings(app, may_lose=self.focus == "recreated")
             for app in ("headgate:a", "headgate:b")
         }
         first = self._landings["headgate:a"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from tests.interleave.seams import interruptible
 from tests.interleave.watched import Operation, WatchedLake
 
 Run = Callable[[], None]
+_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""A folder in memory: worlds write many small files."""
 
 
 class World(ABC):
@@ -26,15 +29,14 @@ class World(ABC):
     hazards: ClassVar[tuple[str, ...]]
     """What worlds may be about; those that are avoided are left out."""
 
-    def __init__(self, lake: Path, random: Random, avoided: Collection[str]) -> None:
+    def __init__(self, lake: Path, random: Random, focus: str | None) -> None:
         self.random = random
-        self.avoided = avoided
-        focus = random.choice((None, *self.hazards))
-        self.focus = None if focus in avoided else focus
-        """The hazard that this world is about."""
+        self.focus = focus
+        """The hazard that this world is about, if any."""
         self.lake = WatchedLake(lake)
         self.scheduler = Scheduler(random)
         self.scheduler.before_switch = self.lake.observe
+        self.scheduler.note(f"world: {self.name}, {focus or 'without a hazard'}")
 
     @abstractmethod
     def prepare(self) -> None:
@@ -49,10 +51,6 @@ class World(ABC):
 
     def check(self) -> None:
         """Check what must be true at the end."""
-
-    def allows(self, hazard: str) -> bool:
-        assert hazard in self.hazards, hazard
-        return hazard not in self.avoided
 
     @contextmanager
     def operation(self, operation: Operation) -> Iterator[None]:
@@ -90,13 +88,27 @@ class World(ABC):
             raise InterleavingFailed(f"{error!r}\n{self.scheduler.trace()}") from error
 
 
-def run_seed(world: type[World], seed: int, avoided: Collection[str] = ()) -> World:
-    """Run one world; a failure says how to repeat it."""
-    with TemporaryDirectory(prefix="interleave-") as folder:
-        made = world(Path(folder) / "lake", Random(seed), avoided)
+ANY = "any"
+
+
+def run_seed(
+    world: type[World], seed: int, focus: str | None = ANY, avoided: Collection[str] = ()
+) -> World:
+    """Run a world about one hazard, by default one that the seed chooses; None is without any.
+
+    A failure says how to repeat it.
+    """
+    random = Random(seed)
+    chosen = random.choice((None, *world.hazards))
+    if focus == ANY:
+        focus = None if chosen in avoided else chosen
+    with TemporaryDirectory(prefix="interleave-", dir=_MEMORY) as folder:
+        made = world(Path(folder) / "lake", random, focus)
         try:
             made.run()
         except AssertionError as error:
-            repeat = f"SEED={seed} .venv/bin/python -m pytest tests/interleave -n0 -k {world.name}"
-            raise AssertionError(f"{error}\nrepeat with: {repeat}") from error
+            how = f"SEED={seed} FOCUS={focus or ''!r} .venv/bin/python -m pytest -n0"
+            raise AssertionError(
+                f"{error}\nrepeat with: {how} tests/interleave -k 'chosen and {world.name}'"
+            ) from error
         return made
