@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -244,11 +245,12 @@ class ChangesWorld(World):
         if self.focus == "log recreated":
             chosen["user of the log"] = self._recreate_log
         for number, user in enumerate(users):
-            chosen[f"user {number} of {user.table}"] = lambda user=user: self._use(user)
+            chosen[f"user {number} of {user.table}"] = partial(self._use, user)
         return chosen
 
     def finish(self) -> None:
         """Bring everything up to date once more: nothing may be stuck."""
+        super().finish()
         committer = self._committer()
         with self.lake.operation("", self._merges):
             self._merge_once(committer)
@@ -256,6 +258,7 @@ class ChangesWorld(World):
             self._derive_once(committer)
 
     def check(self) -> None:
+        super().check()
         newest = self.lake.newest(LOG).number
         for merges, tables in ((self._merges, self._merged), (self._derivations, (COUNTS, NAMES))):
             for table in tables:
@@ -390,9 +393,7 @@ class ChangesWorld(World):
         merged = pa.Table.from_pylist(
             [{"name": name, "rows": rows} for name, rows in counted.items()], _COUNTS
         )
-        committer.merge(
-            MergeCommit(COUNTS, merged, MergeRule(("name",)), (mark,), based_on=found)
-        )
+        committer.merge(MergeCommit(COUNTS, merged, MergeRule(("name",)), (mark,), based_on=found))
 
     def _append_names(self, committer: DeltaRsCommitter) -> None:
         """Append the new rows to a derived table."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from unittest.mock import patch
 
-from headgate.config import Maintain
 from headgate.engine import follow_up
-from headgate.engine.events import FilesLost, MaintenanceFailed
+from headgate.engine.events import FilesLost
 from headgate.lake import ledger
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.ledger_snapshot import LedgerSnapshot
@@ -20,7 +18,7 @@ from tests.engine.games import LARGER, PLAIN, UNKNOWN, WIDER, GamesLake, record
 from tests.interleave.user import User
 from tests.interleave.watched import Operation, SameRows, Version
 from tests.interleave.world import Run, World
-from tests.quarantine.replaying import in_quarantine, learn, replay
+from tests.quarantine.replaying import learn, replay
 
 ROUTES = ("chess", "go")
 
@@ -98,6 +96,7 @@ class PipelinesWorld(World):
 
     def finish(self) -> None:
         """Land whatever is left, in a run of each pipeline."""
+        super().finish()
         with self.lake.operation("", self._runs):
             for name in self._lakes:
                 lake = self._open(name)
@@ -105,11 +104,9 @@ class PipelinesWorld(World):
                 lake.run()
 
     def check(self) -> None:
+        super().check()
         lost = [
-            event
-            for lake in self._opened
-            for event in lake.events
-            if isinstance(event, FilesLost)
+            event for lake in self._opened for event in lake.events if isinstance(event, FilesLost)
         ]
         assert not lost, f"{lost}"
         landed: Counter[int] = Counter()

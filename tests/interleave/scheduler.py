@@ -7,7 +7,9 @@ seed, so the same seed always leads to the same interleaving.
 from __future__ import annotations
 
 import faulthandler
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -98,7 +100,7 @@ class Scheduler:
     def step(self, what: str) -> None:
         """Announce the next step of the actor that calls, and maybe let others go first."""
         current: _Actor | None = getattr(self._local, "actor", None)
-        if current is None or getattr(self._local, "atomic", 0):
+        if current is None or self._depth:
             return
         current.next_step = what
         self._check(current)
@@ -116,11 +118,17 @@ class Scheduler:
     @contextmanager
     def atomic(self) -> Iterator[None]:
         """Let no other actor run in between."""
-        self._local.atomic = getattr(self._local, "atomic", 0) + 1
+        self._local.depth = self._depth + 1
         try:
             yield
         finally:
-            self._local.atomic -= 1
+            self._local.depth -= 1
+
+    @property
+    def _depth(self) -> int:
+        """How many blocks without a change of turns the thread is in."""
+        depth: int = getattr(self._local, "depth", 0)
+        return depth
 
     def trace(self) -> str:
         """Return the steps, with equal ones of one actor in a row counted."""
@@ -207,9 +215,6 @@ def _pools_run_inline(scheduler: Scheduler) -> Iterator[None]:
 @contextmanager
 def _sleep_is_a_step(scheduler: Scheduler) -> Iterator[None]:
     """Let actors that wait for others give up their turn instead."""
-    import sys
-    import time
-
     sleep = time.sleep
 
     def give_way(seconds: float) -> None:

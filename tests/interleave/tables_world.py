@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import count
+from random import Random
 
 import pyarrow as pa
 
@@ -28,7 +30,7 @@ from tests.interleave.world import Run, World
 
 TABLE = "t"
 _HARMLESS = (
-    *("append", "delete", "update", "merge", "restore", "overwrite"),
+    *("append", "delete", "update", "merge", "overwrite"),
     *("add_column", "set_property", "checkpoint"),
 )
 _DANGEROUS: Mapping[str, tuple[str, ...]] = {
@@ -36,6 +38,7 @@ _DANGEROUS: Mapping[str, tuple[str, ...]] = {
     "deletion vectors": ("delete_by_vector",),
     "partitioned by a user": ("partition",),
     "recreated": ("recreate",),
+    "restored": ("restore",),
 }
 """What users do, by the hazard that it is."""
 _SHAPE = TableShape(pa.schema([("n", pa.int64()), ("s", pa.string())]))
@@ -78,6 +81,7 @@ class TablesWorld(World):
         "deletion vectors",
         "partitioned by a user",
         "recreated",
+        "restored",
         "pending beside maintenance",
     )
 
@@ -103,7 +107,10 @@ class TablesWorld(World):
         }
         if self.random.random() < 0.3:
             chosen["landing a again"] = lambda: self._land("headgate:a", self._begun)
-        is_maintained = self.focus in ("deletion vectors", "pending beside maintenance")
+        is_maintained = self.focus in (
+            *("deletion vectors", "restored"),
+            "pending beside maintenance",
+        )
         several = self.focus == "several compactions"
         maintains = is_maintained or self.random.random() < 0.5
         for number in range(2 if several else self.random.randint(0, 1)):
@@ -114,10 +121,10 @@ class TablesWorld(World):
             chosen["time"] = self._let_time_pass
         for number in range(self.random.choice((0, 1, 1, 2)) or bool(self._wanted)):
             kinds = [*self._wanted, *self.random.sample(_HARMLESS, k=3)]
-            if self.focus == "deletion vectors":
+            if self.focus in ("deletion vectors", "restored"):
                 kinds += ["checkpoint", *self._wanted]
             user = User(self, TABLE, tuple(kinds))
-            chosen[f"user {number}"] = lambda user=user: self._use(user)
+            chosen[f"user {number}"] = partial(self._use, user)
         return chosen
 
     @property
@@ -126,6 +133,7 @@ class TablesWorld(World):
 
     def check(self) -> None:
         """Every batch that was reported as landed is in the table, unless it was replaced."""
+        super().check()
         newest = self.lake.newest(TABLE)
         for app, batch, table_id in self._landed:
             if table_id == newest.table_id:
@@ -217,7 +225,7 @@ class TablesWorld(World):
 
     def _rows(self, landings: Landings, batch: int) -> Iterator[pa.Table]:
         """Yield the rows of each file of a batch; a second run stages the same rows again."""
-        known = Random_of(landings.app, batch)
+        known = Random(f"{landings.app} {batch}")
         first = 1000 * (1 + batch) + (500 if landings.app.endswith("b") else 0)
         for file in range(known.randint(1, 2)):
             numbers = range(first + 20 * file, first + 20 * file + known.randint(1, 3))
@@ -233,9 +241,3 @@ class TablesWorld(World):
     def _stage(self, app: str, batch: int, rows: pa.Table) -> StagedFile:
         name = f"{staged_prefix(writer_of(app), batch)}{next(self._numbers)}.parquet"
         return write_parquet(str(self.lake.path), TABLE, name, rows)
-
-
-def Random_of(app: str, batch: int):  # type: ignore[no-untyped-def]
-    from random import Random
-
-    return Random(f"{app} {batch}")

@@ -39,8 +39,7 @@ def _same(rows: Rows) -> Rows:
 
 @dataclass
 class User:
-    """Does one thing after the other to a table, each between two steps of the others.
-    """
+    """Does one thing after the other to a table, each between two steps of the others."""
 
     world: World
     table: str
@@ -95,9 +94,7 @@ class User:
         self._does(
             "append",
             lambda before: before + rows,
-            lambda: write_deltalake(
-                self.delta, pa.table(new), mode="append", schema_mode="merge"
-            ),
+            lambda: write_deltalake(self.delta, pa.table(new), mode="append", schema_mode="merge"),
         )
 
     def _new(self) -> dict[str, list[Any]]:

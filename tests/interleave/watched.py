@@ -59,6 +59,8 @@ class Version:
     partition_columns: tuple[str, ...]
     files: Mapping[LiveFile, Rows]
     marks: Mapping[str, int]
+    identity: object = field(compare=False)
+    """Of the entry in the log."""
 
     @property
     def rows(self) -> Rows:
@@ -166,6 +168,9 @@ class WatchedLake:
             names = [entry.name for entry in entries if entry.name[0] != "_"]
         for name in sorted(names):
             versions = self.tables.get(name, ())
+            if versions:
+                identity = self._identity(name, versions[-1].number)
+                assert identity == versions[-1].identity, f"{actor} replaces an entry of {name}"
             while (entry := self._entry(name, len(versions))) is not None:
                 before = versions[-1] if versions else None
                 operation = self.doing(actor)
@@ -226,6 +231,13 @@ class WatchedLake:
         for app, marked in version.marks.items():
             assert read.transaction_version(app) == marked, f"mark {app} of {name}"
 
+    def _identity(self, table: str, version: int) -> object:
+        try:
+            found = os.stat(self.path / table / "_delta_log" / f"{version:020d}.json")
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
     def _entry(self, table: str, version: int) -> list[dict[str, Any]] | None:
         file = self.path / table / "_delta_log" / f"{version:020d}.json"
         try:
@@ -268,7 +280,15 @@ class WatchedLake:
             assert marks.get(app, -1) <= marked, f"{where}: lowers mark {app} to {marked}"
             marks[app] = marked
         return Version(
-            number, operation, tuple(actions), table_id, columns, partition, files, marks
+            number,
+            operation,
+            tuple(actions),
+            table_id,
+            columns,
+            partition,
+            files,
+            marks,
+            self._identity(name, number),
         )
 
     def _rows_of_file(

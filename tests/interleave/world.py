@@ -48,9 +48,11 @@ class World(ABC):
 
     def finish(self) -> None:
         """Do what is left once all actors have ended."""
+        self.lake.observe("")
 
     def check(self) -> None:
         """Check what must be true at the end."""
+        self.lake.check_all()
 
     @contextmanager
     def operation(self, operation: Operation) -> Iterator[None]:
@@ -77,7 +79,6 @@ class World(ABC):
                 self.finish()
         with self._failing_with_trace():
             self.lake.observe("")
-            self.lake.check_all()
             self.check()
 
     @contextmanager
@@ -112,3 +113,12 @@ def run_seed(
                 f"{error}\nrepeat with: {how} tests/interleave -k 'chosen and {world.name}'"
             ) from error
         return made
+
+
+def failure_of(world: type[World], seed: int, focus: str | None) -> str | None:
+    """Run a world; return how it failed, if it did."""
+    try:
+        run_seed(world, seed, focus)
+    except AssertionError as error:
+        return str(error).splitlines()[0]
+    return None
