@@ -6,7 +6,7 @@ import json
 import struct
 import time
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,6 +16,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!
 _MAGIC = 1681511377
 _ROARING = 12346
 """Cookie of a bitmap that has only sorted arrays."""
+_ROARING_WITH_RUNS = 12347
 _PROTOCOL = {
     "protocol": {
         "minReaderVersion": 3,
@@ -47,9 +48,15 @@ def _decode(text: str) -> bytes:
     return data
 
 
-def vector_file(vector: str) -> str:
+def vector_id(vector: Mapping[str, Any] | None) -> str | None:
+    """Return what tells the vectors of a data file apart; one file may have several vectors."""
+    return None if vector is None else f"{vector['pathOrInlineDv']}@{vector['offset']}"
+
+
+def vector_file(identity: str) -> str:
     """Return the path of the file that a vector is in, below the folder of the table."""
-    folder, encoded = vector[:-20], vector[-20:]
+    path = identity.rpartition("@")[0]
+    folder, encoded = path[:-20], path[-20:]
     name = f"deletion_vector_{UUID(bytes=_decode(encoded))}.bin"
     return f"{folder}/{name}" if folder else name
 
@@ -73,12 +80,33 @@ def write_vector(table: Path, places: Collection[int]) -> dict[str, Any]:
 
 
 def read_vector(table: Path, vector: Mapping[str, Any] | None) -> set[int]:
-    """Return the places of deleted rows. Only vectors from above are understood."""
-    if vector is None:
+    """Return the places of deleted rows, of which there are few."""
+    identity = vector_id(vector)
+    if vector is None or identity is None:
         return set()
-    content = (table / vector_file(vector["pathOrInlineDv"])).read_bytes()
-    start = vector["offset"] + 4 + 16 + 16
-    return set(struct.unpack_from(f"<{vector['cardinality']}H", content, start))
+    content = (table / vector_file(identity)).read_bytes()
+    start = vector["offset"] + 4
+    data = content[start : start + vector["sizeInBytes"]]
+    magic, bitmaps, key = struct.unpack_from("<IQI", data)
+    assert (magic, bitmaps, key) == (_MAGIC, 1, 0), "a vector of a large file"
+    places = set(_places(data[16:]))
+    assert len(places) == vector["cardinality"]
+    return places
+
+
+def _places(bitmap: bytes) -> Iterator[int]:
+    """Yield the numbers of a bitmap of one container."""
+    (cookie,) = struct.unpack_from("<I", bitmap)
+    has_runs = cookie & 0xFFFF == _ROARING_WITH_RUNS
+    at, start = (7, 9) if has_runs else (10, 16)
+    if has_runs and bitmap[4]:
+        (runs,) = struct.unpack_from("<H", bitmap, start)
+        for run in range(runs):
+            first, more = struct.unpack_from("<HH", bitmap, start + 2 + 4 * run)
+            yield from range(first, first + more + 1)
+    else:
+        (more,) = struct.unpack_from("<H", bitmap, at)
+        yield from struct.unpack_from(f"<{more + 1}H", bitmap, start)
 
 
 def delete_rows(

@@ -123,9 +123,12 @@ class TablesWorld(World):
             kinds = [*self._wanted, *self.random.sample(_HARMLESS, k=3)]
             if self.focus in ("deletion vectors", "restored"):
                 kinds += ["checkpoint", *self._wanted]
-            user = User(self, TABLE, tuple(kinds))
+            user = self.user(tuple(kinds))
             chosen[f"user {number}"] = partial(self._use, user)
         return chosen
+
+    def user(self, kinds: tuple[str, ...]) -> User:
+        return User(self, TABLE, kinds)
 
     @property
     def _wanted(self) -> tuple[str, ...]:

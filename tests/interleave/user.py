@@ -33,7 +33,7 @@ class ChangesRows(Operation):
         assert after.rows == wanted, difference(after.rows, wanted)
 
 
-def _same(rows: Rows) -> Rows:
+def same_rows(rows: Rows) -> Rows:
     return rows
 
 
@@ -82,31 +82,34 @@ class User:
         rows = map(dict, self.newest.rows)
         return sorted({row[self.number] for row in rows if self.number in row})
 
-    def _does(self, name: str, after: Callable[[Rows], Rows], step: Callable[[], Any]) -> None:
+    def does(self, name: str, after: Callable[[Rows], Rows], step: Callable[[], Any]) -> None:
+        """Take a step, whose rows are known."""
         lake, actor = self.world.lake, self.world.scheduler.actor or ""
         with lake.operation(actor, ChangesRows(f"user: {name}", after)):
             step()
 
     def append(self) -> None:
-        new = self._new()
+        new = self.new_row()
         rows = Counter([frozenset((key, value[0]) for key, value in new.items())])
         # A table with other columns keeps them.
-        self._does(
+        self.does(
             "append",
             lambda before: before + rows,
             lambda: write_deltalake(self.delta, pa.table(new), mode="append", schema_mode="merge"),
         )
 
-    def _new(self) -> dict[str, list[Any]]:
+    def new_row(self) -> dict[str, list[Any]]:
         self.made += 1
         return {self.number: [self.made], self.text: ["user"]}
 
     def delete(self) -> None:
         gone = self.world.random.sample(self.numbers(), k=min(2, len(self.numbers())))
         if gone:
-            self._does(
+            self.does(
                 f"delete {gone}",
-                lambda before: _where(before, lambda values: values.get(self.number) not in gone),
+                lambda before: rows_where(
+                    before, lambda values: values.get(self.number) not in gone
+                ),
                 lambda: self.delta.delete(f"{self.number} IN ({', '.join(map(str, gone))})"),
             )
 
@@ -117,9 +120,9 @@ class User:
         number = self.world.random.choice(numbers)
 
         def changed(before: Rows) -> Rows:
-            return self._with_text(before, number, "updated")
+            return self.with_text(before, number, "updated")
 
-        self._does(
+        self.does(
             f"update {number}",
             changed,
             lambda: self.delta.update(
@@ -138,9 +141,9 @@ class User:
 
         def merged(before: Rows) -> Rows:
             inserted = frozenset({(self.number, self.made), (self.text, "user")})
-            return self._with_text(before, number, "merged") + Counter([inserted])
+            return self.with_text(before, number, "merged") + Counter([inserted])
 
-        self._does(
+        self.does(
             f"merge {number}",
             merged,
             lambda: (
@@ -156,7 +159,7 @@ class User:
             ),
         )
 
-    def _with_text(self, rows: Rows, number: int, text: str) -> Rows:
+    def with_text(self, rows: Rows, number: int, text: str) -> Rows:
         """Return the rows with another text in that of a number."""
         return _mapped(
             rows,
@@ -166,7 +169,7 @@ class User:
         )
 
     def optimize(self) -> None:
-        self._does("optimize", _same, lambda: self.delta.optimize.compact())
+        self.does("optimize", same_rows, lambda: self.delta.optimize.compact())
 
     def restore(self) -> None:
         versions = self.world.lake.tables[self.table]
@@ -182,15 +185,15 @@ class User:
             if not (self.world.lake.path / self.table / path).exists()
         ]
         if not missing:
-            self._does(
+            self.does(
                 f"restore {wanted.number}",
                 lambda _: wanted.rows,
                 lambda: self.delta.restore(wanted.number),
             )
 
     def overwrite(self) -> None:
-        new = self._new()
-        self._does(
+        new = self.new_row()
+        self.does(
             "overwrite",
             lambda _: Counter([frozenset((key, value[0]) for key, value in new.items())]),
             lambda: write_deltalake(
@@ -203,7 +206,7 @@ class User:
         query = QueryBuilder().register("stored", self.delta).execute("SELECT * FROM stored")
         rows = pa.table(pa.RecordBatchReader.from_stream(query).read_all())
         if self.text in rows.column_names:
-            self._does(
+            self.does(
                 "partition",
                 lambda before: before,
                 lambda: write_deltalake(
@@ -218,12 +221,12 @@ class User:
     def add_column(self) -> None:
         self.made += 1
         column = Field(f"u{self.made}", PrimitiveType("string"))
-        self._does("add column", _same, lambda: self.delta.alter.add_columns([column]))
+        self.does("add column", same_rows, lambda: self.delta.alter.add_columns([column]))
 
     def set_property(self) -> None:
         self.made += 1
         properties = {"delta.logRetentionDuration": f"interval {30 + self.made % 9} days"}
-        self._does("property", _same, lambda: self.delta.alter.set_table_properties(properties))
+        self.does("property", same_rows, lambda: self.delta.alter.set_table_properties(properties))
 
     def checkpoint(self) -> None:
         self.delta.create_checkpoint()
@@ -240,15 +243,15 @@ class User:
             adds[path]
             for path, vector in version.files
             if path in adds
-            and (adds[path].get("deletionVector") or {}).get("pathOrInlineDv") == vector
-            and json.loads(adds[path].get("stats") or "{}").get("numRecords", 0) > 1
             and vector is None
+            and "deletionVector" not in adds[path]
+            and json.loads(adds[path].get("stats") or "{}").get("numRecords", 0) > 1
         ]
         if not live:
             return
         add = self.world.random.choice(live)
 
-        operation = _FewerRows("user: delete by vector")
+        operation = FewerRows("user: delete by vector")
         actor = self.world.scheduler.actor or ""
         with self.world.lake.operation(actor, operation):
             delete_rows(
@@ -259,13 +262,13 @@ class User:
         """Drop the table, and create one of the same name and columns."""
         columns = self.delta.schema()
         self.world.lake.drop(self.table)
-        new = self._new()
+        new = self.new_row()
         rows = Counter([frozenset((key, value[0]) for key, value in new.items())])
         path = self.world.lake.path / self.table
         DeltaTable.create(path, columns)
-        self._does("create", lambda _: Counter(), lambda: None)
+        self.does("create", lambda _: Counter(), lambda: None)
         for _ in range(self.world.random.randint(0, 3)):
-            self._does(
+            self.does(
                 "append",
                 lambda before: before + rows,
                 lambda: write_deltalake(path, pa.table(new), mode="append", schema_mode="merge"),
@@ -273,7 +276,7 @@ class User:
 
 
 @dataclass
-class _FewerRows(Operation):
+class FewerRows(Operation):
     name: str
 
     def check(self, table: str, before: Version | None, after: Version) -> None:
@@ -282,7 +285,7 @@ class _FewerRows(Operation):
         assert (before.rows - after.rows).total() == 1
 
 
-def _where(rows: Rows, wanted: Callable[[dict[str, Any]], bool]) -> Rows:
+def rows_where(rows: Rows, wanted: Callable[[dict[str, Any]], bool]) -> Rows:
     return Counter({row: count for row, count in rows.items() if wanted(dict(row))})
 
 

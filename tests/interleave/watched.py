@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
-from tests.interleave.deletion_vectors import read_vector, vector_file
+from tests.interleave.deletion_vectors import read_vector, vector_file, vector_id
 
 Row = frozenset[tuple[str, Any]]
 """The values of a row by column, without nulls: adding a column does not change it."""
@@ -317,5 +317,4 @@ class WatchedLake:
 
 
 def _live(action: Mapping[str, Any]) -> LiveFile:
-    vector = action.get("deletionVector")
-    return unquote(action["path"]), vector and vector["pathOrInlineDv"]
+    return unquote(action["path"]), vector_id(action.get("deletionVector"))
