@@ -70,12 +70,12 @@ class MergeFollowUp:
         return cls(spark, committer, app, plan, pipeline.merge, listener, known, recorded=recorded)
 
     def follow(self, changed: Sequence[TableChanged], batch: int | None) -> Followed:
-        self.plan = self.plan.with_committed(changed)
+        self.plan = self.plan.with_sources(changed)
         self.behind |= {table.table: self.plan.known[table.table] for table in changed}
         committed = {
-            one.table: KnownVersion(one.version, one.schema)
+            one.table: KnownVersion(one.version, one.definition)
             for one in changed
-            if one.version is not None and one.schema is not None
+            if one.version is not None and one.definition is not None
         }
         if batch is not None and not self._is_due():
             return Followed()
@@ -215,7 +215,7 @@ def merge_with_delta_rs(plans: Iterable[MergePlan]) -> Iterator[MergeResult | Me
         committer = _committer(plan.lake)
         results = list(merge_tables([plan], committer))
         failed = any(isinstance(result, MergeFailed) for result in results)
-        if failed and not all(map(committer.can_write, plan.tables)):
+        if failed and not all(map(committer.can_merge, plan.tables)):
             yield plan
         else:
             yield from results

@@ -118,6 +118,16 @@ class ChangePlan(BatchPlan):
                 known[one.table] = before.updated(source) if before else source
         return replace(self, known=known)
 
+    def source_of(self, table: str) -> KnownSource | None:
+        return self.known.get(table)
+
+    def with_sources(self, tables: Sequence[TableChanged]) -> Self:
+        """Return the plan with the sources that another one found in committed files."""
+        sources = {
+            table.table: table.source for table in tables if isinstance(table.source, KnownSource)
+        }
+        return replace(self, known={**self.known, **sources})
+
     def _log_end(self, changed: TableChanged) -> LogEnd | None:
         """Return where a log ends after a commit to it; None if that is not known."""
         source = self.known.get(changed.table)

@@ -291,12 +291,13 @@ class BatchLander:
                 tuple(committed[one.table]),
                 one.version,
                 one.schema,
+                self.committer.definition(one.table, one.version),
                 one.table in self._own_tables,
             )
             for one in outcome.landed
         ]
         self.plan = self.plan.with_committed([one for one in changed if not one.is_own])
-        return changed
+        return [replace(table, source=self.plan.source_of(table.table)) for table in changed]
 
     def _staged_before(self, version: int, extent: Extent) -> StagedBatch | None:
         """Return a batch that an earlier run staged but did not complete."""

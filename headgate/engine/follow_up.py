@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Event, Lock
 from time import monotonic
 from types import TracebackType
@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol, Self
 
 import pyarrow as pa
 
+from headgate.lake.definition import TableDefinition
 from headgate.lake.ledger_entries import Entry, GoldEntry, MergeEntry, PredictionEntry
 from headgate.lake.staged import StagedFile
 
@@ -32,8 +33,16 @@ class TableChanged:
     """Version of the table."""
     schema: pa.Schema | None = None
     """Columns of the table at that version."""
+    definition: TableDefinition | None = None
+    """Protocol and metadata of the table at that version, if the commit knew them."""
     is_own: bool = False
     """Whether it is a table of the pipeline itself, such as the quarantine."""
+    source: object | None = None
+    """What the plan of the batch knows of the table's source."""
+
+    def without_files(self) -> Self:
+        """Return the same without what only the plan of the next batch needs."""
+        return replace(self, files=())
 
 
 @dataclass(frozen=True)
@@ -112,9 +121,12 @@ class Follower:
         if not self.follow_ups:
             return
         with self._lock:
-            earlier = self._waiting.changed if self._waiting else ()
-            self._waiting = _Waiting((*earlier, *changed), version, batch)
-        self._under_way.append(self._pool.submit(self._follow_waiting))
+            earlier = self._waiting
+            tables = dict(earlier.tables) if earlier else {}
+            tables |= {table.table: table.without_files() for table in changed}
+            self._waiting = _Waiting(tables, version, batch)
+        if earlier is None:
+            self._under_way.append(self._pool.submit(self._follow_waiting))
 
     def follow_while_idle(self) -> None:
         """Call the follow-ups that have something to do without any change."""
@@ -160,24 +172,16 @@ class Follower:
 class _Waiting:
     """Changes that are not followed yet."""
 
-    changed: tuple[TableChanged, ...] = ()
+    tables: Mapping[str, TableChanged] = field(default_factory=dict)
+    """By name, each as it was changed last: however long follow-ups take, there is one of each."""
     version: int | None = None
     batch: int | None = None
-
-    @property
-    def by_table(self) -> list[TableChanged]:
-        tables: dict[str, TableChanged] = {}
-        for one in self.changed:
-            before = tables.get(one.table)
-            files = before.files if before else ()
-            tables[one.table] = replace(one, files=(*files, *one.files))
-        return [*tables.values()]
 
 
 def _follow_all(follow_ups: Sequence[FollowUp], waiting: _Waiting) -> FollowedUpTo:
     """Run follow-ups in order; each gets the tables that the one before has changed."""
     entries: list[Entry] = []
-    every = waiting.by_table
+    every = [*waiting.tables.values()]
     changed: Sequence[TableChanged] = [one for one in every if not one.is_own]
     for follow_up in follow_ups:
         if follow_up.of_all_tables:

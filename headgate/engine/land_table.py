@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -239,7 +239,8 @@ def land_table(
             if lost and not present:
                 return TablePending(table, (), _GONE, lost)
             now = fitted(present, state.schema if state else None)
-            version = _commit(committer, lake, table, shape, now, marks.all)
+            read = {mark.app: state.marked if state else None}
+            version = _commit(committer, lake, table, shape, now, marks.all, read)
             is_same = state is None if old is None else state is not None and state.schema is old
             since_old = now if is_same else fitted(present, old)
             for one in pending:
@@ -276,6 +277,7 @@ def _commit(
     shape: TableShape,
     fitted: Fitted,
     marks: tuple[Mark, ...],
+    read: Mapping[str, int | None],
 ) -> int:
     ready = [
         file if one.is_identity else refit_file(lake, file, one)
@@ -292,6 +294,7 @@ def _commit(
             "rewrite" if fitted.widened else "append",
             shape.partition_by,
             description=description,
+            required_marks=read,
         )
     )
     kept = {file.path for file in ready}

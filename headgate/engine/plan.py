@@ -121,6 +121,10 @@ class BatchPlan(ABC):
         """Return the plan of batches after files were committed to these tables."""
         return self
 
+    def source_of(self, table: str) -> object | None:
+        """Return what is known of the source of a table, for follow-ups."""
+        return None
+
     def with_pending(self, files: Iterable[StagedFile]) -> Self:
         """Return the plan of a batch while these files are pending."""
         return self

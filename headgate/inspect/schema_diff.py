@@ -201,7 +201,7 @@ def can_rewrite(pipeline: PipelineConfig, table: str, size: int) -> bool:
     delta_rs = DeltaRsCommitter(pipeline.lake)
     if pipeline.commit == "spark" or (pipeline.commit == "auto" and not delta_rs.can_write(table)):
         snapshot = Snapshot.open(pipeline.lake, table)
-        return size <= most and (snapshot is None or snapshot.constraints.allow_rewrite)
+        return size <= most and (snapshot is None or snapshot.definition.constraints.allow_rewrite)
     return delta_rs.can_rewrite(table, most)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headgate.lake.commit import Commit, Committer, Engine, MergeCommit, MergeCounts, TableState
 from headgate.lake.compact import Compacted
+from headgate.lake.definition import TableDefinition
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.open_tables import TableCache
 from headgate.lake.snapshot import Snapshot
@@ -46,7 +47,7 @@ class AutoCommitter:
         self._spark = spark
 
     def engine(self, table: str | Snapshot) -> Engine:
-        return self._for(table).engine(table)
+        return "delta-rs" if self._delta_rs.can_merge(table) else "spark"
 
     def state(self, table: str, app: str) -> TableState | None:
         with suppress(NotWritable):
@@ -57,6 +58,9 @@ class AutoCommitter:
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return self._for(table).schema_at(table, version)
+
+    def definition(self, table: str, version: int) -> TableDefinition | None:
+        return self._delta_rs.definition(table, version)
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
         return self._for(table).can_rewrite(table, up_to)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.lake.compact import Compacted
+from headgate.lake.definition import TableDefinition
 from headgate.lake.kept_rows import KeptRows
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
@@ -117,6 +118,8 @@ class MergeCommit:
     rule: MergeRule
     marks: tuple[Mark, ...] = ()
     """Written even if no row changes."""
+    required_marks: Mapping[str, int | None] = field(default_factory=dict)
+    """Newest marks of apps that the table must have; otherwise the merge fails as a conflict."""
     based_on: FoundRows | None = None
     """All rows with keys of the changes, which were computed from them. If the table has a newer
     version, that is a conflict."""
@@ -139,7 +142,7 @@ class Committer(Protocol):
     def lake(self) -> str: ...
 
     def engine(self, table: str | Snapshot) -> Engine:
-        """Return which engine writes a table, given by name or as it was read."""
+        """Return which engine merges into a table, given by name or as it was read."""
         ...
 
     def state(self, table: str, app: str) -> TableState | None:
@@ -148,6 +151,10 @@ class Committer(Protocol):
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
         """Return the columns of a table at a version."""
+        ...
+
+    def definition(self, table: str, version: int) -> TableDefinition | None:
+        """Return what a version was that this committer has just committed, if it knows."""
         ...
 
     def can_rewrite(self, table: str, up_to: int) -> bool:

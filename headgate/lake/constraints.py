@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
+from typing import Any
 
 _CHECK = "delta.constraints."
 _COMPUTED = {
@@ -56,9 +53,9 @@ class Constraints:
         )
 
 
-def constraints_of(table: DeltaTable) -> Constraints:
-    """Return the constraints of a table that delta-rs has opened."""
-    return Constraints.of(table.metadata().configuration, json.loads(table.schema().to_json()))
+def constraints_in(schema_json: str) -> bool:
+    """Whether a schema, as in the log, has columns with constraints."""
+    return any(True for _ in _checked(json.loads(schema_json)))
 
 
 def _checked(schema: Mapping[str, Any]) -> Iterator[str]:

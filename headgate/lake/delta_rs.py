@@ -1,40 +1,45 @@
-"""Commits by delta-rs: without a Spark job, in milliseconds, many tables in parallel."""
+"""Commits by entries of the log: without a Spark job, in milliseconds, many tables in parallel.
+
+delta-rs reads tables and writes checkpoints. It commits nothing: it would follow other commits
+that replace the same files without changing rows, and double all of them.
+"""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from itertools import count
-from urllib.parse import unquote
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from zlib import crc32
 
 import pyarrow as pa
-from deltalake import (
-    CommitProperties,
-    DeltaTable,
-    Schema,
-    Transaction,
-    write_deltalake,
-)
+from deltalake import Schema
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import (
-    AddAction,
-    PostCommitHookProperties,
-    RemoveAction,
-    create_table_with_add_actions,
-)
 
-from headgate.config.storage import options_of
-from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
+from headgate.config.location import is_remote
+from headgate.lake.actions import (
+    Action,
+    add_action,
+    commit_info,
+    definition_actions,
+    mark_actions,
+    now,
+    remove_action,
+)
+from headgate.lake.commit import Commit, Engine, MergeCommit, MergeCounts, TableState
 from headgate.lake.compact import Compacted, can_combine, combine_files, files_to_combine
-from headgate.lake.constraints import constraints_of
+from headgate.lake.conflicts import Cause, Conflict, Reads, Transaction, conflict
+from headgate.lake.definition import (
+    IncompatibleColumns,
+    TableDefinition,
+    TableMetadata,
+    required_protocol,
+)
 from headgate.lake.files import Identity
-from headgate.lake.known_tables import KnownTables, has_new_columns
-from headgate.lake.log import LogEntry, identify_entry, read_entries
+from headgate.lake.log import LogEntry, identify_entry, write_entry
 from headgate.lake.merge import merge_into_files
-from headgate.lake.open_tables import TableCache
+from headgate.lake.open_tables import OpenTable, ReadTable, TableCache
 from headgate.lake.parquet import ParquetRows, write_parquet
 from headgate.lake.snapshot import DataFile, Snapshot
 from headgate.lake.staged import StagedFile
@@ -43,49 +48,17 @@ from headgate.lake.storage_errors import is_transient
 from headgate.lake.tables import (
     CommitConflict,
     NotWritable,
-    added_files,
+    TableError,
     is_clean_up_due,
     open_version,
     table_url,
+    write_checkpoint,
 )
 from headgate.schema.conform import conform_chunked
 
-
-def rewrite_files(
-    lake: str, table: str, actions: pa.Table, schema: pa.Schema
-) -> Iterator[StagedFile]:
-    """Write the rows of a table's files to new files in other types, one row group at a time.
-
-    A column that a file lacks is missing from its rewritten file too; readers return nulls for it.
-    """
-    for path in actions.column("path").to_pylist():
-        for rows in ParquetRows(f"{table_url(lake, table)}/{unquote(path)}").row_groups():
-            columns = [
-                conform_chunked(rows.column(name), schema.field(name).type)
-                for name in rows.column_names
-            ]
-            name = f"part-widened-{uuid.uuid4()}.parquet"
-            yield write_parquet(lake, table, name, pa.table(columns, names=rows.column_names))
-
-
-_WRITABLE_FEATURES = {
-    "appendOnly",
-    "invariants",
-    "checkConstraints",
-    "changeDataFeed",
-    "generatedColumns",
-    "deletionVectors",
-    "timestampNtz",
-    "v2Checkpoint",
-    "variantType",
-    "variantType-preview",
-}
-"""Table features that an append by delta-rs preserves, as long as no constraint is in force."""
-
-
 _INTERVAL = "delta.checkpointInterval"
 _DEFAULT_INTERVAL = 100
-"""Number of versions between checkpoints that delta-rs writes for tables without that property."""
+"""Number of versions between checkpoints of tables without that property."""
 _CONFIGURATION = {_INTERVAL: "50"}
 """A checkpoint takes as long as ten appends, and every entry after it 0.2 ms to open the table."""
 
@@ -93,14 +66,34 @@ _RETENTION = "delta.deletedFileRetentionDuration"
 _SHORT = "interval 1 hours"
 """How long checkpoints repeat that a file was removed. With a week, the default, they would list
 all small files of that week."""
+_CLEANS_UP = "delta.enableExpiredLogCleanup"
+_INERT = {_INTERVAL, _RETENTION, "delta.dataSkippingStatsColumns"}
+"""Properties of new tables for which a table needs no feature."""
 
 _WAITS = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Seconds before each further attempt, after an object store has not answered."""
-_RECENT = 20
-"""Versions among which a commit without an answer is looked for."""
-
+_MAX_ATTEMPTS = 10
+"""How often a commit is prepared that loses against commits of others."""
 _MAX_MERGES = 4
-"""How often a merge is tried that loses against commits of others."""
+"""How often a merge or a compaction is tried that loses against commits of others."""
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A transaction, and the version of the table that it may follow."""
+
+    opened: OpenTable
+    transaction: Transaction
+    written: tuple[StagedFile, ...] = ()
+    """Files that were written for it."""
+
+
+class _Lost(Exception):
+    """Raised if a transaction cannot follow what others have committed."""
+
+    def __init__(self, table: str, found: Conflict) -> None:
+        super().__init__(f"table {table} has changed: {found}")
+        self.conflict = found
 
 
 class DeltaRsCommitter:
@@ -112,122 +105,60 @@ class DeltaRsCommitter:
     def __init__(self, lake: str, tables: TableCache | None = None) -> None:
         self.lake = lake
         self._tables = tables or TableCache(lake)
-        self._just_read: dict[str, tuple[DeltaTable | None, pa.Schema]] = {}
-        """Tables that `state` has read, for the commit that follows."""
-        self._known = KnownTables(lake)
-        self._obstacles: dict[str, tuple[DeltaTable, int, str | None]] = {}
-        """What prevents a write to each table, and the version at which that was found."""
 
     def engine(self, table: str | Snapshot) -> Engine:
         return "delta-rs"
 
     def state(self, table: str, app: str) -> TableState | None:
-        known = self._known.state(table, app)
-        if known is not None:
-            return known
-        opened, schema = self._read(table)
+        opened = self._open(table)
         if opened is None:
             return None
-        self._just_read[table] = opened, schema
-        marked, obstacle = opened.transaction_version(app), self._obstacle(table, opened)
-        state = TableState(opened.version(), schema, marked, obstacle)
-        entry = self._tables.entry_of(table)
-        self._remember(table, state.version, opened, entry, schema, {app: marked})
-        return state
-
-    def _remember(
-        self,
-        name: str,
-        version: int,
-        table: DeltaTable,
-        entry: Identity | None,
-        schema: pa.Schema,
-        marks: Mapping[str, int | None],
-    ) -> None:
-        """Know a table that was just read, unless something prevents commits to it."""
-        if self._obstacle(name, table) is None:
-            checkpoints = _checkpoints(table.metadata().configuration)
-            self._known.remember(name, version, entry, schema, marks, checkpoints)
+        obstacle = opened.definition.obstacle
+        return TableState(opened.version, opened.schema, opened.mark(app), obstacle)
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return pa.schema(open_version(table_url(self.lake, table), version).schema())
 
+    def definition(self, table: str, version: int) -> TableDefinition | None:
+        opened = self._tables.last(table)
+        return opened.definition if opened is not None and opened.version == version else None
+
+    def can_write(self, table: str | Snapshot) -> bool:
+        """Whether entries of the log keep all features of a table, and its constraints."""
+        try:
+            found = table.opened if isinstance(table, Snapshot) else self._open(table)
+        except NotWritable:
+            return False
+        return found is None or found.definition.obstacle is None
+
+    def can_merge(self, table: str | Snapshot) -> bool:
+        """Whether changes can be merged into the files of a table."""
+        try:
+            found = table.opened if isinstance(table, Snapshot) else self._open(table)
+        except NotWritable:
+            return False
+        return found is None or found.definition.obstacle_to_merge is None
+
     def can_rewrite(self, table: str, up_to: int) -> bool:
         newest = self._newest(table)
-        if newest is None or not newest.is_plain or newest.bytes > up_to:
-            return False
-        return newest.constraints.allow_rewrite
+        return (
+            newest is not None
+            and newest.files_are_complete
+            and newest.definition.obstacle_to_removal is None
+            and newest.bytes <= up_to
+        )
 
     def commit(self, commit: Commit) -> int:
-        for seconds in _WAITS:
+        for _ in range(_MAX_ATTEMPTS):
+            opened = self._base(commit)
+            if opened is None or commit.mode == "create":
+                return self._create(commit, exists=opened is not None)
             try:
-                return self._commit(commit)
-            except Exception as error:
-                if not is_transient(self.lake, error):
-                    raise
-            # The store may have lost the request or only its response.
-            time.sleep(seconds)
-            committed = self._version_of(commit)
-            if committed is not None:
-                return committed
-        return self._commit(commit)
-
-    def _version_of(self, commit: Commit) -> int | None:
-        """Return the version that a commit has made, if it is among the last ones."""
-        opened = self._open(commit.table)
-        if opened is None:
-            return None
-        newest, url = opened.version(), table_url(self.lake, commit.table)
-        recent = read_entries(url, range(max(0, newest - _RECENT), newest + 1))
-        return next((entry.version for entry in recent if _is_of(entry, commit)), None)
-
-    def _commit(self, commit: Commit) -> int:
-        read = self._just_read.pop(commit.table, None)
-        committed = self._known.commit(commit)
-        if committed is not None:
-            return committed
-        table, schema = self._read(commit.table) if read is None else read
-        marks = {app: _marked(table, app) for app in commit.required_marks}
-        for app, version in commit.required_marks.items():
-            if marks[app] != version:
-                raise CommitConflict(f"table {commit.table} is not at {version} of {app}")
-        if table is None or commit.mode == "create":
-            return self._create(commit, exists=table is not None)
-        self._require_writable(commit.table, table)
-        if commit.based_on is not None:
-            _require_version(table, commit.table, commit.based_on)
-        if read is None:
-            entry = self._tables.entry_of(commit.table)
-            self._remember(commit.table, table.version(), table, entry, schema, marks)
-            committed = self._known.commit(commit)
-            if committed is not None:
-                return committed
-        actions: list[AddAction | RemoveAction] = [add_action(file) for file in commit.files]
-        actions += [
-            RemoveAction(path, True, _now(), size, {}) for path, size in commit.removed.items()
-        ]
-        if commit.mode == "rewrite":
-            rewritten = rewrite_files(self.lake, commit.table, added_files(table), commit.schema)
-            actions = [*(add_action(file) for file in rewritten), *actions]
-        elif commit.mode == "append" and has_new_columns(commit.schema, schema):
-            write_deltalake(table, commit.schema.empty_table(), mode="append", schema_mode="merge")
-            self._require_writable(commit.table, table)
-        partitions = list(commit.replaced_partitions)
-        keeps_rows = commit.mode == "append"
-        table.create_write_transaction(
-            [*actions],
-            "append" if keeps_rows and not partitions else "overwrite",
-            table.schema() if keeps_rows else Schema.from_arrow(commit.schema),
-            partition_by=list(commit.partition_by),
-            partition_filters=[(commit.partition_by[0], "in", partitions)] if partitions else None,
-            commit_properties=_properties(
-                commit.marks,
-                # A retry would miss rows that other writers have added or changed.
-                max_retries=0 if commit.mode == "rewrite" or commit.based_on is not None else None,
-            ),
-            post_commithook_properties=_post_commit_hooks(table),
-        )
-        return self._committed(table, commit)
+                return self._write_or_delete(commit.table, self._prepare(opened, commit))
+            except _Lost as lost:
+                if commit.based_on is not None or lost.conflict.is_final:
+                    raise CommitConflict(str(lost)) from None
+        raise CommitConflict(f"others keep changing table {commit.table}")
 
     def merge(self, merge: MergeCommit) -> MergeCounts:
         changes = merge.changes
@@ -240,251 +171,327 @@ class DeltaRsCommitter:
         return self._merge(merge, changes)
 
     def _merge(self, merge: MergeCommit, changes: pa.Table) -> MergeCounts:
-        if merge.based_on is None:
-            opened = self._newest(merge.table)
-            assert opened is not None
-            table = opened
-        else:
-            table = merge.based_on.table
-        self._require_writable(merge.table, table.properties)
-        self._require_rewritable(table)
+        table = merge.based_on.table if merge.based_on is not None else self._newest(merge.table)
+        if table is None:
+            raise TableError(f"there is no table {merge.table}")
+        obstacle = table.definition.obstacle_to_merge
+        if obstacle is not None:
+            raise NotWritable(
+                f"changes are not merged into files of {table.table}: it has {obstacle}"
+            )
+        commit = Commit(
+            merge.table,
+            table.schema,
+            (),
+            merge.marks,
+            based_on=table.version,
+            required_marks=merge.required_marks,
+        )
+        self._require(table.opened, commit)
         new = merge_into_files(table, changes, merge.rule, merge.based_on)
         counts = MergeCounts(table.version, new.inserted, new.updated, new.deleted)
         if not (new.files or new.removed or merge.marks):
             return counts
-        commit = Commit(
-            merge.table,
-            table.schema,
-            tuple(new.files),
-            merge.marks,
-            based_on=table.version,
-            removed=new.removed,
-        )
-        if not self._known.has(merge.table, table.version):
-            entry = identify_entry(table.url, table.version)
-            self._remember(table.table, table.version, table.properties, entry, table.schema, {})
-        with self._settled(table, new.files):
-            self.commit(commit)
-        return replace(counts, version=table.version + 1)
-
-    def _require_rewritable(self, table: Snapshot) -> None:
-        """Raise for tables whose files do not say all about their rows."""
-        obstacle = None
-        if not table.is_plain:
-            obstacle = "deletion vectors or column mapping"
-        elif table.partition_columns:
-            obstacle = "partitions"
-        elif table.constraints.append_only:
-            obstacle = "delta.appendOnly"
-        if obstacle is not None:
-            raise NotWritable(f"files of {table.table} are not rewritten: it has {obstacle}")
+        commit = replace(commit, files=tuple(new.files), removed=new.removed)
+        prepared = replace(self._prepare(table.opened, commit), written=commit.files)
+        try:
+            return replace(counts, version=self._write_or_delete(merge.table, prepared))
+        except _Lost as lost:
+            raise CommitConflict(str(lost)) from None
 
     def compact(self, table: str, size: int, fewest: int = 2) -> Compacted:
-        snapshot = self._newest(table)
-        if snapshot is None:
-            return Compacted()
-        self._require_writable(table, snapshot.properties)
-        if not can_combine(snapshot):
-            raise NotWritable(f"files of {table} are not combined by delta-rs")
-        groups = files_to_combine(snapshot, size, fewest)
-        if groups:
-            delta = snapshot.delta
-            if _RETENTION not in delta.metadata().configuration:
-                delta.alter.set_table_properties({_RETENTION: _SHORT})
-            self._replace(snapshot, delta, groups)
-        return Compacted.of(groups)
+        lost: _Lost | None = None
+        for _ in range(_MAX_MERGES):
+            snapshot = self._newest(table)
+            if snapshot is None:
+                return Compacted()
+            obstacle = snapshot.definition.obstacle_to_compaction
+            if obstacle is not None or not can_combine(snapshot):
+                obstacle = obstacle or f"the partitions {', '.join(snapshot.partition_columns)}"
+                raise NotWritable(
+                    f"files of {table} are left to Spark to combine: it has {obstacle}"
+                )
+            groups = files_to_combine(snapshot, size, fewest)
+            if not groups:
+                return Compacted()
+            try:
+                if _RETENTION in snapshot.definition.metadata.configuration:
+                    self._combine(snapshot, groups)
+                    return Compacted.of(groups)
+                self._set_properties(snapshot, {_RETENTION: _SHORT})
+            except _Lost as found:
+                lost = found
+        raise CommitConflict(str(lost))
 
-    def _replace(
-        self, table: Snapshot, delta: DeltaTable, groups: Sequence[Sequence[DataFile]]
-    ) -> None:
+    def _combine(self, table: Snapshot, groups: Sequence[Sequence[DataFile]]) -> None:
         """Replace each group of files by one with the same rows."""
-        files = [combine_files(table, group) for group in groups]
-        actions: list[AddAction | RemoveAction] = []
+        files = tuple(combine_files(table, group) for group in groups)
+        actions: list[Action] = []
         for file, group in zip(files, groups, strict=True):
             # Readers that want rows in their order take files by time.
             actions.append(add_action(file, group[-1].modified, data_change=False))
             actions += [
-                RemoveAction(one.path, False, _now(), one.size, dict(file.partition or {}))
-                for one in group
+                remove_action(old.path, old.size, file.partition or {}, data_change=False)
+                for old in group
             ]
-        with self._settled(table, files):
-            delta.create_write_transaction(
-                actions,
-                "append",
-                delta.schema(),
-                partition_by=list(table.partition_columns),
-                post_commithook_properties=_post_commit_hooks(delta),
+        transaction = _transaction(table.opened, "OPTIMIZE", actions, Reads.FILES)
+        self._write_or_delete(table.table, _Prepared(table.opened, transaction, files))
+
+    def _set_properties(self, table: Snapshot, properties: Mapping[str, str]) -> None:
+        before = table.definition
+        actions = definition_actions(before.with_properties(properties), before)
+        transaction = _transaction(table.opened, "SET TBLPROPERTIES", actions, Reads.FILES)
+        self._write(table.table, _Prepared(table.opened, transaction))
+
+    def _base(self, commit: Commit) -> OpenTable | None:
+        """Return the version that a commit is to follow."""
+        if is_remote(self.lake):
+            # The newest version costs a request, and `state` has just made one.
+            last = self._tables.last(commit.table)
+            if last is not None and last.is_fresh and _unmet(last, commit) is None:
+                return last
+        return self._open(commit.table)
+
+    def _prepare(self, opened: OpenTable, commit: Commit) -> _Prepared:
+        """Return the transaction of a commit; raise before anything is written if there is none."""
+        self._require(opened, commit)
+        table = Snapshot(self.lake, commit.table, opened.version, opened)
+        removed: list[Action] = []
+        if commit.removed:
+            removed = [remove_action(path, size, {}) for path, size in commit.removed.items()]
+        elif commit.mode != "append" or commit.replaced_partitions:
+            removed = list(_removals(table, commit.replaced_partitions))
+        written: tuple[StagedFile, ...] = ()
+        if commit.mode == "rewrite":
+            written = tuple(rewrite_files(table, commit.schema))
+        before = opened.definition
+        actions = [
+            *definition_actions(_definition_after(before, commit), before),
+            *mark_actions(commit.marks),
+            *removed,
+            *map(add_action, (*written, *commit.files)),
+        ]
+        adds = commit.mode == "append" and commit.based_on is None and not removed
+        reads = Reads.NOTHING if adds else Reads.TABLE
+        name = "MERGE" if commit.removed else "WRITE"
+        apps = frozenset(commit.required_marks)
+        return _Prepared(opened, _transaction(opened, name, actions, reads, apps), written)
+
+    def _require(self, opened: OpenTable, commit: Commit) -> None:
+        """Raise if a commit may not follow a version of its table."""
+        table, definition = commit.table, opened.definition
+        unmet = _unmet(opened, commit)
+        if unmet is not None:
+            raise CommitConflict(f"table {table} {unmet}")
+        adds = commit.mode == "append" and not (commit.removed or commit.replaced_partitions)
+        obstacle = definition.obstacle if adds else definition.obstacle_to_removal
+        partition_by = definition.metadata.partition_columns
+        if commit.mode == "replace":
+            partition_by = commit.partition_by
+        divided = all({*(file.partition or ())} == {*partition_by} for file in commit.files)
+        if obstacle is None and not divided:
+            # Readers take the values of partition columns from the log, never from files.
+            obstacle = f"the partition columns ({', '.join(partition_by)})"
+        if obstacle is not None:
+            raise NotWritable(
+                f"entries of the log are not written to {table}, which has {obstacle}; "
+                "`commit: auto` uses Spark"
             )
 
-    @contextmanager
-    def _settled(self, table: Snapshot, files: Sequence[StagedFile]) -> Iterator[None]:
-        """Delete files whose commit has lost against another one.
-
-        If the response of a store is lost, a commit is repeated, and loses against itself.
-        """
+    def _write_or_delete(self, table: str, prepared: _Prepared) -> int:
+        """Write the entry of a transaction, or delete the files that were written for it."""
         try:
-            yield
-        except CommitConflict:
-            if _has_added(table, files):
-                return
-            for file in files:
-                delete_staged(self.lake, file)
+            return self._write(table, prepared)
+        except (_Lost, TableError):
+            self._delete(prepared.written)
             raise
 
-    def _create(self, commit: Commit, exists: bool) -> int:
-        url = table_url(self.lake, commit.table)
-        configuration = {**_CONFIGURATION, **commit.properties}
-        checkpoints = _checkpoints(configuration)
-        # The log of a table that exists may no longer have its first entry.
-        if not exists and self._known.create(commit, configuration, checkpoints):
-            return 0
-        create_table_with_add_actions(
-            url,
-            Schema.from_arrow(commit.schema),
-            [add_action(file) for file in commit.files],
-            mode="error",
-            partition_by=list(commit.partition_by),
-            description=commit.description,
-            configuration=configuration,
-            commit_properties=_properties(commit.marks),
-            storage_options=options_of(url),
-        )
-        self._known.created(commit, checkpoints)
-        return 0
+    def _delete(self, files: Iterable[StagedFile]) -> None:
+        for file in files:
+            delete_staged(self.lake, file)
 
-    def _committed(self, table: DeltaTable, commit: Commit) -> int:
-        """Return the version of the last commit: the next one, unless there are other writers."""
-        version = table.version() + 1
-        url = table_url(self.lake, commit.table)
-        is_newest = identify_entry(url, version + 1) is None
-        if not is_newest and not _has_marks(LogEntry.read(url, version), commit.marks):
-            table.update_incremental()
-            version = table.version()
-        else:
-            # The versions in between are those of this commit, so nothing else has changed.
-            self._obstacles[commit.table] = table, version, None
-        self._known.committed(commit, version, _checkpoints(table.metadata().configuration))
+    def _write(self, table: str, prepared: _Prepared) -> int:
+        """Write the entry of a transaction; raise `_Lost` if others have committed against it."""
+        opened, transaction = prepared.opened, prepared.transaction
+        url = table_url(self.lake, table)
+        while True:
+            version = opened.version + 1
+            # The log shows other versions, but not that the table is another one with fewer.
+            is_recent = opened.entry is None or (is_remote(url) and opened.is_fresh)
+            if not is_recent and identify_entry(url, opened.version) != opened.entry:
+                raise _Lost(table, Conflict(Cause.TABLE, version))
+            identity = self._entry_written(url, version, transaction)
+            if identity is not None:
+                break
+            newest = self._open(table)
+            if newest is None or newest.version < version or newest.table_id != opened.table_id:
+                raise _Lost(table, Conflict(Cause.TABLE, version))
+            entries = [self._entry(table, number) for number in range(version, newest.version + 1)]
+            for entry in entries:
+                if entry.transaction == transaction.id:
+                    return entry.version  # written, but the response was lost
+            conflicts = [found for entry in entries if (found := conflict(transaction, entry))]
+            if conflicts:
+                raise _Lost(table, max(conflicts, key=lambda found: found.is_final))
+            opened = newest
+        following = opened.followed_by(replace(transaction.entry, version=version), identity)
+        assert following is not None
+        self._tables.put(table, following)
+        self._checkpoint(table, following)
         return version
 
-    def can_write(self, table: str | Snapshot) -> bool:
-        """Whether delta-rs can write all features of a table and keep its constraints."""
-        if isinstance(table, Snapshot):
-            return self._obstacle(table.table, table.properties) is None
-        try:
-            opened = self._open(table)
-        except NotWritable:
-            return False
-        return opened is None or self._obstacle(table, opened) is None
+    def _entry_written(self, url: str, version: int, transaction: Transaction) -> Identity | None:
+        """Write an entry, again and again if the store does not answer."""
+        for seconds in _WAITS:
+            try:
+                return write_entry(url, version, transaction.actions)
+            except Exception as error:
+                if not is_transient(self.lake, error):
+                    raise
+            time.sleep(seconds)
+        return write_entry(url, version, transaction.actions)
 
-    def _read(self, table: str) -> tuple[DeltaTable | None, pa.Schema]:
-        opened = self._open(table)
-        return opened, pa.schema(opened.schema()) if opened else pa.schema([])
-
-    def _open(self, table: str) -> DeltaTable | None:
+    def _entry(self, table: str, version: int) -> LogEntry:
         try:
-            return self._tables.newest_read(table)
+            return LogEntry.read(table_url(self.lake, table), version)
+        except FileNotFoundError:
+            raise CommitConflict(f"the log of {table} lacks version {version}") from None
+
+    def _checkpoint(self, table: str, opened: OpenTable) -> None:
+        configuration = opened.definition.metadata.configuration
+        interval = int(configuration.get(_INTERVAL, _DEFAULT_INTERVAL))
+        # Tables that are committed to together have their checkpoints at different times.
+        turn = opened.version + 1 + crc32(table.encode())
+        if opened.version and turn % interval == 0:
+            keeps = configuration.get(_CLEANS_UP, "true").lower() == "false"
+            clean_up = is_clean_up_due(turn, interval) and not keeps
+            # The commit is made, whatever happens here: the next checkpoint makes up for this one.
+            with suppress(TableError, OSError):
+                write_checkpoint(table_url(self.lake, table), clean_up)
+
+    def _create(self, commit: Commit, exists: bool) -> int:
+        if exists:
+            raise TableError(f"table {commit.table} already exists")
+        if any(required is not None for required in commit.required_marks.values()):
+            raise CommitConflict(f"there is no table {commit.table}")
+        url = table_url(self.lake, commit.table)
+        configuration = {**_CONFIGURATION, **commit.properties}
+        if not configuration.keys() <= _INERT:
+            raise NotWritable(f"properties of {commit.table} may need features, which Spark adds")
+        metadata = TableMetadata(
+            str(uuid.uuid4()),
+            Schema.from_arrow(commit.schema).to_json(),
+            commit.partition_by,
+            configuration,
+            description=commit.description,
+            created=now(),
+        )
+        definition = TableDefinition(required_protocol(metadata), metadata)
+        created = OpenTable(ReadTable.before_creation(url, definition), definition)
+        actions = [
+            *definition_actions(definition),
+            *mark_actions(commit.marks),
+            *map(add_action, commit.files),
+        ]
+        transaction = _transaction(created, "WRITE", actions)
+        identity = self._entry_written(url, 0, transaction)
+        if identity is None:
+            raise CommitConflict(f"table {commit.table} was created by another writer")
+        following = created.followed_by(replace(transaction.entry, version=0), identity)
+        assert following is not None
+        self._tables.put(commit.table, following)
+        return 0
+
+    def _open(self, table: str) -> OpenTable | None:
+        try:
+            return self._tables.newest(table)
         except DeltaError as error:
             raise NotWritable(f"delta-rs cannot open {table}: {error}") from error
 
     def _newest(self, table: str) -> Snapshot | None:
+        opened = self._open(table)
+        return None if opened is None else Snapshot(self.lake, table, opened.version, opened)
+
+
+def rewrite_files(table: Snapshot, schema: pa.Schema) -> Iterator[StagedFile]:
+    """Write the rows of a table's files to new files in other types, one row group at a time.
+
+    A column that a file lacks is missing from its rewritten file too; readers return nulls for it.
+    """
+    for file in table.files:
+        for rows in ParquetRows(file).row_groups():
+            columns = [
+                conform_chunked(rows.column(name), schema.field(name).type)
+                for name in rows.column_names
+            ]
+            name = f"part-widened-{uuid.uuid4()}.parquet"
+            widened = pa.table(columns, names=rows.column_names)
+            yield write_parquet(table.lake, table.table, name, widened)
+
+
+def _unmet(opened: OpenTable, commit: Commit) -> str | None:
+    """Return what a commit requires of a version of its table, and what that does not fulfil."""
+    for app, required in commit.required_marks.items():
+        if opened.mark(app) != required:
+            return f"is not at {required} of {app}"
+    for mark in commit.marks:
+        found = opened.mark(mark.app)
+        if found is not None and found > mark.version:
+            return f"is at {found} of {mark.app} already"
+    if commit.based_on is not None and opened.version != commit.based_on:
+        return f"has version {opened.version}, not {commit.based_on}"
+    return None
+
+
+def _removals(table: Snapshot, partitions: Sequence[str]) -> Iterator[Action]:
+    """Yield the removals of all files of a table, or of those of some partitions."""
+    for path, size in table.sizes.items():
+        if not table.partition_columns:
+            yield remove_action(path, size, {})
+            continue
+        value = table.partition_of(path) if table.has_simple_partitions else None
+        if not partitions or value in partitions:
+            (column, *_) = table.partition_columns
+            values = {column: value} if table.has_simple_partitions else None
+            yield remove_action(path, size, values)
+
+
+def _definition_after(before: TableDefinition, commit: Commit) -> TableDefinition:
+    """Return what a commit makes of the columns of a table."""
+    if commit.mode == "append":
+        if not _has_new_columns(commit.schema, before.schema):
+            return before
         try:
-            return Snapshot.newest(self.lake, table, self._tables)
-        except DeltaError as error:
-            raise NotWritable(f"delta-rs cannot open {table}: {error}") from error
-
-    def _obstacle(self, name: str, table: DeltaTable) -> str | None:
-        """Return what prevents a write; it is looked for again after commits of others."""
-        known, version, obstacle = self._obstacles.get(name, (None, None, None))
-        if known is not table or version != table.version():
-            obstacle = _obstacle(table)
-            self._obstacles[name] = table, table.version(), obstacle
-        return obstacle
-
-    def _require_writable(self, name: str, table: DeltaTable) -> None:
-        if obstacle := self._obstacle(name, table):
-            raise NotWritable(
-                f"delta-rs cannot write to {name}, which has {obstacle}; `commit: auto` uses Spark"
-            )
+            return before.with_columns(commit.schema)
+        except IncompatibleColumns as error:
+            raise TableError(f"table {commit.table}: {error}") from None
+    partition_by = before.metadata.partition_columns
+    if commit.mode == "replace":
+        partition_by = commit.partition_by
+    same = commit.schema.equals(before.schema, check_metadata=True)
+    if same and partition_by == before.metadata.partition_columns:
+        return before
+    return before.replaced_by(commit.schema, partition_by)
 
 
-def _checkpoints(configuration: Mapping[str, str]) -> int:
-    """Return the number of versions from one checkpoint of a log to the next."""
-    return int(configuration.get(_INTERVAL, _DEFAULT_INTERVAL))
+def _has_new_columns(wanted: pa.Schema, current: pa.Schema) -> bool:
+    """Whether a table lacks columns, or nested fields of them."""
+    if wanted is current:
+        return False
+    types = {field.name: field.type for field in current}
+    return any(types.get(field.name) != field.type for field in wanted)
 
 
-def _obstacle(table: DeltaTable) -> str | None:
-    """Return what delta-rs would break by adding files to a table."""
-    properties = table.metadata().configuration
-    others = set(table.protocol().writer_features or ()) - _WRITABLE_FEATURES
-    if others:
-        return f"the table feature {', '.join(sorted(others))}"
-    if properties.get("delta.columnMapping.mode", "none") != "none":
-        return "column mapping"
-    return str(constraints_of(table)) or None
-
-
-def _marked(table: DeltaTable | None, app: str) -> int | None:
-    return None if table is None else table.transaction_version(app)
-
-
-def _require_version(table: DeltaTable, name: str, version: int) -> None:
-    if table.version() != version:
-        raise CommitConflict(f"table {name} has a newer version than {version}")
-
-
-def _properties(marks: Sequence[Mark], max_retries: int | None = None) -> CommitProperties:
-    transactions = [Transaction(mark.app, mark.version) for mark in marks]
-    return CommitProperties(app_transactions=transactions or None, max_commit_retries=max_retries)
-
-
-def _post_commit_hooks(table: DeltaTable) -> PostCommitHookProperties:
-    """Return what delta-rs does after the next commit to a table."""
-    every = _checkpoints(table.metadata().configuration)
-    is_due = is_clean_up_due(table.version() + 2, every)
-    return PostCommitHookProperties(cleanup_expired_logs=is_due)
-
-
-def add_action(
-    file: StagedFile, modified: int | None = None, data_change: bool = True
-) -> AddAction:
-    """Return the log action that adds a file."""
-    return AddAction(
-        path=file.path,
-        size=file.size,
-        partition_values=dict(file.partition or {}),
-        modification_time=_now() if modified is None else modified,
-        data_change=data_change,
-        stats=file.statistics,
-    )
-
-
-def _now() -> int:
-    return int(time.time() * 1000)
-
-
-def _is_of(entry: LogEntry, commit: Commit) -> bool:
-    """Whether an entry was written by a commit, which has files or marks of its own."""
-    if commit.files:
-        return _adds(entry, commit.files)
-    return bool(commit.marks) and _has_marks(entry, commit.marks)
-
-
-def _has_added(table: Snapshot, files: Sequence[StagedFile]) -> bool:
-    """Whether a commit since a version of the table has added files, of which there is at least
-    one."""
-    with suppress(FileNotFoundError):
-        for version in count(table.version + 1):
-            if _adds(LogEntry.read(table.url, version), files):
-                return True
-    return False
-
-
-def _adds(entry: LogEntry, files: Sequence[StagedFile]) -> bool:
-    """Whether an entry adds any of some files."""
-    added = {unquote(one["path"]) for one in entry.added_files}
-    return not added.isdisjoint(file.path for file in files)
-
-
-def _has_marks(entry: LogEntry, marks: Sequence[Mark]) -> bool:
-    """Whether a commit in the log has all marks."""
-    return {(one.app, one.version) for one in marks} <= entry.marks.items()
+def _transaction(
+    opened: OpenTable,
+    operation: str,
+    actions: Iterable[Action],
+    reads: Reads = Reads.NOTHING,
+    read_apps: frozenset[str] = frozenset(),
+) -> Transaction:
+    """Return a transaction that says in its entry what it does."""
+    identity, listed = str(uuid.uuid4()), tuple(actions)
+    mode = "Overwrite" if any("remove" in action for action in listed) else "Append"
+    partition_by = opened.definition.metadata.partition_columns
+    info = commit_info(identity, operation, mode, partition_by, reads is Reads.NOTHING)
+    return Transaction(identity, opened.table_id, (info, *listed), reads, read_apps)

@@ -78,6 +78,17 @@ class LogEntry:
         return any(not one.get("dataChange", True) for one in self._all("remove"))
 
     @property
+    def has_deletion_vectors(self) -> bool:
+        """Whether an added file has rows that are deleted."""
+        return any(file.get("deletionVector") for file in self._all("add"))
+
+    @property
+    def transaction(self) -> str | None:
+        """The id of the transaction that wrote the entry, if the writer gave it one."""
+        info = next(self._all("commitInfo"), {})
+        return info.get("txnId")
+
+    @property
     def metadata(self) -> Mapping[str, Any] | None:
         return next(self._all("metaData"), None)
 

@@ -1,62 +1,88 @@
 """Tables that stay open: what was read of them once, and what commits have changed since.
 
-Most commits only add and remove files. Their entries in the log take a tenth of the time that
-delta-rs takes to bring a table up to date.
+An entry of the log takes a tenth of the time that delta-rs takes to bring a table up to date, and
+a commit of this process does not even have to be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from time import monotonic
+from typing import Self
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from headgate.lake.definition import TableDefinition, TableMetadata, TableProtocol
 from headgate.lake.files import Identity
 from headgate.lake.log import LogEntry, identify_entry, identify_entry_and_next
 from headgate.lake.tables import added_files, open_table, open_version, table_url
 
 _MAX_OPEN = 2_000
 """Beyond this number, the least recently used table is evicted."""
-
-_MAX_CHANGES = 10
-"""Commits after which delta-rs brings a table up to date."""
+_MAX_ENTRIES = 10
+"""Entries that are read at a time; delta-rs reads more of them faster."""
+_MAX_FILES = 200
+"""Added and removed files that are remembered beside those that were read."""
+_FRESH = 1.0
+"""Seconds for which a version counts as the newest. The log shows whether it was; what it does not
+show is that the table was dropped and created again, with fewer versions."""
 
 
 @dataclass(frozen=True)
 class KnownVersion:
-    """A version of a table without partitions: enough to read its files, if they are known."""
+    """A version that was committed here: enough to read files of it that are known."""
 
     version: int
-    schema: pa.Schema
+    definition: TableDefinition
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.definition.schema
 
 
 class ReadTable:
-    """A version of a table that delta-rs has read, and what was looked up in it."""
+    """A version of a table that was read or created here, and what was looked up in it."""
 
-    def __init__(self, url: str, read: DeltaTable | KnownVersion) -> None:
+    def __init__(
+        self,
+        url: str,
+        version: int,
+        read: DeltaTable | TableDefinition,
+        marks: Mapping[str, int | None] | None = None,
+    ) -> None:
         self._url = url
+        self.version = version
         self._sizes: Mapping[str, int] | None = None
-        self._marks: dict[str, int | None] = {}
-        if isinstance(read, KnownVersion):
-            self.version, self.schema, self.partition_columns = read.version, read.schema, []
+        self._marks = dict(marks or {})
+        if isinstance(read, DeltaTable):
+            self.delta = read
         else:
-            self.version, self.delta = read.version(), read
+            self.definition = read
+
+    @classmethod
+    def before_creation(cls, url: str, definition: TableDefinition) -> Self:
+        """Return what a table was before its first version: without files and marks."""
+        table = cls(url, -1, definition)
+        table._sizes = {}
+        return table
 
     @cached_property
     def delta(self) -> DeltaTable:
         """The table at this version, or at a later one if others have updated it."""
-        return open_version(self._url, self.version)
+        return open_version(self._url, max(0, self.version))
 
     @cached_property
-    def schema(self) -> pa.Schema:
-        return pa.schema(self.at(self.version).schema())
+    def definition(self) -> TableDefinition:
+        return TableDefinition.of(self.at(self.version))
 
-    @cached_property
-    def partition_columns(self) -> list[str]:
-        return self.delta.metadata().partition_columns
+    @property
+    def is_read(self) -> bool:
+        """Whether delta-rs has read the table, so that it can be brought up to date."""
+        return "delta" in vars(self)
 
     def at(self, version: int) -> DeltaTable:
         """Return the table at this version or a later one."""
@@ -64,24 +90,28 @@ class ReadTable:
             self.delta.update_incremental()
         return self.delta if self.delta.version() == version else open_version(self._url, version)
 
-    def sizes(self, later: Sequence[FileChanges]) -> Mapping[str, int]:
+    def sizes(self, changes: FileChanges) -> Mapping[str, int]:
         """Return the sizes by path of all files after some changes."""
-        if self._sizes is None and later:
-            return _sizes_of(self.at(self.version + len(later)))
+        if self._sizes is None and changes.versions:
+            return _sizes_of(self.at(self.version + changes.versions))
         if self._sizes is None:
             self._sizes = _sizes_of(self.at(self.version))
         sizes = dict(self._sizes)
-        for one in later:
-            for path in one.removed:
-                sizes.pop(path, None)
-            sizes |= one.added
-        return sizes
+        for path in changes.removed:
+            sizes.pop(path, None)
+        return {**sizes, **changes.added}
 
     def mark(self, app: str) -> int | None:
         """Return the newest version that an app has marked in the table, if any."""
+        if self.version < 0:
+            return None
         if app not in self._marks:
             self._marks[app] = self.at(self.version).transaction_version(app)
         return self._marks[app]
+
+    def marks_after(self, changes: FileChanges) -> dict[str, int | None]:
+        """Return the marks that are known after some changes."""
+        return {**self._marks, **changes.marks}
 
 
 def _sizes_of(table: DeltaTable) -> dict[str, int]:
@@ -92,36 +122,60 @@ def _sizes_of(table: DeltaTable) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class FileChanges:
-    """What a commit has changed that only adds and removes files."""
+    """What a number of successive versions have changed."""
 
-    added: Mapping[str, int]
-    """Sizes by path."""
-    removed: frozenset[str]
-    marks: Mapping[str, int]
+    versions: int = 0
+    added: Mapping[str, int] = field(default_factory=dict)
+    """Sizes by path of files that are left."""
+    removed: frozenset[str] = frozenset()
+    marks: Mapping[str, int] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, entry: LogEntry) -> FileChanges | None:
-        """Return the changes of a commit; None if it changes more of the table."""
-        if entry.kinds - _FILE_ACTIONS:
-            return None
-        added = {unquote(one["path"]): int(one["size"]) for one in entry.added_files}
-        removed = frozenset(unquote(one["path"]) for one in entry.removed_files)
-        return cls(added, removed, entry.marks)
+    def followed_by(self, entry: LogEntry) -> FileChanges:
+        added = {unquote(file["path"]): int(file["size"]) for file in entry.added_files}
+        removed = frozenset(unquote(file["path"]) for file in entry.removed_files)
+        left = {path: size for path, size in self.added.items() if path not in removed}
+        return FileChanges(
+            self.versions + 1,
+            left | added,
+            self.removed | removed,
+            {**self.marks, **entry.marks},
+        )
+
+    @property
+    def files(self) -> int:
+        return len(self.added) + len(self.removed)
 
 
-_FILE_ACTIONS = {"add", "remove", "cdc", "txn", "commitInfo"}
+_UNDERSTOOD = {"add", "remove", "cdc", "txn", "commitInfo", "metaData", "protocol"}
 
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A version of a table: an earlier one that delta-rs has read, and all changes since."""
+    """A version of a table: an earlier one that was read, and all changes since.
+
+    It is what commits are based on: its identity, features and columns say whether an entry of
+    the log may follow, and `entry` whether the table is still the same.
+    """
 
     read: ReadTable
-    changes: tuple[FileChanges, ...] = ()
+    definition: TableDefinition
+    changes: FileChanges = field(default_factory=FileChanges)
+    entry: Identity | None = None
+    """Of the version in the log."""
+    seen: float = field(default=0.0, compare=False)
+    """When it was the newest version, on the clock of this process."""
+
+    @classmethod
+    def of(cls, read: ReadTable, entry: Identity | None = None) -> Self:
+        return cls(read, read.definition, entry=entry, seen=monotonic())
 
     @property
     def version(self) -> int:
-        return self.read.version + len(self.changes)
+        return self.read.version + self.changes.versions
+
+    @property
+    def table_id(self) -> str:
+        return self.definition.metadata.id
 
     @property
     def delta(self) -> DeltaTable:
@@ -130,87 +184,109 @@ class OpenTable:
 
     @property
     def schema(self) -> pa.Schema:
-        return self.read.schema
+        return self.definition.schema
 
     @property
     def sizes(self) -> Mapping[str, int]:
         """Sizes of all files by path."""
         return self.read.sizes(self.changes)
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the table was the same a moment ago."""
+        return monotonic() - self.seen < _FRESH
+
     def mark(self, app: str) -> int | None:
         """Return the newest version that an app has marked in the table, if any."""
-        for one in reversed(self.changes):
-            if app in one.marks:
-                return one.marks[app]
+        if app in self.changes.marks:
+            return self.changes.marks[app]
         return self.read.mark(app)
+
+    def followed_by(self, entry: LogEntry, identity: Identity | None) -> OpenTable | None:
+        """Return the next version; None if only delta-rs can say what the entry changes."""
+        if entry.kinds - _UNDERSTOOD:
+            return None
+        definition = self.definition
+        if entry.protocol is not None:
+            protocol = TableProtocol.from_action(entry.protocol)
+            definition = replace(definition, protocol=protocol)
+        if entry.metadata is not None:
+            metadata = TableMetadata.from_action(entry.metadata)
+            definition = replace(definition, metadata=metadata)
+        changes = self.changes.followed_by(entry)
+        return OpenTable(self.read, definition, changes, identity, monotonic())
+
+    def without_files(self, url: str) -> OpenTable:
+        """Return the same version with its files to be read again when they are needed."""
+        marks = self.read.marks_after(self.changes)
+        read = ReadTable(url, self.version, self.definition, marks)
+        if self.read.is_read:
+            read.delta = self.read.delta  # which is faster to bring up to date than to open
+        return replace(self, read=read, changes=FileChanges())
 
 
 class TableCache:
-    """Open tables of a lake. Updating an open table is faster than opening it again."""
+    """The newest versions of the tables of a lake, as far as they are known.
+
+    All that this process reads of a table, and all that it commits, goes through one of these.
+    """
 
     def __init__(self, lake: str) -> None:
         self.lake = lake
-        self._opened: dict[str, tuple[OpenTable, Identity | None]] = {}
-        """Each with the entry of its version in the log, which is another if it is replaced."""
-
-    def entry_of(self, table: str) -> Identity | None:
-        """Return the entry, in the log, of the version that was returned last."""
-        return self._opened[table][1] if table in self._opened else None
+        self._opened: dict[str, OpenTable] = {}
 
     def newest(self, table: str) -> OpenTable | None:
         """Return the newest version of a table; None if it does not exist."""
         url = table_url(self.lake, table)
-        opened, known = self._opened.pop(table, (None, None))
+        opened = self._opened.pop(table, None)
         if opened is not None:
-            current, newer = identify_entry_and_next(url, opened.version)
-            if current is None or current != known:
-                opened = None  # replaced by another table of the same name
-            elif newer is not None:
-                opened, known = _updated(url, opened, newer)
+            opened = _updated(url, opened)
         if opened is None:
             read = open_table(url)
             if read is None:
                 return None
-            opened, known = OpenTable(ReadTable(url, read)), identify_entry(url, read.version())
-        self._opened[table] = opened, known
-        if len(self._opened) > _MAX_OPEN:
-            self._opened.pop(next(iter(self._opened)))
+            version = read.version()
+            opened = OpenTable.of(ReadTable(url, version, read), identify_entry(url, version))
+        self.put(table, opened)
         return opened
 
-    def newest_read(self, table: str) -> DeltaTable | None:
-        """Return the newest version as delta-rs has it."""
-        opened = self.newest(table)
-        if opened is None:
-            return None
-        delta = opened.delta
-        if opened.changes:
-            read = ReadTable(table_url(self.lake, table), delta)
-            self._opened[table] = OpenTable(read), self.entry_of(table)
-        return delta
+    def last(self, table: str) -> OpenTable | None:
+        """Return the version that was read or committed last, which may not be the newest."""
+        return self._opened.get(table)
+
+    def put(self, table: str, opened: OpenTable) -> None:
+        """Keep a version that was just read or committed."""
+        if opened.changes.files > _MAX_FILES:
+            opened = opened.without_files(table_url(self.lake, table))
+        self._opened.pop(table, None)
+        self._opened[table] = opened
+        if len(self._opened) > _MAX_OPEN:
+            self._opened.pop(next(iter(self._opened)), None)
 
 
-def _updated(
-    url: str, opened: OpenTable, newer: Identity | None
-) -> tuple[OpenTable, Identity | None]:
-    """Return the newest version and its entry, given the entry after the version."""
-    changes, known, version = list(opened.changes), newer, opened.version
-    while newer is not None and len(changes) < _MAX_CHANGES:
+def _updated(url: str, opened: OpenTable) -> OpenTable | None:
+    """Return the newest version; None if the table has been replaced, or is not known so far."""
+    current, newer = identify_entry_and_next(url, opened.version)
+    if current is None or current != opened.entry:
+        return None
+    read = 0
+    while newer is not None and read < _MAX_ENTRIES:
         try:
-            found = FileChanges.of(LogEntry.read(url, version + 1))
-        except (FileNotFoundError, ValueError):
-            found = None  # delta-rs may be able to read it, or says what is wrong with it
-        if found is None:
+            following = opened.followed_by(LogEntry.read(url, opened.version + 1), newer)
+        except (FileNotFoundError, ValueError, KeyError):
+            following = None  # delta-rs may be able to read it, or says what is wrong with it
+        if following is None:
             break
-        changes.append(found)
-        version, known = version + 1, newer
-        newer = identify_entry(url, version + 1)
+        opened, read = following, read + 1
+        newer = identify_entry(url, opened.version + 1)
     if newer is None:
-        return OpenTable(opened.read, tuple(changes)), known
+        return replace(opened, seen=monotonic())
+    if not opened.read.is_read:
+        return None
     delta = opened.read.delta
     delta.update_incremental()
-    is_next = delta.version() == version + 1
-    known = newer if is_next else identify_entry(url, delta.version())
-    return OpenTable(ReadTable(url, delta)), known
+    version = delta.version()
+    return OpenTable.of(ReadTable(url, version, delta), identify_entry(url, version))
 
 
 @cache

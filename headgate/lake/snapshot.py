@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from headgate.lake.constraints import Constraints, constraints_of
+from headgate.lake.definition import TableDefinition
 from headgate.lake.log import LogEntry
 from headgate.lake.open_tables import (
     KnownVersion,
@@ -23,7 +23,7 @@ from headgate.lake.open_tables import (
 from headgate.lake.parquet import ParquetRows
 from headgate.lake.query import quoted_name
 from headgate.lake.storage import has_file
-from headgate.lake.tables import added_files, is_plain_parquet, open_table, table_url
+from headgate.lake.tables import NotWritable, added_files, open_table, table_url
 from headgate.schema.conform import conform_rows
 
 _IN_ORDER = {"datafusion.execution.target_partitions": "1"}
@@ -71,7 +71,11 @@ class Snapshot:
 
     @classmethod
     def of(cls, lake: str, table: str, read: DeltaTable | KnownVersion) -> Self:
-        opened = OpenTable(ReadTable(table_url(lake, table), read))
+        url = table_url(lake, table)
+        if isinstance(read, KnownVersion):
+            opened = OpenTable.of(ReadTable(url, read.version, read.definition))
+        else:
+            opened = OpenTable.of(ReadTable(url, read.version(), read))
         return cls(lake, table, opened.version, opened)
 
     @property
@@ -84,9 +88,9 @@ class Snapshot:
         return self.opened.delta
 
     @property
-    def properties(self) -> DeltaTable:
-        """The table at a version with the same columns, properties and features."""
-        return self.opened.read.delta
+    def definition(self) -> TableDefinition:
+        """The protocol and the metadata of the table."""
+        return self.opened.definition
 
     @property
     def schema(self) -> pa.Schema:
@@ -110,12 +114,13 @@ class Snapshot:
         added = self._added.select(["path", "size_bytes", "num_records", "modification_time"])
         rows = zip(*(column.to_pylist() for column in added.columns), strict=True)
         return [
-            DataFile(path, size, count, modified, self._partition_of(path))
+            DataFile(path, size, count, modified, self.partition_of(path))
             for path, size, count, modified in ((unquote(row[0]), *row[1:]) for row in rows)
             if count is not None
         ]
 
-    def _partition_of(self, path: str) -> str | None:
+    def partition_of(self, path: str) -> str | None:
+        """Return the value of the partition column for a file of a table with simple partitions."""
         values = self._partitions.get(path)
         value = next(iter(values.values())) if values else None
         return None if value is None else str(value)
@@ -132,11 +137,11 @@ class Snapshot:
     @property
     def table_id(self) -> str:
         """The id that the table got when it was created."""
-        return str(self.properties.metadata().id)
+        return self.opened.table_id
 
     @property
     def partition_columns(self) -> Sequence[str]:
-        return self.opened.read.partition_columns
+        return self.definition.metadata.partition_columns
 
     @property
     def has_simple_partitions(self) -> bool:
@@ -148,13 +153,14 @@ class Snapshot:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the table can be read from its Parquet files alone."""
-        return is_plain_parquet(self.properties)
+        """Whether the Parquet files of the table have its rows as they are, but for the values of
+        partition columns."""
+        return self.definition.is_plain
 
     @property
-    def constraints(self) -> Constraints:
-        """What rows of the table must fulfil now."""
-        return constraints_of(self.properties)
+    def files_are_complete(self) -> bool:
+        """Whether the Parquet files of the table have its rows, with all columns, as they are."""
+        return self.is_plain and not self.partition_columns
 
     def mark(self, app: str) -> int | None:
         """Return the newest version that an app has marked in the table, if any."""
@@ -166,7 +172,7 @@ class Snapshot:
 
     def since(self, version: int | None) -> Self:
         """Return the files added after a version; the whole table if they are unknown."""
-        if version is None:
+        if version is None or not self.definition.has_added_rows_in_files:
             return self
         added: dict[str, int] = {}
         compacted = False
@@ -175,8 +181,8 @@ class Snapshot:
                 entry = LogEntry.read(self.url, number)
             except FileNotFoundError:
                 return self
-            if entry.removed:
-                return self  # rows have been rewritten
+            if entry.removed or entry.has_deletion_vectors:
+                return self  # rows have been rewritten, or files have others than the table
             compacted |= entry.is_compaction
             added |= {unquote(file["path"]): file["size"] for file in entry.added}
         if compacted and not self._still_has(added):
@@ -198,11 +204,16 @@ class Snapshot:
     def portions(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Read rows in the columns and types of the table, which files may not have."""
         wanted = self.selected(columns)
-        for name in self.sizes:
-            yield from self._portions_of(name, wanted)
+        if self.is_plain or self.list_files is not None:
+            for name in self.sizes:
+                yield from self._portions_of(name, wanted)
+        else:
+            yield from self._portions_by_delta(wanted)
 
     def file_rows(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Read the rows of one file in the columns and types of the table."""
+        if not self.is_plain:
+            raise NotWritable(f"files of {self.table} do not have its rows as they are")
         wanted = self.selected(columns)
         return pa.Table.from_batches(self._portions_of(path, wanted, 1 << 20), wanted)
 
@@ -217,7 +228,7 @@ class Snapshot:
     def portions_in_order(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read rows in the order of their files: the same for everyone who reads the version."""
         if not self.is_plain:
-            yield from self.read(columns).to_batches()
+            yield from self.portions(columns)
             return
         added = self._added
         times = added["modification_time"].cast(pa.int64()).to_pylist()
@@ -235,12 +246,14 @@ class Snapshot:
         Never as a dataset of pyarrow, which reads files by calling back into Python: the process
         aborts if it exits before pyarrow's threads have let go of the last file.
         """
-        if self.is_plain:
-            return self.rows(columns)
-        wanted = self.selected(columns)
+        return self.rows(columns)
+
+    def _portions_by_delta(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Read rows by delta-rs, which knows deletion vectors and mapped columns."""
         names = ", ".join(map(quoted_name, wanted.names)) or "NULL"
-        rows = self.query(f"SELECT {names} FROM stored", _IN_ORDER).read_all()
-        return rows.select(range(len(wanted))).cast(wanted)
+        for rows in self.query(f"SELECT {names} FROM stored", _IN_ORDER):
+            selected = pa.Table.from_batches([rows]).select(range(len(wanted)))
+            yield from selected.cast(wanted).to_batches()
 
     def query(self, sql: str, settings: Mapping[str, str] | None = None) -> pa.RecordBatchReader:
         """Run SQL over the table, which the query calls `stored`."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
 from headgate.lake.compact import Compacted
 from headgate.lake.constraints import Constraints
+from headgate.lake.definition import TableDefinition
 from headgate.lake.parquet import stage_merge
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged_files import delete_staged
@@ -63,11 +64,16 @@ class SparkCommitter:
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return _arrow_schema(self._spark, table_url(self.lake, table), version)
 
+    def definition(self, table: str, version: int) -> TableDefinition | None:
+        return None
+
     def can_rewrite(self, table: str, up_to: int) -> bool:
         if not self._constraints(self._snapshot(table)).allow_rewrite:
             return False
         detail = self._spark.sql(f"DESCRIBE DETAIL {self._name(table)}").head()
-        return detail is not None and int(detail["sizeInBytes"]) <= up_to
+        if detail is None or detail["partitionColumns"]:
+            return False  # new columns would come without the partitioning
+        return int(detail["sizeInBytes"]) <= up_to
 
     def commit(self, commit: Commit, rows: DataFrame | None = None) -> int:
         """Commit the staged files, or other rows."""
@@ -85,15 +91,15 @@ class SparkCommitter:
             raise TableError(f"table {commit.table} already exists")
         with _errors_of_delta():
             options = _options(commit, keep_columns=bool(constraints))
-            if len(commit.marks) > 1 or commit.required_marks:
-                self._commit_with_marks(commit, rows, options)
+            if version < 0 and len(commit.marks) <= 1 and not commit.required_marks:
+                self._create(commit, rows)
+            elif commit.marks or commit.required_marks:
+                self._commit_with_marks(commit, rows, options, is_new=version < 0)
                 if version < 0:
                     self._describe(commit)
-            elif version >= 0:
+            else:
                 writer = rows.write.format("delta").mode(_save_mode(commit))
                 writer.options(**options).save(table_url(self.lake, commit.table))
-            else:
-                self._create(commit, rows)
         for file in commit.files:
             delete_staged(self.lake, file)
         return self._version(commit.table)
@@ -103,6 +109,8 @@ class SparkCommitter:
         read = merge.based_on.table.version if merge.based_on is not None else None
         if read is not None and read != self._version(merge.table):
             raise CommitConflict(f"table {merge.table} has a newer version than {read}")
+        for app, required in merge.required_marks.items():
+            self._require_mark(merge.table, app, required)
         staged = (
             changes if isinstance(changes, str) else stage_merge(self.lake, merge.table, changes)
         )
@@ -119,7 +127,8 @@ class SparkCommitter:
             state = self.state(merge.table, mark.app)
             if state is not None and state.marked != mark.version:
                 # A merge that changes no row does not commit.
-                self.commit(Commit(merge.table, state.schema, (), (mark,)))
+                marked = {mark.app: state.marked}
+                self.commit(Commit(merge.table, state.schema, (), (mark,), required_marks=marked))
         return MergeCounts(
             self._version(merge.table),
             inserted=int(counts["num_inserted_rows"]),
@@ -154,8 +163,19 @@ class SparkCommitter:
             name, description = self._name(commit.table), _literal(commit.description)
             self._spark.sql(f"COMMENT ON TABLE {name} IS {description}")
 
-    def _commit_with_marks(self, commit: Commit, rows: DataFrame, given: Mapping[str, str]) -> None:
-        """Commit with several marks, or only with some, by the class that Delta itself uses."""
+    def _require_mark(self, table: str, app: str, required: int | None) -> None:
+        state = self.state(table, app)
+        if state is not None and state.marked != required:
+            raise CommitConflict(f"table {table} is not at {required} of {app}")
+
+    def _commit_with_marks(
+        self, commit: Commit, rows: DataFrame, given: Mapping[str, str], is_new: bool
+    ) -> None:
+        """Commit with marks by the class that Delta itself uses.
+
+        Its public interface has an option for one mark, with which a commit whose mark the table
+        has already is skipped in silence.
+        """
         jvm = self._jvm
         delta, none = jvm.org.apache.spark.sql.delta, jvm.scala.Option.empty()
         scala = jvm.org.apache.spark.api.python.PythonUtils
@@ -169,11 +189,16 @@ class SparkCommitter:
             found = int(transaction.txnVersion(app))
             if found != (_NO_MARK if required is None else required):
                 raise CommitConflict(f"table {commit.table} is not at {required} of {app}")
+        for mark in commit.marks:
+            if int(transaction.txnVersion(mark.app)) > mark.version:
+                raise CommitConflict(f"table {commit.table} has a later mark of {mark.app}")
+        # A table that exists keeps its own partitioning.
+        divides = is_new or _save_mode(commit) == "overwrite"
         write = delta.commands.WriteIntoDelta(
             log,
             mode,
             options,
-            scala.toSeq(list(commit.partition_by)),
+            scala.toSeq(list(commit.partition_by) if divides else []),
             scala.toScalaMap(dict(commit.properties)),
             rows._jdf,
             none,
@@ -318,9 +343,9 @@ def _save_mode(commit: Commit) -> str:
 
 def _options(commit: Commit, keep_columns: bool) -> dict[str, str]:
     """Return the options of a write; columns with constraints are kept as they are."""
-    options = _mark_options(commit.marks)
+    options: dict[str, str] = {}
     if commit.mode in ("rewrite", "replace") and not keep_columns:
-        return {**options, "overwriteSchema": "true"}
+        return {"overwriteSchema": "true"}
     if commit.replaced_partitions:
         (column,) = commit.partition_by
         values = ", ".join(map(_literal, commit.replaced_partitions))

@@ -76,21 +76,6 @@ def tables_in(lake: str, pattern: str = "*") -> list[str]:
         return sorted(compress(names, are_tables))
 
 
-_PLAIN_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-"""Reader features that do not change how rows are read from files."""
-
-_COLUMN_MAPPING = 2
-"""The reader version of column mapping, before there were features."""
-
-
-def is_plain_parquet(table: DeltaTable) -> bool:
-    """Whether a table can be read from its Parquet files alone, without deletion vectors etc."""
-    protocol = table.protocol()
-    if protocol.min_reader_version == _COLUMN_MAPPING:
-        return False
-    return not set(protocol.reader_features or ()) - _PLAIN_FEATURES
-
-
 def added_files(table: DeltaTable, flatten: bool = False) -> pa.Table:
     """Return a row per file of a table, which costs as much as opening it."""
     # As a stream, because pyarrow's own conversion imports pandas.

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headgate.lake.commit import Commit, Committer, Engine, MergeCommit, MergeCounts, TableState
 from headgate.lake.compact import Compacted
+from headgate.lake.definition import TableDefinition
 from headgate.lake.snapshot import Snapshot
 
 
@@ -62,6 +63,9 @@ class FailingCommitter:
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
         return self.inner.schema_at(table, version)
+
+    def definition(self, table: str, version: int) -> TableDefinition | None:
+        return self.inner.definition(table, version)
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
         return self.inner.can_rewrite(table, up_to)

@@ -11,6 +11,7 @@ import pytest
 from headgate.engine import follow_up
 from headgate.engine.follow_up import Followed, FollowedUpTo, Follower, TableChanged
 from headgate.lake.ledger_entries import GoldEntry
+from headgate.lake.staged import StagedFile
 
 CHESS, GO = TableChanged("silver_chess"), TableChanged("silver_go")
 
@@ -59,6 +60,25 @@ def test_batches_that_land_meanwhile_are_followed_together() -> None:
     assert done.version == 10
     assert [entry.kind for entry in done.entries] == ["gold"] * 3
     assert not follower.is_busy
+
+
+def test_what_waits_does_not_grow_with_the_batches() -> None:
+    slow = FollowUp()
+    file = StagedFile("silver_chess", "part.parquet", 1, 1, "{}", b"")
+    with Follower([slow]) as follower:
+        follower.follow([GO], 0, batch=0)
+        assert slow.begun.wait(10)
+        for version in range(1, 500):
+            follower.follow(
+                [TableChanged("silver_chess", files=(file,), version=version)], version, version
+            )
+        waiting = follower._waiting
+        assert waiting is not None
+        assert waiting.tables == {"silver_chess": TableChanged("silver_chess", version=499)}
+        assert len(follower._under_way) == 2
+        slow.may_go_on.set()
+        assert follower.wait().version == 499
+    assert [batch for _, batch in slow.calls] == [0, 499]
 
 
 def test_follow_ups_rest_while_batches_land_but_not_when_they_are_waited_for(

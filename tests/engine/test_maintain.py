@@ -89,7 +89,7 @@ def test_a_table_that_cannot_be_maintained_lands_all_the_same(
     def refuse(*_: object) -> None:
         raise CommitConflict("another writer")
 
-    monkeypatch.setattr(DeltaRsCommitter, "_replace", refuse)
+    monkeypatch.setattr(DeltaRsCommitter, "_combine", refuse)
     lake = GamesLake(tmp_path, maintain=True)
     land(lake, 40)
     assert numbers(lake, "silver_chess") == [*range(40)]

@@ -16,6 +16,7 @@ from headgate.lake.commit import (
     TableState,
 )
 from headgate.lake.compact import Compacted
+from headgate.lake.definition import TableDefinition
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.snapshot import Snapshot
 
@@ -40,6 +41,9 @@ class RecordingCommitter:
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
         raise AssertionError
+
+    def definition(self, table: str, version: int) -> TableDefinition | None:
+        return None
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
         raise AssertionError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from headgate.lake import delta_rs
+from headgate.lake.actions import Action
 from headgate.lake.changes import ChangeReader
 from headgate.lake.commit import Commit, Mark, MergeCommit, MergeRule, commit_rows
 from headgate.lake.compact import combine_files, files_to_combine
 from headgate.lake.delta_rs import DeltaRsCommitter
-from headgate.lake.log import LogEntry
+from headgate.lake.log import LogEntry, write_entry
 from headgate.lake.snapshot import DataFile, Snapshot
 from headgate.lake.tables import CommitConflict, NotWritable
 from tests.lake.staged import files_in, rows_in, staged
@@ -78,9 +80,11 @@ def test_one_file_is_not_combined() -> None:
     assert groups_of() == []
 
 
-def lake_with(tmp_path: Path, count: int, committer: DeltaRsCommitter | None = None) -> None:
+def lake_with(
+    tmp_path: Path, count: int, committer: DeltaRsCommitter | None = None, first: int = 0
+) -> None:
     writes = committer or DeltaRsCommitter(str(tmp_path))
-    for number in range(count):
+    for number in range(first, count):
         file = staged(tmp_path, "t", {"n": [number]})
         writes.commit(Commit("t", file.schema, (file,), (Mark("app", number),)))
 
@@ -160,21 +164,59 @@ def test_rows_that_are_appended_meanwhile_are_kept(
     assert len(DeltaTable(tmp_path / "t").file_uris()) == 2
 
 
-def test_rows_that_are_rewritten_meanwhile_do_not_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+OTHERS: dict[str, Callable[[Path], object]] = {
+    "delete": lambda path: DeltaTable(path).delete("n = 2"),
+    "optimize": lambda path: DeltaTable(path).optimize.compact(),
+    "compact": lambda path: DeltaRsCommitter(str(path.parent)).compact(path.name, MB),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_files_that_others_replace_meanwhile_are_not_replaced_again(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake_with(tmp_path, 4)
+    DeltaRsCommitter(str(tmp_path)).compact("t", MB)  # which also sets a property
+    lake_with(tmp_path, 8, first=4)
+    others = [OTHERS[other]]
+
+    def combine_while_others_do(table: Snapshot, files: list[DataFile]) -> object:
+        combined = combine_files(table, files)
+        while others:
+            others.pop()(tmp_path / "t")
+        return combined
+
+    monkeypatch.setattr(delta_rs, "combine_files", combine_while_others_do)
+    DeltaRsCommitter(str(tmp_path)).compact("t", MB)
+    deleted = {2} if other == "delete" else set()
+    left = [number for number in range(8) if number not in deleted]
+    assert [row["n"] for row in rows_in(tmp_path, "t", "n")] == left
+    table = DeltaTable(tmp_path / "t")
+    assert len(table.file_uris()) == 1
+    known = {Path(file).name for file in table.file_uris()} | {
+        Path(file["path"]).name
+        for version in range(table.version() + 1)
+        for file in LogEntry.read(str(tmp_path / "t"), version).removed_files
+    }
+    assert {Path(file).name for file in files_in(tmp_path, "t")} == known
+
+
+def test_compaction_gives_up_if_others_keep_replacing_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake_with(tmp_path, 40)
+    numbers = iter(range(40))
 
     def combine_and_delete(table: Snapshot, files: list[DataFile]) -> object:
         combined = combine_files(table, files)
-        DeltaTable(tmp_path / "t").delete("n = 2")
+        DeltaTable(tmp_path / "t").delete(f"n = {next(numbers)}")
         return combined
 
     monkeypatch.setattr(delta_rs, "combine_files", combine_and_delete)
-    with pytest.raises(CommitConflict):
+    with pytest.raises(CommitConflict, match="replaced already"):
         DeltaRsCommitter(str(tmp_path)).compact("t", MB)
-    assert [row["n"] for row in rows_in(tmp_path, "t", "n")] == [0, 1, 3]
-    assert len(files_in(tmp_path, "t")) == 4, "the combined file is deleted"
+    deleted = next(numbers)
+    assert [row["n"] for row in rows_in(tmp_path, "t", "n")] == list(range(deleted, 40))
 
 
 def test_merge_that_loses_its_response_keeps_its_files(
@@ -183,13 +225,11 @@ def test_merge_that_loses_its_response_keeps_its_files(
     """A store may repeat a request whose response was lost, and refuse it the second time."""
     lake_with(tmp_path, 2)
     committer = DeltaRsCommitter(str(tmp_path))
-    commit = committer.commit
 
-    def commit_and_lose(wanted: Commit) -> int:
-        commit(wanted)
-        raise CommitConflict("the entry exists")
+    def write_and_lose(url: str, version: int, actions: Sequence[Action]) -> None:
+        write_entry(url, version, actions)
 
-    monkeypatch.setattr(committer, "commit", commit_and_lose)
+    monkeypatch.setattr(delta_rs, "write_entry", write_and_lose)
     changes = pa.table({"n": pa.array([1, 5], pa.int64())})
     done = committer.merge(MergeCommit("t", changes, MergeRule(("n",)), (Mark("app", 2),)))
     assert done.version == 2

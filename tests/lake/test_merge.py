@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.lake import merge
+from headgate.lake import delta_rs, merge
 from headgate.lake.commit import Mark, MergeCommit, MergeRule, commit_rows
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.key_index import KeyIndex
-from headgate.lake.merge import find_rows
+from headgate.lake.merge import Rewritten, find_rows, merge_into_files
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
@@ -219,15 +219,15 @@ def test_rows_of_others_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Someone commits between reading and committing: the merge is done again."""
     committer, other = DeltaRsCommitter(str(tmp_path)), DeltaRsCommitter(str(tmp_path))
     commit_rows(committer, "t", numbers(1))
-    commit = committer.commit
     overtaken: list[int] = []
 
-    def overtaken_once(one: Any) -> int:
+    def overtaken_once(*given: Any) -> Rewritten:
+        rewritten = merge_into_files(*given)
         if not overtaken:
             overtaken.append(commit_rows(other, "t", numbers(2)))
-        return commit(one)
+        return rewritten
 
-    monkeypatch.setattr(committer, "commit", overtaken_once)
+    monkeypatch.setattr(delta_rs, "merge_into_files", overtaken_once)
     counts = committer.merge(MergeCommit("t", numbers(2, 3), MergeRule(("n",))))
     assert (counts.inserted, counts.updated) == (1, 1)
     assert DeltaTable(tmp_path / "t").count() == 3

@@ -1,10 +1,10 @@
-"""Commits to known tables: the same tables as by delta-rs, which is not asked for most of them."""
+"""Commits by entries of the log: which tables they make, and what is read for them."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
@@ -13,13 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
 
 from headgate.lake import delta_rs
+from headgate.lake.actions import Action
 from headgate.lake.commit import Commit, Mark, MergeCommit, MergeRule, commit_rows
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.files import Identity
-from headgate.lake.log import LogEntry
+from headgate.lake.log import LogEntry, write_entry
 from headgate.lake.merge import Rewritten, merge_into_files
 from headgate.lake.parquet import write_parquet
 from headgate.lake.staged import StagedFile
@@ -141,8 +142,12 @@ def test_same_batch_of_another_run_is_a_conflict(
 ) -> None:
     committer.state("chess", APP)
     append(DeltaRsCommitter(str(tmp_path)), tmp_path, 2)
+    file = staged(tmp_path, "chess", numbers(2))
+    landing = Commit("chess", file.schema, (file,), (Mark(APP, 2),), required_marks={APP: 1})
     with pytest.raises(CommitConflict):
-        commit(committer, 2, staged(tmp_path, "chess", numbers(2)))
+        committer.commit(landing)
+    with pytest.raises(CommitConflict, match="already"):
+        committer.commit(Commit("chess", file.schema, (file,), (Mark(APP, 1),)))
     state = committer.state("chess", APP)
     assert state is not None
     assert state.marked == 2
@@ -327,29 +332,57 @@ COLUMNS = pa.schema(
 
 @pytest.mark.parametrize("partition_by", [(), ("n",)])
 def test_new_table_is_what_delta_rs_would_make(tmp_path: Path, partition_by: tuple[str]) -> None:
-    commit = Commit(
-        "t", COLUMNS, (), (Mark(APP, 3),), partition_by=partition_by, description='It\'s "x"'
+    about = 'It\'s "x"'
+    commit = Commit("t", COLUMNS, (), (Mark(APP, 3),), partition_by=partition_by, description=about)
+    assert DeltaRsCommitter(str(tmp_path)).commit(commit) == 0
+    DeltaTable.create(
+        tmp_path / "theirs",
+        Schema.from_arrow(COLUMNS),
+        partition_by=list(partition_by),
+        description=about,
+        configuration={"delta.checkpointInterval": "50"},
     )
-    for place in ("ours", "theirs"):
-        committer = DeltaRsCommitter(str(tmp_path / place))
-        if place == "theirs":
-            committer._known.create = lambda *_: False  # type: ignore[method-assign]
-        assert committer.commit(commit) == 0
-    ours, theirs = (LogEntry.read(str(tmp_path / place / "t"), 0) for place in ("ours", "theirs"))
-    assert ours.actions[0]["commitInfo"]["engineInfo"] == "headgate"
-    assert "delta-rs" in theirs.actions[0]["commitInfo"]["engineInfo"]
+    ours, theirs = (LogEntry.read(str(tmp_path / name), 0) for name in ("t", "theirs"))
     own = {"id": None, "createdTime": None}
     assert ours.metadata is not None
     assert theirs.metadata is not None
     assert {**ours.metadata, **own} == {**theirs.metadata, **own}
     assert ours.metadata["id"] != theirs.metadata["id"]
-    assert (ours.protocol, ours.marks) == (theirs.protocol, theirs.marks)
+    assert ours.protocol == theirs.protocol
+    assert ours.marks == {APP: 3}
 
 
-def test_features_of_new_tables_are_left_to_delta_rs(tmp_path: Path) -> None:
-    columns = pa.schema([("at", pa.struct([("local", pa.timestamp("us"))]))])
-    DeltaRsCommitter(str(tmp_path)).commit(Commit("t", columns, ()))
-    assert DeltaTable(tmp_path / "t").protocol().reader_features == ["timestampNtz"]
+LOCAL_TIME = pa.field("at", pa.struct([("local", pa.timestamp("us"))]))
+
+
+def test_features_of_columns_are_declared(tmp_path: Path) -> None:
+    required = pa.field("n", pa.int64(), nullable=False)
+    DeltaRsCommitter(str(tmp_path)).commit(Commit("t", pa.schema([LOCAL_TIME, required]), ()))
+    protocol = DeltaTable(tmp_path / "t").protocol()
+    assert protocol.reader_features == ["timestampNtz"]
+    assert set(protocol.writer_features or ()) == {"appendOnly", "invariants", "timestampNtz"}
+
+
+def test_features_of_added_columns_are_declared_beside_those_before(tmp_path: Path) -> None:
+    committer = DeltaRsCommitter(str(tmp_path))
+    commit(committer, 0, staged(tmp_path, "t", numbers(1)))
+    DeltaTable(tmp_path / "t").alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    wider = pa.schema([("n", pa.int64()), LOCAL_TIME])
+    commit(committer, 1, staged(tmp_path, "t", numbers(2)), schema=wider)
+    protocol = DeltaTable(tmp_path / "t").protocol()
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (3, 7)
+    assert protocol.reader_features == ["timestampNtz"]
+    assert {"changeDataFeed", "timestampNtz", "invariants"} <= set(protocol.writer_features or ())
+    assert values(tmp_path, "t") == [1, 2]
+
+
+@pytest.mark.parametrize("wanted", [pa.field("N", pa.int64()), pa.field("n", pa.string())])
+def test_columns_that_a_table_cannot_have_are_refused(tmp_path: Path, wanted: pa.Field) -> None:
+    committer = DeltaRsCommitter(str(tmp_path))
+    commit(committer, 0, staged(tmp_path, "t", numbers(1)))
+    with pytest.raises(TableError, match="column"):
+        committer.commit(Commit("t", pa.schema([wanted]), ()))
+    assert DeltaTable(tmp_path / "t").version() == 0
 
 
 def test_table_whose_first_entries_are_gone_is_not_created_again(
@@ -369,16 +402,14 @@ def test_table_whose_first_entries_are_gone_is_not_created_again(
 def test_table_that_another_creates_meanwhile_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    committer = DeltaRsCommitter(str(tmp_path))
-    create = committer._known.create
 
-    def late(*given: Any) -> bool:
-        write_deltalake(tmp_path / "chess", numbers(70))
-        return create(*given)
+    def late(url: str, version: int, actions: Sequence[Action]) -> Identity | None:
+        write_deltalake(url, numbers(70))
+        return write_entry(url, version, actions)
 
-    monkeypatch.setattr(committer._known, "create", late)
-    with pytest.raises(TableError):
-        commit_rows(committer, "chess", numbers(1))
+    monkeypatch.setattr(delta_rs, "write_entry", late)
+    with pytest.raises(CommitConflict, match="another writer"):
+        commit_rows(DeltaRsCommitter(str(tmp_path)), "chess", numbers(1))
     assert values(tmp_path) == [70]
 
 
