@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -24,15 +25,19 @@ from headgate.errors import first_line
 from headgate.gold.declared import declared_gold
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.commit import Committer
-from headgate.lake.expire import Expired, delete_expired, expired_versions
 from headgate.lake.ledger_snapshot import LedgerSnapshot
-from headgate.lake.maintain import Unfinished, Upkeep, maintain_table, upkeep_of
+from headgate.lake.maintain import (
+    MaintenancePolicy,
+    MaintenanceResult,
+    apply_plan,
+    maintain_table,
+    plan_maintenance,
+)
 from headgate.lake.names import TOMBSTONES, ChangeTables
 from headgate.lake.orphans import orphans_of_notes
 from headgate.lake.snapshot import Snapshot
-from headgate.lake.staged_files import writer_of
 from headgate.lake.storage import delete_files
-from headgate.lake.streams import app_id
+from headgate.lake.writers import LakeWriters, StagedFiles
 
 _COMPACTED_EVERY = 16
 """Versions of a table from one look at its files to the next."""
@@ -83,7 +88,7 @@ class MaintainFollowUp:
         self, pipeline: PipelineConfig, policy: Maintain, committer: Committer, listener: Listener
     ) -> None:
         self._lake = pipeline.lake
-        self._policy = policy
+        self._policy = MaintenancePolicy.of(policy, fewest=_FEWEST)
         self._committer = committer
         self._listener = listener
         self._keys = Keys(pipeline)
@@ -98,7 +103,7 @@ class MaintainFollowUp:
         for one in changed:
             self._see(one)
         began = monotonic()
-        done: list[Upkeep] = []
+        done: list[MaintenanceResult] = []
         while self._due and monotonic() - began < _ROUND:
             table = next(iter(self._due))
             done.append(self._maintain(table, self._due.pop(table)))
@@ -127,37 +132,31 @@ class MaintainFollowUp:
             is_expiring = now // _EXPIRED_EVERY > before // _EXPIRED_EVERY
             self._due[table.table] = self._due.get(table.table, False) or is_expiring
 
-    def _maintain(self, name: str, is_expiring: bool) -> Upkeep:
+    def _maintain(self, name: str, is_expiring: bool) -> MaintenanceResult:
         try:
-            upkeep = self._looked_at(name, is_expiring)
+            done = self._looked_at(name, is_expiring)
         except Exception as error:  # of any kind: rows must land
-            upkeep = Upkeep(name, error=first_line(error))
-            if self._errors.get(name) != upkeep.error:
-                self._listener(MaintenanceFailed(name, upkeep.error or ""))
-        self._errors[name] = upkeep.error or ""
-        return upkeep
+            done = MaintenanceResult(name, error=first_line(error))
+        if done.error is not None and self._errors.get(name) != done.error:
+            self._listener(MaintenanceFailed(name, done.error))
+        self._errors[name] = done.error or ""
+        return done
 
-    def _looked_at(self, name: str, is_expiring: bool) -> Upkeep:
-        expired = Expired()
+    def _looked_at(self, name: str, is_expiring: bool) -> MaintenanceResult:
+        is_kept_few = self._has_key.get(name, False)
+        table = None if is_kept_few and not is_expiring else Snapshot.newest(self._lake, name)
+        if table is None:
+            return MaintenanceResult(name)
         if is_expiring or name not in self._has_key:
-            table = Snapshot.newest(self._lake, name)
-            if table is None:
-                return Upkeep(name)
             self._has_key[name] = self._keys.has(table)
-            if is_expiring:
-                expired = self._expired(table)
+        policy = self._policy if is_expiring else self._policy.without_expiry
         if not self._has_key[name]:
-            compacted = self._committer.compact(name, self._policy.file_size, _FEWEST)
-            return Upkeep(name, compacted, expired)
+            return maintain_table(self._committer, table, policy)
+        done = maintain_table(self._committer, table, policy.without_compaction)
         deleted_rows = Snapshot.newest(self._lake, f"{TOMBSTONES}{name}") if is_expiring else None
         if deleted_rows is not None:
-            self._expired(deleted_rows)
-        return Upkeep(name, expired=expired)
-
-    def _expired(self, table: Snapshot) -> Expired:
-        expired = expired_versions(table, self._policy.keep, self._policy.max_versions)
-        delete_expired(table, expired)
-        return expired
+            maintain_table(self._committer, deleted_rows, policy.without_compaction)
+        return done
 
 
 def maintain(
@@ -166,31 +165,30 @@ def maintain(
     *,
     dry_run: bool = False,
     at_most: timedelta | None = None,
-    on_table: Callable[[Upkeep], None] = lambda _: None,
-) -> list[Upkeep]:
+    on_table: Callable[[MaintenanceResult], None] = lambda _: None,
+) -> list[MaintenanceResult]:
     """Maintain tables by name or pattern, or with `dry_run`, return what that would do.
 
     Tables that are left when the time is up are not in the result. The pipeline may be running.
     """
-    policy = pipeline.maintain or Maintain()
+    policy = MaintenancePolicy.of(pipeline.maintain or Maintain())
     committer = choose_committer(pipeline.commit, lambda: pipeline_session(pipeline), pipeline.lake)
     ends = None if at_most is None else monotonic() + at_most.total_seconds()
-    staged = _unfinished(pipeline)
+    staged = LakeWriters.of(pipeline.lake, pipeline.ledger).staged()
     keys = Keys(pipeline)
 
-    def upkeep(name: str) -> Upkeep | None:
+    def result_for(name: str) -> MaintenanceResult | None:
         if ends is not None and monotonic() > ends:
             return None
         try:
             table = Snapshot.open(pipeline.lake, name)
             if table is None:
                 return None
-            compacts = not keys.has(table)
-            if dry_run:
-                return upkeep_of(table, policy, staged, compacts)
-            return maintain_table(committer, table, policy, staged, compacts)
+            wanted = policy.without_compaction if keys.has(table) else policy
+            plan = plan_maintenance(table, wanted, staged, committer.engine(table))
+            return plan.expected if dry_run else apply_plan(committer, plan)
         except Exception as error:  # of any kind: other tables are maintained
-            return Upkeep(name, error=first_line(error))
+            return MaintenanceResult(name, error=first_line(error))
 
     names = [
         name
@@ -199,17 +197,28 @@ def maintain(
     ]
     done = []
     with ThreadPoolExecutor(_MAX_WORKERS, "maintain") as pool:
-        for one in pool.map(upkeep, names):
+        for one in pool.map(result_for, names):
             if one is not None:
                 on_table(one)
                 done.append(one)
-    notes = orphans_of_notes(pipeline.lake, staged.pending)
-    if notes:
-        if not dry_run:
-            delete_files(f"{pipeline.lake}/_staged", [file.path for file in notes])
-        done.append(Upkeep("_staged", orphans=tuple(notes)))
-        on_table(done[-1])
+    notes = _notes(pipeline.lake, staged, dry_run)
+    if notes.is_needed or notes.left or notes.error:
+        on_table(notes)
+        done.append(notes)
     return done
+
+
+def _notes(lake: str, staged: StagedFiles, dry_run: bool) -> MaintenanceResult:
+    """Delete what is left beside the tables."""
+    folder = "_staged"
+    orphans = orphans_of_notes(lake, staged)
+    result = MaintenanceResult(folder, deletions=orphans.deletions, left=orphans.left)
+    if not dry_run:
+        try:
+            delete_files(f"{lake}/{folder}", [file.path for file in orphans.deletions])
+        except Exception as error:  # of any kind: the tables are maintained
+            return replace(result, deletions=(), error=first_line(error))
+    return result
 
 
 def owned_tables(pipeline: PipelineConfig) -> list[str]:
@@ -219,13 +228,3 @@ def owned_tables(pipeline: PipelineConfig) -> list[str]:
     if pipeline.lands_changes:
         tables |= {one.tombstones for one in known_sources(pipeline)}
     return sorted(tables)
-
-
-def _unfinished(pipeline: PipelineConfig) -> Unfinished:
-    ledgers = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name).each
-    landed = {writer_of(app_id(ledger.name)): ledger.landed for ledger in ledgers}
-    pending = (row.entry.staged_file for ledger in ledgers for row in ledger.pending())
-    return Unfinished(
-        {writer: version for writer, version in landed.items() if version is not None},
-        frozenset(f"{file.table}/{file.path}" for file in pending),
-    )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headgate.inspect.schema import TableSchema
     from headgate.inspect.status import Status
     from headgate.inspect.tables import TableSummary
-    from headgate.lake.maintain import Upkeep
+    from headgate.lake.maintain import MaintenanceResult
     from headgate.lake.snapshot import Snapshot
     from headgate.quarantine.filter import OffsetRange, QuarantineFilter
     from headgate.quarantine.replay import Replayed
@@ -169,7 +169,7 @@ class Pipeline(config.PipelineConfig):
 
     def run_maintenance(
         self, *tables: str, dry_run: bool = False, at_most: timedelta | str | None = None
-    ) -> Rows[Upkeep]:
+    ) -> Rows[MaintenanceResult]:
         """Combine small files and delete what no version needs, in tables by name or pattern.
 
         With `dry_run`, return what that would do. The pipeline may be running.

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.cdc.change_log import ChangeLog
-from headgate.cdc.fold import has_key, keyed_changes, latest, live
+from headgate.cdc.fold import has_key, keyed_changes, latest, live, with_comparable_keys
 from headgate.cdc.key import ORDER, ROW_ID, TableKey, newest_key
 from headgate.cdc.merge_table import MAX_FOLD_BYTES
 from headgate.cdc.order.encoding import BACKFILL
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 Fold = Callable[[pa.Table], pa.Table]
 
 TIME = "_source_timestamp"
+# Working columns, beside those of the key, whose names have only letters, digits and `_`.
+_INDEX = "#index"
+_FIRST = "#first"
 _BYTES_PER_TASK = MAX_FOLD_BYTES // 4
 """Bytes of change files per task; several tasks of one machine fold at the same time."""
 
@@ -163,12 +166,12 @@ def _without_later_backfills(keyed: pa.Table, key: TableKey, order: str) -> pa.T
     if not len(read) or not len(after):
         return keyed
     backfilled = keyed.select([*names, TIME]).take(pa.array(read))
-    backfilled = backfilled.append_column("_headgate_index", pa.array(read))
-    changed = after.group_by(names).aggregate([(TIME, "min")])
+    backfilled = backfilled.append_column(_INDEX, pa.array(read))
+    changed = after.group_by(names).aggregate([(TIME, "min")]).rename_columns([*names, _FIRST])
     both = backfilled.join(changed, names, join_type="inner")
-    outdated = both.filter(pc.less_equal(both[f"{TIME}_min"], both[TIME]))
+    outdated = both.filter(pc.less_equal(both[_FIRST], both[TIME]))
     counts = np.ones(len(keyed), bool)
-    counts[outdated["_headgate_index"].to_numpy()] = False
+    counts[outdated[_INDEX].to_numpy()] = False
     return keyed.filter(pa.array(counts))
 
 
@@ -184,7 +187,7 @@ def _fold(
     received = list(batches)
     if not received:
         return
-    changes = pa.Table.from_batches(received)
+    changes = with_comparable_keys(pa.Table.from_batches(received), key)
     changes = changes.filter(pa.array(has_key(changes, key)))
     if by_row is not None:
         matching = by_row.join(

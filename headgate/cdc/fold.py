@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.cdc.key import ROW_ID, TableKey
+from headgate.lake.key_index import comparable_key
 
 KnownRows = Callable[[Collection[str]], pa.Table]
 """Looks up the changes of rows by row IDs: their keys, row IDs and orders."""
@@ -33,10 +34,29 @@ def last_of_each_key(ordered: pa.Table, key: TableKey) -> np.ndarray:
         differs = pc.if_else(
             pc.or_(this.is_null(), following.is_null()),
             pc.xor(this.is_null(), following.is_null()),
-            pc.not_equal(this, following),
+            _differ(this, following),
         )
         last[:-1] |= differs.to_numpy(zero_copy_only=False)
     return last
+
+
+def _differ(one: pa.Array, other: pa.Array) -> pa.Array:
+    """Return where values differ; NaN is equal to NaN."""
+    differ = pc.not_equal(one, other)
+    if pa.types.is_floating(one.type):
+        differ = pc.and_not(differ, pc.and_(pc.is_nan(one), pc.is_nan(other)))
+    return differ
+
+
+def with_comparable_keys(changes: pa.Table, key: TableKey) -> pa.Table:
+    """Return changes with one NaN and one zero in their keys, so that joins find them."""
+    for name in key.columns:
+        at = changes.schema.get_field_index(name)
+        field = changes.schema.field(at)
+        if pa.types.is_floating(field.type):
+            values = comparable_key(changes[name].combine_chunks())
+            changes = changes.set_column(at, field, values)
+    return changes
 
 
 def live(changes: pa.Table) -> pa.Table:
@@ -70,6 +90,7 @@ def by_row_id_alone(changes: pa.Table, key: TableKey) -> np.ndarray:
 
 def keyed_changes(changes: pa.Table, key: TableKey, known_rows: KnownRows) -> pa.Table:
     """Return the changes with a key, and the deletions by row ID with the keys of their rows."""
+    changes = with_comparable_keys(changes, key)
     keyed = changes.filter(pa.array(has_key(changes, key)))
     by_row = changes.filter(pa.array(by_row_id_alone(changes, key)))
     if not len(by_row):

@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.cdc.change_log import ChangeLog
-from headgate.cdc.fold import KnownRows, by_row_id_alone, has_key, keyed_changes, last_of_each_key
+from headgate.cdc.fold import (
+    KnownRows,
+    by_row_id_alone,
+    has_key,
+    keyed_changes,
+    last_of_each_key,
+    with_comparable_keys,
+)
 from headgate.cdc.key import ORDER, ROW_ID, TableKey, current_key, newest_key
 from headgate.cdc.merge_table import (
     IS_DELETED,
@@ -21,12 +28,16 @@ from headgate.cdc.merge_table import (
     MergePlan,
     NeedsSparkMerge,
     TableMerged,
+    Unmerged,
     evolve_columns,
 )
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
+from headgate.errors import LandingError
 from headgate.lake.commit import Committer, MergeCommit, MergeCounts, MergeRule
 from headgate.lake.merge import replace_rows
+from headgate.lake.other_writers import changed_by_others
 from headgate.lake.snapshot import Snapshot
+from headgate.schema.conform import nullable
 
 VALIDITY = pa.schema(
     [
@@ -37,13 +48,24 @@ VALIDITY = pa.schema(
 )
 _METADATA = ("_change_type", ORDER)
 
+# Working columns, beside those of the source, whose names have only letters, digits and `_`.
+_PRECEDES_NEW = "#precedes_new"
+_IS_NEW = "#is_new"
+
 
 def history_columns(log: pa.Schema, key: TableKey) -> pa.Schema:
     """Return the columns of a history table: those of the source, metadata, validity."""
     own = [field for field in log if field.name not in LOG_COLUMN_NAMES]
+    taken = [field.name for field in own if field.name.lower() in VALIDITY.names]
+    if taken:
+        raise LandingError(
+            "column-reserved",
+            f"the change log has a column {taken[0]}, which history tables have themselves",
+            hint="no source has such a column: it was added to the log, and can be renamed",
+        )
     names = {*_METADATA, *((ROW_ID,) if key.by_row_id else ())}
     metadata = [field for field in log if field.name in names]
-    return key.annotate(pa.schema([*own, *metadata, *VALIDITY]))
+    return key.annotate(nullable(pa.schema([*own, *metadata, *VALIDITY])))
 
 
 def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSparkMerge | None:
@@ -53,42 +75,45 @@ def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsS
     """
     assert plan.history is not None
     table = Snapshot.newest(plan.lake, plan.history)
-    marked = table.mark(plan.app) if table else None
-    log = plan.open_log(marked)
-    if log is None:
+    unmerged = plan.unmerged(plan.history, table)
+    if unmerged is None:
         return None
-    new_changes = log.since(marked)
-    if (
-        table is not None
-        and marked is not None
-        and new_changes is not log
-        and not new_changes.sizes
-    ):
-        return TableMerged.up_to_date(plan, table, marked, committer.engine(plan.history))
-    if new_changes.bytes > MAX_FOLD_BYTES:
-        return NeedsSparkMerge(plan, plan.history, log.version, None, is_history=True)
-    changes = new_changes.rows()
+    if table is not None and unmerged.is_nothing:
+        return TableMerged.up_to_date(unmerged, table, committer.engine(plan.history))
+    log = unmerged.log
+    if unmerged.new.bytes > MAX_FOLD_BYTES:
+        return NeedsSparkMerge.of(plan, plan.history, unmerged, is_history=True)
+    changes = unmerged.new.rows()
     kept = TableKey.from_schema(table.schema) if table else None
     key = current_key(kept, newest_key(changes, plan.key))
     if not key:
         return None
     schema = history_columns(log.schema, key)
-    if table is None or key != kept or _resolves_row_deletion(changes, log, key):
-        if log.bytes > MAX_FOLD_BYTES:
-            return NeedsSparkMerge(plan, plan.history, log.version, None, is_history=True)
-        return _create(plan, committer, log, key, created=table is None)
+    must_rebuild = table is None or unmerged.rebuild is not None or key != kept
+    if table is None or must_rebuild or _resolves_row_deletion(changes, log, key):
+        return _create(plan, committer, unmerged, key, created=table is None)
+    evolved = evolve_columns(committer, unmerged, table, schema)
+    if evolved is None:
+        unmerged = unmerged.rebuilt("another writer has changed its columns")
+        return _create(plan, committer, unmerged, key, created=False)
     known = timeline(log, key, changes)
     new = known.filter(pc.is_in(known[ORDER], value_set=changes[ORDER].unique()))
-    evolve_columns(plan, committer, plan.history, table, schema)
-    before = known.filter(pc.and_(known["_precedes_new"], pc.invert(known[IS_DELETED])))
+    before = known.filter(pc.and_(known[_PRECEDES_NEW], pc.invert(known[IS_DELETED])))
     touched = before.filter(pc.invert(pc.is_in(before[ORDER], value_set=changes[ORDER].unique())))
     source = pa.concat_tables(
         [_flagged(versions(new, changes, schema), True), _flagged(_ends(touched, schema), False)]
     )
-    rule = MergeRule((*key.columns, ORDER), set=("_valid_to", "_is_current"), insert="_is_new")
-    merge = MergeCommit(plan.history, source, rule, (plan.mark(log.version),))
+    rule = MergeRule((*key.columns, ORDER), set=("_valid_to", "_is_current"), insert=_IS_NEW)
+    required = unmerged.required_marks
+    merge = MergeCommit(plan.history, source, rule, (unmerged.mark,), required_marks=required)
     counts = committer.merge(merge)
-    return TableMerged.of(plan, plan.history, log.version, committer, len(changes), counts)
+    if counts.version > table.version + 1:
+        current = Snapshot.newest(plan.lake, plan.history)
+        if current is not None and changed_by_others(current, plan.app, table.version):
+            unmerged = replace(unmerged, marked=current.mark(unmerged.app))
+            unmerged = unmerged.rebuilt("another writer has changed its rows")
+            return _create(plan, committer, unmerged, key, created=False)
+    return TableMerged.of(unmerged, plan.history, committer, len(changes), counts)
 
 
 def _resolves_row_deletion(changes: pa.Table, log: ChangeLog, key: TableKey) -> bool:
@@ -101,15 +126,21 @@ def _resolves_row_deletion(changes: pa.Table, log: ChangeLog, key: TableKey) -> 
 
 
 def _create(
-    plan: MergePlan, committer: Committer, log: ChangeLog, key: TableKey, created: bool
-) -> TableMerged:
+    plan: MergePlan, committer: Committer, unmerged: Unmerged, key: TableKey, created: bool
+) -> TableMerged | NeedsSparkMerge:
     """Write all versions, from the whole log."""
     assert plan.history is not None
+    log = unmerged.log
+    if log.bytes > MAX_FOLD_BYTES:
+        return NeedsSparkMerge.of(plan, plan.history, unmerged, is_history=True)
     changes = log.rows()
     rows = all_versions(changes, key, history_columns(log.schema, key), log.rows_by_id(key))
-    version = replace_rows(committer, plan.history, rows, key.columns, plan.mark(log.version))
+    required = unmerged.required_marks
+    version = replace_rows(
+        committer, plan.history, rows, key.columns, unmerged.mark, required_marks=required
+    )
     counts = MergeCounts(version, inserted=len(rows))
-    merged = TableMerged.of(plan, plan.history, log.version, committer, len(changes), counts)
+    merged = TableMerged.of(unmerged, plan.history, committer, len(changes), counts)
     return replace(merged, created=created)
 
 
@@ -132,7 +163,7 @@ def timeline(log: ChangeLog, key: TableKey, touched_by: pa.Table) -> pa.Table:
     # Filter early by the first key column: a log is much larger than the part that is touched.
     parts = [pa.Table.from_batches([], pa.schema(map(log.schema.field, columns)))]
     for portion in log.portions(columns):
-        rows = pa.Table.from_batches([portion])
+        rows = with_comparable_keys(pa.Table.from_batches([portion]), key)
         near = pc.is_in(rows[first], value_set=values).to_numpy()
         parts.append(rows.filter(pa.array(near | by_row_id_alone(rows, key))))
     known = keyed_changes(pa.concat_tables(parts), key, log.rows_by_id(key))
@@ -160,7 +191,7 @@ def _with_ends(ordered: pa.Table, key: TableKey, new: pa.Array | None) -> pa.Tab
     return (
         ordered.append_column("_valid_to", ends)
         .append_column("_is_current", pa.array(last))
-        .append_column("_precedes_new", pa.array(precedes))
+        .append_column(_PRECEDES_NEW, pa.array(precedes))
     )
 
 
@@ -190,4 +221,4 @@ def _ends(known: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _flagged(rows: pa.Table, is_new: bool) -> pa.Table:
-    return rows.append_column("_is_new", pa.array([is_new] * len(rows), pa.bool_()))
+    return rows.append_column(_IS_NEW, pa.array([is_new] * len(rows), pa.bool_()))

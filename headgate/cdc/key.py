@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
-from headgate.schema.names import derived_name
+from headgate.schema.conform import nullable
+from headgate.schema.names import column_twin, derived_name
 
 _KEY = b"headgate.key"
 
@@ -76,13 +77,12 @@ def current_key(kept: TableKey | None, named: TableKey | None) -> TableKey:
 
 def key_columns(names: Sequence[str], schema: pa.Schema) -> tuple[str, ...]:
     """Return the columns for the names of a source; empty if any is missing."""
-    by_name = {field.name: field.name for field in schema}
-    by_letters = {field.name.lower(): field.name for field in schema}
+    own = [field.name for field in schema if field.name not in LOG_COLUMN_NAMES]
+    by_letters = {name.lower(): name for name in own}
     found = []
     for name in names:
-        column = (
-            by_name.get(name) or by_name.get(derived_name(name)) or by_letters.get(name.lower())
-        )
+        given = (name, column_twin(name), derived_name(name))
+        column = next((one for one in given if one in own), by_letters.get(name.lower()))
         if column is None:
             return ()
         found.append(column)
@@ -113,4 +113,4 @@ def merged_columns(log: pa.Schema, key: TableKey, metadata: bool) -> pa.Schema:
         names.add(ROW_ID)
     own = [field for field in log if field.name not in LOG_COLUMN_NAMES]
     extra = [field for field in log if field.name in names]
-    return key.annotate(pa.schema([*own, *extra]))
+    return key.annotate(nullable(pa.schema([*own, *extra])))

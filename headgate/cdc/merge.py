@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from time import monotonic, perf_counter, sleep
 from typing import TYPE_CHECKING, ClassVar
@@ -14,7 +14,13 @@ from headgate.cdc.merge_with_spark import merge_with_spark
 from headgate.cdc.plan import ChangePlan
 from headgate.cdc.source_tables import KnownSource
 from headgate.config import Merge, PipelineConfig
-from headgate.engine.events import Listener, MergeFailed, TablesMerged, WithoutKey
+from headgate.engine.events import (
+    Listener,
+    MergeFailed,
+    TableRebuilt,
+    TablesMerged,
+    WithoutKey,
+)
 from headgate.engine.follow_up import Followed, TableChanged
 from headgate.lake.commit import Committer
 from headgate.lake.delta_rs import DeltaRsCommitter
@@ -50,8 +56,10 @@ class MergeFollowUp:
     behind: dict[str, KnownSource] = field(default_factory=dict)
     """Logs that may have unmerged changes."""
     last: float = field(default_factory=monotonic)
-    recorded: dict[str, int] = field(default_factory=dict)
-    """The version of its log that each table has according to the ledger."""
+    recorded: dict[str, MergeEntry] = field(default_factory=dict)
+    """The last merge of each table, as the ledger has it."""
+    _log_ids: dict[str, str] = field(default_factory=dict)
+    """IDs of the logs that were merged in this run."""
     _errors: dict[str, str] = field(default_factory=dict)
     """Tables that failed the last time, and why, as the ledger has it."""
 
@@ -82,9 +90,13 @@ class MergeFollowUp:
         due, self.behind = self.behind, {}
         declared = self.plan, self.merge, self.app
         plans = {
-            log: plan
+            log: replace(
+                plan,
+                committed=committed.get(log),
+                log_id=self._log_ids.get(log, source.log_id),
+            )
             for log, source in due.items()
-            if (plan := merge_plan(*declared, log, source, committed.get(log)))
+            if (plan := merge_plan(*declared, log, source, self.recorded))
         }
         self.last = monotonic()
         if not plans:
@@ -97,7 +109,10 @@ class MergeFollowUp:
             for result in results
             if isinstance(result, TableMerged) and not result.is_recorded(self.recorded)
         ]
-        self.recorded |= {result.table: result.log_version for result in merged}
+        self.recorded |= {result.table: result.entry for result in merged}
+        self._log_ids |= {
+            result.log: result.log_id for result in results if isinstance(result, TableMerged)
+        }
         failed = [result for result in results if isinstance(result, MergeFailed)]
         if merged:
             self.listener(merge_summary(merged, perf_counter() - began, batch))
@@ -123,8 +138,8 @@ class MergeFollowUp:
                 result = self._merge_with_spark(result)
             if isinstance(result, MergeFailed):
                 self.listener(result)
-            elif result.created and result.append_only:
-                self.listener(WithoutKey(result.table))
+            else:
+                emit_merge(result, self.listener)
             yield result
 
     def _results(self, plans: Sequence[MergePlan]) -> Iterator[MergeResult]:
@@ -158,10 +173,19 @@ class MergeFollowUp:
         return every is None or monotonic() - self.last >= every.total_seconds()
 
 
-def recorded_merges(pipeline: PipelineConfig) -> dict[str, int]:
-    """Return the version of its log that each table has, according to the ledger."""
+def emit_merge(result: TableMerged, listener: Listener) -> None:
+    """Emit what is not routine about a merge."""
+    if result.created and result.append_only:
+        listener(WithoutKey(result.table))
+    if result.rebuilt is not None:
+        listener(TableRebuilt(result.table, result.rebuilt))
+
+
+def recorded_merges(pipeline: PipelineConfig) -> dict[str, MergeEntry]:
+    """Return the last merge of each table, according to the ledger."""
     ledger = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name)
-    return {table: last.log_version for table, last in ledger.merged_tables().items()}
+    entries = (row.entry for row in ledger.last_outcomes(MergeEntry))
+    return {entry.table: entry for entry in entries if entry.error is None}
 
 
 def merge_summary(
@@ -185,24 +209,30 @@ def merge_plan(
     app: str,
     log: str,
     known: KnownSource,
-    committed: KnownVersion | None = None,
+    recorded: Mapping[str, MergeEntry],
 ) -> MergePlan | None:
     """Return the plan for one log; None if the pipeline has neither merged nor history tables."""
     source, names = known.source, plan.tables_of(known.source)
     if names.merged is None and names.history is None:
         return None
+    merged, history = names.merged_for(source), names.history_for(source)
+    written = {
+        table: recorded[table].table_version or 0
+        for table in (merged, history)
+        if table is not None and table in recorded
+    }
     return MergePlan(
         lake=plan.lake,
         log=log,
-        merged=names.merged_for(source),
-        history=names.history_for(source),
+        merged=merged,
+        history=history,
         tombstones=names.tombstones_for(source),
         app=app,
         metadata=merge.metadata,
         key=plan.envelope.key_of(pattern_name(source)),
         horizon_seconds=merge.horizon.total_seconds(),
         spark_above=int(merge.spark_above),
-        committed=committed,
+        written=written,
     )
 
 

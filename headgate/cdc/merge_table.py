@@ -7,7 +7,7 @@ is total. So an interrupted merge is simply run again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Self
 
@@ -27,6 +27,7 @@ from headgate.cdc.key import (
 )
 from headgate.cdc.source_tables import newest_plausible
 from headgate.cdc.tombstones import Tombstones
+from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.lake.commit import (
     Commit,
     CommitMode,
@@ -36,13 +37,17 @@ from headgate.lake.commit import (
     MergeCommit,
     MergeCounts,
     MergeRule,
-    commit_rows,
 )
 from headgate.lake.ledger_entries import MergeEntry
 from headgate.lake.merge import replace_rows
 from headgate.lake.open_tables import KnownVersion
-from headgate.lake.parquet import stage_merge
+from headgate.lake.other_writers import changed_by_others
+from headgate.lake.parquet import stage_merge, stage_rows
 from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import TableError
+from headgate.schema.changes import AddNestedField
+from headgate.schema.conform import conform_chunked
+from headgate.schema.fit import fit
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,8 @@ class MergePlan:
     history: str | None
     tombstones: str
     app: str
-    """Transaction app ID; its version in a table is the last merged version of the log."""
+    """Transaction app ID; with the ID of a log, its version in a table is the last merged version
+    of that log."""
     metadata: bool = True
     key: Sequence[str] | None = None
     """Declared by the pipeline, for changes that do not name one."""
@@ -63,21 +69,94 @@ class MergePlan:
     spark_above: int = 2 << 30
     committed: KnownVersion | None = None
     """A version of the log: for tables that have all changes before it, the log is not opened."""
+    log_id: str | None = None
+    """ID of the log that has it."""
+    written: Mapping[str, int] = field(default_factory=dict)
+    """Newest versions, by table, that merges are known to have written."""
 
     @property
     def tables(self) -> list[str]:
         """Return all tables that a merge writes to."""
         return [one for one in (self.merged, self.history, self.tombstones) if one is not None]
 
-    def mark(self, log_version: int) -> Mark:
-        """Return the mark of a table that has all changes up to a version of the log."""
-        return Mark(self.app, log_version)
+    def app_for(self, log_id: str) -> str:
+        """Return the app of the mark for a log: one that is created again has other versions."""
+        return f"{self.app}@{log_id}"
 
-    def open_log(self, marked: int | None) -> ChangeLog | None:
-        """Return the log, given the version that a table has; None if there is no log."""
-        if self.committed is not None and marked == self.committed.version - 1:
-            return ChangeLog.of(self.lake, self.log, self.committed)
-        return ChangeLog.newest(self.lake, self.log)
+    def unmerged(self, name: str, table: Snapshot | None) -> Unmerged | None:
+        """Return what a table lacks of its log; None if there is no log."""
+        if self.committed is not None and self.log_id is not None and table is not None:
+            app = self.app_for(self.log_id)
+            if table.mark(app) == self.committed.version - 1:
+                log = ChangeLog.of(self.lake, self.log, self.committed)
+                return Unmerged.of(self, table, log, self.log_id)
+        newest = ChangeLog.newest(self.lake, self.log)
+        return None if newest is None else Unmerged.of(self, table, newest, newest.table_id)
+
+
+@dataclass(frozen=True)
+class Unmerged:
+    """What a table lacks of its change log."""
+
+    log: ChangeLog
+    log_id: str
+    app: str
+    """Of the mark of the table."""
+    marked: int | None
+    """The version of the log that the table has."""
+    new: ChangeLog
+    """The log with the files since that version; with all files if the table is rebuilt."""
+    rebuild: str | None = None
+    """Why the table is rebuilt from the whole log."""
+
+    @classmethod
+    def of(cls, plan: MergePlan, table: Snapshot | None, log: ChangeLog, log_id: str) -> Self:
+        app = plan.app_for(log_id)
+        marked = table.mark(app) if table is not None else None
+        if table is None:
+            return cls(log, log_id, app, None, log)
+        if marked is None:
+            why = "it has not been merged from this change log"
+        elif marked > log.version:
+            why = f"its change log has no version {marked} any more"
+        elif changed_by_others(table, plan.app, plan.written.get(table.table)):
+            why = "another writer has changed its rows"
+        else:
+            new = log.since(marked)
+            if new is not log:
+                return cls(log, log_id, app, marked, new)
+            why = "rows of its change log were rewritten"
+        return cls(log, log_id, app, marked, log, why)
+
+    @property
+    def mark(self) -> Mark:
+        """The mark of a table that has all changes of the log."""
+        return Mark(self.app, self.log.version)
+
+    @property
+    def tombstones_app(self) -> str:
+        """The app of the mark of a table that has tombstones: without them it is rebuilt."""
+        return f"{self.app}:tombstones"
+
+    def marks(self, tombstones: Tombstones, table: Snapshot | None) -> tuple[Mark, ...]:
+        """Return the marks of a merged table after a merge."""
+        is_marked = table is not None and table.mark(self.tombstones_app) is not None
+        if is_marked or not tombstones.exist:
+            return (self.mark,)
+        return self.mark, Mark(self.tombstones_app, 0)
+
+    @property
+    def required_marks(self) -> Mapping[str, int | None]:
+        """The mark that the table must still have: another process may merge it too."""
+        return {self.app: self.marked}
+
+    @property
+    def is_nothing(self) -> bool:
+        return self.marked is not None and self.rebuild is None and not self.new.sizes
+
+    def rebuilt(self, why: str) -> Unmerged:
+        """Return the same for a table that is rebuilt."""
+        return replace(self, new=self.log, rebuild=why)
 
 
 @dataclass(frozen=True)
@@ -97,36 +176,56 @@ class TableMerged:
     append_only: bool = False
     was_up_to_date: bool = False
     """Whether an earlier merge, which the ledger may not have, did it."""
+    log_id: str = ""
+    rebuilt: str | None = None
+    """Why the table was rebuilt."""
 
     @classmethod
-    def up_to_date(cls, plan: MergePlan, table: Snapshot, marked: int, engine: Engine) -> Self:
-        return cls(table.table, plan.log, marked, table.version, engine, was_up_to_date=True)
+    def up_to_date(cls, unmerged: Unmerged, table: Snapshot, engine: Engine) -> Self:
+        assert unmerged.marked is not None
+        log, version = unmerged.log.table, table.version
+        return cls(
+            table.table,
+            log,
+            unmerged.marked,
+            version,
+            engine,
+            was_up_to_date=True,
+            log_id=unmerged.log_id,
+        )
 
     @classmethod
     def of(
         cls,
-        plan: MergePlan,
+        unmerged: Unmerged,
         table: str,
-        log_version: int,
         committer: Committer,
         changes: int,
         counts: MergeCounts,
     ) -> Self:
         return cls(
             table,
-            plan.log,
-            log_version,
+            unmerged.log.table,
+            unmerged.log.version,
             counts.version,
             committer.engine(table),
             changes,
             counts.inserted,
             counts.updated,
             counts.deleted,
+            log_id=unmerged.log_id,
+            rebuilt=unmerged.rebuild,
         )
 
-    def is_recorded(self, versions: Mapping[str, int]) -> bool:
-        """Whether an earlier merge did it that is among the given versions of logs, by table."""
-        return self.was_up_to_date and versions.get(self.table, -1) >= self.log_version
+    def is_recorded(self, merges: Mapping[str, MergeEntry]) -> bool:
+        """Whether an earlier merge did it that is among the given ones, by table."""
+        recorded = merges.get(self.table)
+        return (
+            self.was_up_to_date
+            and recorded is not None
+            and recorded.log_version is not None
+            and recorded.log_version >= self.log_version
+        )
 
     @property
     def entry(self) -> MergeEntry:
@@ -150,10 +249,33 @@ class NeedsSparkMerge:
 
     plan: MergePlan
     table: str
+    log_id: str
     log_version: int
+    marked: int | None
+    """The version of the log that the table has."""
+    rebuild: str | None
     folded: str | None
     """Path of that file; None if the whole log has to be folded."""
     is_history: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        plan: MergePlan,
+        table: str,
+        unmerged: Unmerged,
+        folded: str | None = None,
+        is_history: bool = False,
+    ) -> Self:
+        facts = unmerged.log_id, unmerged.log.version, unmerged.marked, unmerged.rebuild
+        return cls(plan, table, *facts, folded, is_history)
+
+    def open(self) -> Unmerged:
+        """Return what the table lacks of its log, in another process."""
+        log = ChangeLog.open(self.plan.lake, self.plan.log, self.log_version)
+        assert log is not None
+        app = self.plan.app_for(self.log_id)
+        return Unmerged(log, self.log_id, app, self.marked, log, self.rebuild)
 
 
 IS_DELETED = "_is_deleted"
@@ -173,41 +295,72 @@ def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSpa
     """Bring a merged table up to date with its log; return None if there is no log."""
     assert plan.merged is not None
     table = Snapshot.newest(plan.lake, plan.merged)
-    marked = table.mark(plan.app) if table else None
-    log = plan.open_log(marked)
-    if log is None:
+    unmerged = plan.unmerged(plan.merged, table)
+    if unmerged is None:
         return None
-    new = log.since(marked)
-    if table is not None and marked is not None and new is not log and not new.sizes:
-        return TableMerged.up_to_date(plan, table, marked, committer.engine(plan.merged))
+    if table is not None and unmerged.is_nothing:
+        return TableMerged.up_to_date(unmerged, table, committer.engine(plan.merged))
+    log, new = unmerged.log, unmerged.new
     if new.bytes > MAX_FOLD_BYTES:
-        return NeedsSparkMerge(plan, plan.merged, log.version, None)
+        return NeedsSparkMerge.of(plan, plan.merged, unmerged)
     changes = new.rows(columns_to_merge(log.schema))
     kept = TableKey.from_schema(table.schema) if table else None
     key = current_key(kept, newest_key(changes, plan.key))
     if table is None:
-        return _create(plan, committer, log, changes, key, rebuild=False)
-    if _is_outdated(plan, table, changes, key) or (new is log and not kept):
-        return _rebuild(plan, committer, log)
+        return _create(plan, committer, unmerged, changes, key)
+    if unmerged.rebuild is not None:
+        return _rebuild(plan, committer, unmerged)
+    if _is_outdated(plan, table, changes, key):
+        return _rebuild(plan, committer, unmerged)
     key = kept or TableKey()
     schema = merged_columns(log.schema, key, plan.metadata)
-    table = evolve_columns(plan, committer, plan.merged, table, schema)
+    evolved = evolve_columns(committer, unmerged, table, schema)
+    if evolved is None:
+        return _rebuild(plan, committer, unmerged.rebuilt("another writer has changed its columns"))
     if not key:
-        return _append(plan, committer, log, changes, schema)
+        merged = _append(committer, unmerged, evolved, changes, schema)
+        return _checked(plan, committer, unmerged, table, merged)
     tombstones = Tombstones(committer, plan.tombstones, key)
+    if not tombstones.exist and table.mark(unmerged.tombstones_app) is not None:
+        # A late change would bring a deleted row back.
+        return _rebuild(plan, committer, unmerged.rebuilt(f"{plan.tombstones} is gone"))
     if tombstones.has_row_deletions_for(changes):
         # These changes name the key of a row that was deleted by row ID earlier.
-        return _rebuild(plan, committer, log)
+        return _rebuild(plan, committer, unmerged)
     folded = fold_changes(changes, key, log, tombstones, keep_live=not plan.metadata)
     newest = newest_plausible(changes["_source_timestamp"])
     tombstones.add(*folded.deleted, newest=newest, horizon=timedelta(seconds=plan.horizon_seconds))
-    if table.bytes > plan.spark_above:
-        path = stage_merge(plan.lake, plan.merged, merge_source(folded.changes, schema))
-        return NeedsSparkMerge(plan, plan.merged, log.version, path)
     source = merge_source(folded.changes, schema)
-    rule = merge_rule(key, plan.metadata)
-    counts = committer.merge(MergeCommit(plan.merged, source, rule, (plan.mark(log.version),)))
-    return _merged(plan, committer, log, len(folded.changes), counts)
+    if evolved.bytes > plan.spark_above:
+        path = stage_merge(plan.lake, plan.merged, source)
+        return NeedsSparkMerge.of(plan, plan.merged, unmerged, path)
+    merge = MergeCommit(
+        plan.merged,
+        source,
+        merge_rule(key, plan.metadata),
+        unmerged.marks(tombstones, table),
+        required_marks=unmerged.required_marks,
+    )
+    counts = committer.merge(merge)
+    merged = TableMerged.of(unmerged, plan.merged, committer, len(folded.changes), counts)
+    return _checked(plan, committer, unmerged, table, merged)
+
+
+def _checked(
+    plan: MergePlan,
+    committer: Committer,
+    unmerged: Unmerged,
+    table: Snapshot,
+    merged: TableMerged,
+) -> TableMerged | NeedsSparkMerge:
+    """Rebuild a table if others have changed rows just before it was merged."""
+    if merged.version <= table.version + 1:
+        return merged
+    current = Snapshot.newest(plan.lake, merged.table)
+    if current is None or not changed_by_others(current, plan.app, table.version):
+        return merged
+    unmerged = replace(unmerged, marked=current.mark(unmerged.app))
+    return _rebuild(plan, committer, unmerged.rebuilt("another writer has changed its rows"))
 
 
 def fold_changes(
@@ -224,60 +377,68 @@ def fold_changes(
 
 
 def _rebuild(
-    plan: MergePlan, committer: Committer, log: ChangeLog
+    plan: MergePlan, committer: Committer, unmerged: Unmerged
 ) -> TableMerged | NeedsSparkMerge:
     """Rebuild the table from the whole log, by the key that the newest change names."""
     assert plan.merged is not None
+    log = unmerged.log
     if log.bytes > MAX_FOLD_BYTES:
-        return NeedsSparkMerge(plan, plan.merged, log.version, None)
+        return NeedsSparkMerge.of(plan, plan.merged, unmerged)
     changes = log.rows(columns_to_merge(log.schema))
     key = newest_key(changes, plan.key) or TableKey()
-    return _create(plan, committer, log, changes, key, rebuild=True)
+    return _create(plan, committer, unmerged, changes, key, rebuild=True)
 
 
 def _create(
     plan: MergePlan,
     committer: Committer,
-    log: ChangeLog,
+    unmerged: Unmerged,
     changes: pa.Table,
     key: TableKey,
-    rebuild: bool,
+    rebuild: bool = False,
 ) -> TableMerged:
     """Write all rows of a table, for the first time or to rebuild it."""
     assert plan.merged is not None
+    log = unmerged.log
     schema = merged_columns(log.schema, key, plan.metadata)
+    marks: tuple[Mark, ...] = (unmerged.mark,)
     if key:
         tombstones = Tombstones(committer, plan.tombstones, key)
-        if rebuild:
-            tombstones.reset(changes)
+        # There may be some of a table that was deleted.
+        tombstones.reset(changes, create=rebuild)
         folded = fold_changes(changes, key, log, tombstones, keep_live=not plan.metadata)
         tombstones.add(*folded.deleted)
+        marks = unmerged.marks(tombstones, None)
         rows = live(folded.changes)
     else:
         rows = changes
     rows = rows.select(schema.names).cast(schema)
-    version = replace_rows(committer, plan.merged, rows, key.columns, plan.mark(log.version))
+    required = unmerged.required_marks
+    version = replace_rows(
+        committer, plan.merged, rows, key.columns, *marks, required_marks=required
+    )
     counts = MergeCounts(version, inserted=len(rows))
-    merged = _merged(plan, committer, log, len(changes), counts)
+    merged = TableMerged.of(unmerged, plan.merged, committer, len(changes), counts)
     return replace(merged, created=not rebuild, append_only=not key)
 
 
 def _append(
-    plan: MergePlan, committer: Committer, log: ChangeLog, changes: pa.Table, schema: pa.Schema
+    committer: Committer, unmerged: Unmerged, table: Snapshot, changes: pa.Table, schema: pa.Schema
 ) -> TableMerged:
     """Append every change to a table without a key."""
-    assert plan.merged is not None
-    rows = changes.select(schema.names).cast(schema)
-    version = commit_rows(committer, plan.merged, rows, plan.mark(log.version))
-    counts = MergeCounts(version, inserted=len(changes))
-    return replace(_merged(plan, committer, log, len(changes), counts), append_only=True)
-
-
-def _merged(
-    plan: MergePlan, committer: Committer, log: ChangeLog, changes: int, counts: MergeCounts
-) -> TableMerged:
-    assert plan.merged is not None
-    return TableMerged.of(plan, plan.merged, log.version, committer, changes, counts)
+    fields = [table.schema.field(name) for name in schema.names]
+    columns = [conform_chunked(changes[field.name], field.type) for field in fields]
+    file = stage_rows(table.lake, table.table, pa.table(columns, schema=pa.schema(fields)))
+    commit = Commit(
+        table.table,
+        table.schema,
+        (file,),
+        (unmerged.mark,),
+        required_marks=unmerged.required_marks,
+    )
+    counts = MergeCounts(committer.commit(commit), inserted=len(changes))
+    merged = TableMerged.of(unmerged, table.table, committer, len(changes), counts)
+    return replace(merged, append_only=True)
 
 
 def merge_rule(key: TableKey, metadata: bool) -> MergeRule:
@@ -299,28 +460,59 @@ def merge_source(folded: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def evolve_columns(
-    plan: MergePlan,
-    committer: Committer,
-    name: str,
-    table: Snapshot,
-    schema: pa.Schema,
-) -> Snapshot:
-    """Add or widen columns of the table to match the log."""
+    committer: Committer, unmerged: Unmerged, table: Snapshot, schema: pa.Schema
+) -> Snapshot | None:
+    """Add or widen columns of the table to match the log; columns that only it has stay.
+
+    Return None if that is not enough, because others have dropped or retyped columns.
+    """
     current = table.schema
     types = {field.name: field.type for field in current}
     if all(types.get(field.name) == field.type for field in schema):
         return table
-    dropped = [field for field in current if field.name not in schema.names]
-    wanted = pa.schema([*schema, *dropped])
-    widened = any(
-        field.name in current.names and not current.field(field.name).type.equals(field.type)
-        for field in wanted
-    )
+    wanted = _with_columns_of(current, schema)
+    if wanted is None or _has_lost_columns(unmerged, current):
+        return None
+    widened = any(types.get(field.name, field.type) != field.type for field in wanted)
+    if not widened and len(wanted) == len(current):
+        return table  # others have widened its columns
     mode: CommitMode = "rewrite" if widened else "append"
-    committer.commit(Commit(name, wanted, (), mode=mode))
-    evolved = Snapshot.newest(plan.lake, name)
+    assert unmerged.marked is not None
+    # With its mark, so that the commit is known as ours.
+    mark, required = Mark(unmerged.app, unmerged.marked), unmerged.required_marks
+    committer.commit(Commit(table.table, wanted, (), (mark,), mode=mode, required_marks=required))
+    evolved = Snapshot.newest(table.lake, table.table)
     assert evolved is not None
     return evolved
+
+
+def _with_columns_of(table: pa.Schema, log: pa.Schema) -> pa.Schema | None:
+    """Return the columns of a log, then others of its table; None if their types do not fit."""
+    others = [field for field in table if field.name not in log.names]
+    if {field.name.lower() for field in others} & {name.lower() for name in log.names}:
+        return None
+    columns = []
+    for column in log:
+        if column.name in table.names:
+            fitted = fit(pa.schema([column]), pa.schema([table.field(column.name)])).schema
+            if len(fitted) > 1:
+                return None
+            column = column.with_type(fitted.field(0).type)
+        columns.append(column)
+    return pa.schema([*columns, *others])
+
+
+def _has_lost_columns(unmerged: Unmerged, table: pa.Schema) -> bool:
+    """Whether a table lacks columns that its log had when it was merged the last time."""
+    try:
+        merged = ChangeLog.open(unmerged.log.lake, unmerged.log.table, unmerged.marked)
+    except TableError:
+        return False  # that version is gone
+    own = [field for field in merged.schema if field.name not in LOG_COLUMN_NAMES] if merged else []
+    if any(field.name not in table.names for field in own):
+        return True
+    fits = (fit(pa.schema([field]), pa.schema([table.field(field.name)])) for field in own)
+    return any(isinstance(one, AddNestedField) for fitted in fits for one in fitted.changes)
 
 
 def _is_outdated(plan: MergePlan, table: Snapshot, changes: pa.Table, key: TableKey) -> bool:

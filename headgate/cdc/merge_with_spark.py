@@ -36,22 +36,35 @@ def merge_with_spark(
 ) -> TableMerged:
     """Run a Spark job for one table; tombstones are committed as those of other tables."""
     plan, by_spark = request.plan, SparkCommitter(lambda: spark, request.plan.lake)
-    mark = plan.mark(request.log_version)
+    unmerged = request.open()
     if request.folded is not None:
         table = Snapshot.open(plan.lake, request.table)
         assert table is not None
         rule = merge_rule(TableKey.from_schema(table.schema), plan.metadata)
-        counts = by_spark.merge(MergeCommit(request.table, request.folded, rule, (mark,)))
+        merge = MergeCommit(
+            request.table,
+            request.folded,
+            rule,
+            (unmerged.mark,),
+            required_marks=unmerged.required_marks,
+        )
+        counts = by_spark.merge(merge)
         changes = counts.inserted + counts.updated + counts.deleted
-        return TableMerged.of(plan, request.table, mark.version, by_spark, changes, counts)
-    log = ChangeLog.open(plan.lake, plan.log)
-    assert log is not None
+        return TableMerged.of(unmerged, request.table, by_spark, changes, counts)
+    log = unmerged.log
     key = key_of_log(log, None if plan.key is None else tuple(plan.key), Cutoff())
     rebuild = _history if request.is_history else _merged
     with rebuild(spark, plan, log, key, committer) as rows:
-        commit = Commit(request.table, rows.schema, (), (plan.mark(log.version),), "replace")
+        commit = Commit(
+            request.table,
+            rows.schema,
+            (),
+            (unmerged.mark,),
+            "replace",
+            required_marks=unmerged.required_marks,
+        )
         counts = MergeCounts(by_spark.commit(commit, in_columns(rows.rows, rows.schema)))
-    merged = TableMerged.of(plan, request.table, log.version, by_spark, 0, counts)
+    merged = TableMerged.of(unmerged, request.table, by_spark, 0, counts)
     return replace(merged, append_only=not key)
 
 
@@ -111,5 +124,5 @@ def _write_tombstones(
     rows = deleted.select(*(f"`{name}`" for name in wanted)).toArrow()
     if not key.by_row_id and ROW_ID in wanted:
         rows = rows.drop_columns([ROW_ID])
-    tombstones.reset(rows)
+    tombstones.reset(rows, create=True)
     tombstones.add(rows, *log.by_row_id_alone(key))

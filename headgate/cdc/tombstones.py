@@ -23,6 +23,10 @@ from headgate.lake.snapshot import Snapshot
 _MAX_FILES = 32
 _FACTS = ("_order", "_source_timestamp")
 
+# Working columns, beside those of the key, whose names have only letters, digits and `_`.
+_INDEX = "#index"
+_GREATEST = "#greatest"
+
 
 class Tombstones:
     """The tombstones of one merged table."""
@@ -32,6 +36,8 @@ class Tombstones:
         self._name = name
         self._key = key
         self._table = Snapshot.newest(committer.lake, name)
+        self.exist = self._table is not None
+        """Whether there is a table of them."""
 
     @property
     def columns(self) -> list[str]:
@@ -44,15 +50,12 @@ class Tombstones:
         tombstones = self._matching(changes, self._key.columns)
         if tombstones is None or not len(tombstones):
             return changes
-        held = tombstones.group_by(list(self._key.columns)).aggregate([("_order", "max")])
-        indexed = pa.table(
-            {
-                **{name: changes[name] for name in self._key.columns},
-                "_headgate_index": pa.array(range(len(changes)), pa.int64()),
-            }
-        )
-        joined = indexed.join(held, list(self._key.columns)).sort_by("_headgate_index")
-        counts = pc.greater_equal(changes["_order"], joined["_order_max"])
+        key = list(self._key.columns)
+        held = tombstones.group_by(key).aggregate([("_order", "max")])
+        held = held.rename_columns([*key, _GREATEST])
+        indexed = changes.select(key).append_column(_INDEX, pa.array(range(len(changes))))
+        joined = indexed.join(held, key).sort_by(_INDEX)
+        counts = pc.greater_equal(changes["_order"], joined[_GREATEST])
         return changes.filter(counts.fill_null(True))
 
     def has_row_deletions_for(self, changes: pa.Table) -> bool:
@@ -78,6 +81,7 @@ class Tombstones:
         table = self._table
         if table is None:
             commit_rows(self._committer, self._name, rows)
+            self.exist = True
         elif not self._has_types_of(rows) or (
             since and self._begins_before(_earlier(since, horizon))
         ):
@@ -101,9 +105,9 @@ class Tombstones:
         }
         return pa.table(columns)
 
-    def reset(self, changes: pa.Table) -> None:
-        """Remove all tombstones, which may be of another key."""
-        if self._table is not None:
+    def reset(self, changes: pa.Table, create: bool = False) -> None:
+        """Remove all tombstones, which may be of another key, or create the table for them."""
+        if self._table is not None or create:
             self._write(self._as_tombstones(changes.slice(0, 0)))
 
     def _matching(self, changes: pa.Table, by: Sequence[str]) -> pa.Table | None:
@@ -147,7 +151,7 @@ class Tombstones:
     def _write(self, rows: pa.Table) -> None:
         """Replace all tombstones."""
         replace_rows(self._committer, self._name, rows, self._identity.columns)
-        self._table = Snapshot.newest(self._committer.lake, self._name)
+        self._table, self.exist = Snapshot.newest(self._committer.lake, self._name), True
 
 
 def _earlier(time: datetime, by: timedelta) -> datetime:

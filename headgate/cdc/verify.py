@@ -18,6 +18,7 @@ from headgate.cdc.merge_table import MAX_FOLD_BYTES
 from headgate.cdc.source_tables import SourceTableNames, find_source, known_sources
 from headgate.config import PipelineConfig
 from headgate.engine.session import pipeline_session
+from headgate.errors import LandingError
 from headgate.lake.commit import Engine
 from headgate.lake.names import ChangeTableKind
 from headgate.lake.snapshot import Snapshot
@@ -229,7 +230,7 @@ def _verified(
             result = TableVerified(table, kind, source.name, source.log)
             try:
                 yield _verify(pipeline, source, result, options)
-            except (TableError, OSError, pa.ArrowException) as error:
+            except (TableError, LandingError, OSError, pa.ArrowException) as error:
                 yield replace(result, trouble=str(error).splitlines()[0])
 
 
@@ -245,7 +246,7 @@ def _verify(
     table = Snapshot.open(pipeline.lake, result.table)
     if table is None:
         return replace(result, behind=newest.version + 1)
-    app = f"{app_id(pipeline.name)}:merge"
+    app = f"{app_id(pipeline.name)}:merge@{newest.table_id}"
     marked = table.mark(app)
     if marked is None or marked < 0:
         return replace(result, trouble="no mark records how much of its log is merged")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
@@ -50,6 +51,8 @@ class Stream:
     shard: Shard | None = None
     start: Any = None
     """Where it begins in the source; None for the `start` of the source."""
+    source_ids: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Ids of the topics, or of the table, that the start counts in."""
 
     @property
     def is_first(self) -> bool:

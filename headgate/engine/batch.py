@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from time import perf_counter, time
@@ -57,6 +57,7 @@ from headgate.lake.storage import tables_at_once
 from headgate.lake.streams import run_app
 from headgate.schema.changes import CreateTable, Outcome, SameColumns, SchemaChange, SchemaHistory
 from headgate.sources.batch import Extent, continues
+from headgate.sources.identity import in_the_same
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,8 @@ class BatchLander:
     landed: int | None = None
     ended_at: Any = None
     """Where the newest batch ends in the source."""
+    source_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics, or of the table, that this counts in."""
     pending: tuple[Pending, ...] = ()
     known_tables: set[str] = field(default_factory=set)
     history: SchemaHistory = field(default_factory=SchemaHistory)
@@ -196,7 +199,8 @@ class BatchLander:
 
     def land_staged(self, staged: StagedBatch) -> None:
         """Land a batch whose files are all written, without reading the source again."""
-        self._land(Extent(staged.batch, staged.start, staged.end), None)
+        extent = Extent(staged.batch, staged.start, staged.end, source_ids=staged.source_ids)
+        self._land(extent, None)
 
     def _land(self, extent: Extent, stage: Stage | None) -> None:
         version = self.first_version + extent.batch
@@ -212,7 +216,15 @@ class BatchLander:
         self.ledger.require_ownership()
         if not is_noted:
             self.note.write(
-                StagedBatch(version, extent.batch, extent.start, extent.end, tuple(files), run)
+                StagedBatch(
+                    version,
+                    extent.batch,
+                    extent.start,
+                    extent.end,
+                    tuple(files),
+                    run,
+                    extent.source_ids,
+                )
             )
         staged = perf_counter()
         tables = self._commit(files, version, run, versions_before)
@@ -225,7 +237,7 @@ class BatchLander:
         self._complete(version, extent.batch, outcome, extent)
         self.follower.follow(changed, version, extent.batch)
         if self.after_failure:
-            delete_leftovers(self.plan.lake, self._writer, version, files)
+            delete_leftovers(self.plan.lake, self.ledger.app, version, files)
             self.after_failure = False
         landed = _batch_landed(extent, outcome, files, self._own_tables)
         ended = perf_counter()
@@ -271,13 +283,11 @@ class BatchLander:
                 hint="the checkpoint and the lake are not from the same time: run with "
                 "--from-ledger to continue where the ledger ends",
             )
-        if version == landed:
-            if not continues(self.ended_at, extent.end):
-                raise _other_records(extent.batch, self.ended_at, extent.end)
-            return True
-        if not continues(self.ended_at, extent.start):
-            raise _other_records(extent.batch, self.ended_at, extent.start)
-        return False
+        position = extent.end if version == landed else extent.start
+        ended_at = in_the_same(self.ended_at, self.source_ids, extent.source_ids)
+        if not continues(ended_at, position):
+            raise _other_records(extent.batch, ended_at, position)
+        return version == landed
 
     def _changed(self, outcome: BatchOutcome, files: Iterable[StagedFile]) -> list[TableChanged]:
         """Return the tables with the committed files, and add those of landed ones to the plan."""
@@ -409,14 +419,14 @@ class BatchLander:
         entries = [*outcome.entries(self.history), *followed.entries]
         if extent is not None:
             rows = sum(entry.rows for entry in entries if isinstance(entry, TableEntry))
-            entries.append(BatchEntry(rows, extent.start, extent.end))
+            entries.append(BatchEntry(rows, extent.start, extent.end, extent.source_ids))
         self.ledger.complete(version, batch, entries, self.landed)
         for table, shape in self.plan.own_tables.items():
             if shape.is_compacted:
                 compact_in_time(self.committer, table, version)
         self.landed = version
         if extent is not None:
-            self.ended_at = extent.end
+            self.ended_at, self.source_ids = extent.end, extent.source_ids
         self.pending = outcome.pending
         self.known_tables |= {one.table for one in outcome.landed} - self._own_tables
         for entry in entries:

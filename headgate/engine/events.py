@@ -190,6 +190,18 @@ class MergeFailed(Event):
 
 
 @dataclass(frozen=True)
+class TableRebuilt(Event):
+    """A merged, history or derived table was computed from all of its source again."""
+
+    table: str
+    why: str
+
+    @property
+    def notice(self) -> tuple[str, str]:
+        return self.table, f"rebuilt: {self.why}"
+
+
+@dataclass(frozen=True)
 class GoldDerived(Event):
     """Derived tables caught up with the tables they are derived from."""
 

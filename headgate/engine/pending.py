@@ -14,6 +14,7 @@ from headgate.lake.layout import lock_all
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import LedgerRow, LostEntry, PendingEntry
 from headgate.lake.ledger_snapshot import LedgerSnapshot
+from headgate.lake.log_files import is_needed
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.staged_files import delete_staged, is_staged
@@ -105,10 +106,10 @@ def _lost(entries: Sequence[PendingEntry]) -> list[LostEntry]:
 
 
 def _delete(lake: str, file: StagedFile) -> None:
-    """Delete a file, unless its table has it after all: a commit may succeed and yet report an
-    error."""
+    """Delete a file, unless a version of its table has it after all: a commit may succeed and yet
+    report an error."""
     table = Snapshot.open(lake, file.table)
-    if table is None or file.path not in table.sizes:
+    if table is None or not is_needed(table, file.path):
         delete_staged(lake, file)
 
 

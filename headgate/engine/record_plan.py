@@ -42,6 +42,7 @@ from headgate.envelopes.opened import (
     pause_collection,
 )
 from headgate.errors import HeadgateError
+from headgate.formats.cells import MAX_CELLS
 from headgate.formats.decoder import Refusal
 from headgate.formats.decoders import MAX_UNKNOWN, MAX_UNKNOWN_IN_REPLAY, Decoders
 from headgate.lake.names import TableNames
@@ -226,7 +227,7 @@ def _table_by_table(
     Columns are decoded and copied one share at a time: those of a whole portion would take too much
     memory.
     """
-    for share in _shares(plan, groups):
+    for share in _shares(plan, groups, decoders):
         members = [group for of_table in share.values() for group in of_table]
         decoded = decode_small_groups(members, decoders)
         origin_of = dict(zip(members, origins.of(members), strict=True))
@@ -234,22 +235,31 @@ def _table_by_table(
             yield table, [(group, origin_of[group]) for group in of_table], decoded
 
 
-def _shares(plan: RecordPlan, groups: Iterable[Group]) -> Iterator[Mapping[str, list[Group]]]:
+def _shares(
+    plan: RecordPlan, groups: Iterable[Group], decoders: Decoders
+) -> Iterator[Mapping[str, list[Group]]]:
     """Split groups into shares, keeping those of a table together up to the size of a file."""
     by_table: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         by_table[plan.names.silver_for(group.route)].append(group)
     share: dict[str, list[Group]] = defaultdict(list)
-    rows = 0
+    rows = cells = 0
     for table, of_table in by_table.items():
         for group in of_table:
             share[table].append(group)
             rows += len(group.rows)
-            if rows >= (_MAX_SHARE_ROWS if group is of_table[-1] else _MAX_FILE_ROWS):
+            cells += len(group.rows) * _width(decoders, group)
+            most = _MAX_SHARE_ROWS if group is of_table[-1] else _MAX_FILE_ROWS
+            if rows >= most or cells >= MAX_CELLS:
                 yield share
-                share, rows = defaultdict(list), 0
+                share, rows, cells = defaultdict(list), 0, 0
     if share:
         yield share
+
+
+def _width(decoders: Decoders, group: Group) -> int:
+    decoder = decoders.decoder(*group.message)
+    return 0 if isinstance(decoder, Refusal) else decoder.width
 
 
 def _has_decoder(

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 _TIMEOUT = re.compile(r"\bTimeoutException: (.{1,200})")
+_ROWS_CHANGED = re.compile(r"DELTA_SOURCE_(?:IGNORE_DELETE|TABLE_IGNORE_CHANGES)")
 _JAVA_ERROR = re.compile(r"^.*\b(?:[a-z]\w*\.)+(\w+(?:Exception|Error)): (.+)$", re.MULTILINE)
 """The last error of a line: Spark puts the error of a task behind its own."""
 
@@ -200,6 +201,7 @@ class Runner:
             first_version=progress.first_version if progress else 0,
             landed=progress.landed if progress else None,
             ended_at=progress.ended_at if progress else None,
+            source_ids=progress.source_ids if progress else {},
             pending=progress.pending if progress else (),
             known_tables=set(self.plan.tables_in_lake()),
             history=self.history,
@@ -217,7 +219,9 @@ class Runner:
                 staged = plan.job(rows, tasks).collect()
                 return decode_results((row.file, row.error) for row in staged)
 
-            return batch.run(job)
+            files = batch.run(job)
+            batch.require_same()
+            return files
 
         lander.land(batch.extent, stage)
         self._resting = _Resting.NOT
@@ -264,6 +268,13 @@ def _explained(error: BaseException, lake: str) -> HeadgateError:
             "the source dropped records before they were read",
             hint="raise the source's retention; restore the records, or continue without them with "
             "a new checkpoint and lake",
+        )
+    if _ROWS_CHANGED.search(text):
+        return SourceError(
+            "data-lost",
+            "rows of the source table were deleted or changed, maybe before they were read",
+            hint="only append to a source table; restore its version before that, or land the "
+            "table as it is now with a pipeline that has another name and lake",
         )
     if "kafka" in text and (timeout := _TIMEOUT.search(text)):
         return SourceError(

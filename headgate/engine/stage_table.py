@@ -12,6 +12,7 @@ from headgate.config import UnknownFields
 from headgate.engine.expectations import Expectations, drop_rows
 from headgate.engine.plan import BatchPlan
 from headgate.envelopes.opened import Group, Rejected, payloads_of
+from headgate.formats.cells import MAX_CELLS, cells_of, parts_of
 from headgate.formats.decoder import Decoded, Decoder, Refusal, only_length
 from headgate.formats.decoders import Decoders
 from headgate.formats.protobuf import ProtobufDecoder
@@ -89,12 +90,17 @@ def decode_small_groups(groups: Iterable[Group], decoders: Decoders) -> DecodedG
     payload that is not read exactly are left out, to be decoded one by one.
     """
     found: dict[Group, Decoded] = {}
+    cells = 0
     for similar in _group_by_structure(groups, decoders):
-        if len(similar) == 1:
+        if len(similar) == 1 or cells > MAX_CELLS:
             continue
-        arrays = similar[0][1].decode_exact(payloads_of([group for group, _ in similar]))
+        payloads, decoder = payloads_of([group for group, _ in similar]), similar[0][1]
+        if len(parts_of(decoder, payloads)) > 1:
+            continue
+        arrays = decoder.decode_exact(payloads)
         if arrays is None:
             continue
+        cells += cells_of(arrays)
         start = 0
         for group, decoder in similar:
             mine = [array.slice(start, len(group.rows)) for array in arrays]
@@ -143,6 +149,9 @@ class Origins:
             return self
         kept = np.delete(np.arange(len(self.rows)), list(bad))
         return Origins(self.rows[kept], self.columns.take(pa.array(kept)))
+
+    def part(self, part: slice) -> Origins:
+        return Origins(self.rows[part], self.columns[part])
 
 
 class PortionOrigins:
@@ -240,21 +249,33 @@ def stage_table(
     blocked: list[BlockedSchemaChange],
     expectations: list[ExpectationResult],
 ) -> Iterator[StagedFile]:
-    """Write one file for all schemas of a table, unless the types of columns conflict.
+    """Write one file for all schemas of a table.
 
+    They are several if the types of columns conflict, or if records have too many cells in memory.
     Rejected records are appended to `rejected`. Blocked changes and results of expectations are
-    part of the first file; without a file, they are appended to `blocked` and `expectations`.
+    part of one of the files; without any, they are appended to `blocked` and `expectations`.
     """
     rules = plan.contract.for_table(table)
     shape = plan.shape(table)
     expected = Expectations.of(plan.expect, table)
+    route = groups[0][0].route
     parts: list[DecodedPart] = []
     new_schemas: dict[str, str] = {}
     blocked_here: list[BlockedSchemaChange] = []
-    unknown = 0
-    for group, origin in sorted(groups, key=_age):
+    unknown = cells = 0
+
+    def files() -> Iterator[StagedFile]:
+        for number, (rows, ids) in enumerate(join_parts(parts)):
+            new = {key: schema for key, schema in new_schemas.items() if int(key) in ids}
+            name = plan.new_file()
+            file = write_parquet(plan.lake, table, name, rows, route=route, schema_ids=ids)
+            yield replace(file, new_schemas=new or None, unknown_fields=0 if number else unknown)
+
+    for group, origin, decoded in _decode_in_parts(groups, decoders, decoded_groups):
+        if cells > MAX_CELLS:
+            yield from files()
+            parts, unknown, cells = [], 0, 0
         decoder, key = _decoder(decoders, group), group.message[0]
-        decoded = decoded_groups.get(group) or decoder.decode(group.payloads)
         refused: dict[int, str] = {}
         if decoded.unknown and isinstance(decoder, ProtobufDecoder):
             refused, kept = _unknown_fields(decoder, group, decoded, rules.unknown_fields)
@@ -284,26 +305,41 @@ def stage_table(
             landing, columns = landing.without(result.rejected_rows), result.columns
         if len(landing.rows):
             parts.append(DecodedPart(columns, landing, key))
+            cells += cells_of(columns.columns)
             if isinstance(key, int) and key not in plan.seen_schema_ids.get(table, ()):
                 new_schemas[str(key)] = encode_schema(decoder.schema)
     results: tuple[ExpectationResult, ...] = ()
     if expected is not None:
         expected.stop_if_broken()
         results = expected.results
-    route, files = groups[0][0].route, join_parts(parts)
-    for number, (rows, ids) in enumerate(files):
-        new = {key: schema for key, schema in new_schemas.items() if int(key) in ids}
-        file = write_parquet(plan.lake, table, plan.new_file(), rows, route=route, schema_ids=ids)
+    for number, file in enumerate(files()):
+        first = not number
         yield replace(
             file,
-            new_schemas=new or None,
-            unknown_fields=0 if number else unknown,
-            blocked=() if number else tuple(blocked_here),
-            expectations=() if number else results,
+            blocked=tuple(blocked_here) if first else (),
+            expectations=results if first else (),
         )
-    if not files:
+    if not parts:
         blocked += blocked_here
         expectations += results
+
+
+def _decode_in_parts(
+    groups: Sequence[GroupWithOrigins], decoders: Decoders, decoded_groups: DecodedGroups
+) -> Iterator[tuple[Group, Origins, Decoded]]:
+    """Decode groups from old schemas to new ones, those with too many cells in several parts."""
+    for group, origin in sorted(groups, key=_age):
+        decoded = decoded_groups.get(group)
+        if decoded is not None:
+            yield group, origin, decoded
+            continue
+        decoder, payloads = _decoder(decoders, group), group.payloads
+        parts = parts_of(decoder, payloads)
+        if len(parts) == 1:
+            yield group, origin, decoder.decode(payloads)
+            continue
+        for part in parts:
+            yield group.part(part), origin.part(part), decoder.decode(payloads[part])
 
 
 def _unknown_fields(

@@ -53,6 +53,9 @@ class Group:
         """A copy of the group's payloads."""
         return payloads_of([self])
 
+    def part(self, part: slice) -> Group:
+        return Group(self.route, self.message, self.rows[part], self.source, self.positions[part])
+
 
 def payloads_of(groups: Sequence[Group]) -> pa.BinaryArray:
     """Return the payloads of groups, one after the other, in one copy."""

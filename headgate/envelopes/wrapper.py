@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -12,6 +13,7 @@ import pyarrow as pa
 from headgate.config.envelopes import PayloadMessages
 from headgate.envelopes.opened import Opened, Rejected, split_by, stable_order
 from headgate.errors import PipelineFileError
+from headgate.formats.cells import parts_of
 from headgate.formats.decoders import Decoders
 from headgate.formats.protobuf import NoSuchMessage, ProtobufDecoder
 from headgate.formats.protobuf.descriptors import compile_proto
@@ -133,7 +135,7 @@ class WrapperEnvelope:
         """Decode chunk by chunk: chunks that fit into the processor's caches are fastest."""
         chunks: list[_Wrappers] = []
         start = 0
-        for chunk in values.chunks:
+        for chunk in self._parts(values):
             decoded = self.decoder.decode(chunk)
             for row, detail in decoded.bad.items():
                 opened.rejected.append(Rejected(start + row, Reason.ENVELOPE_UNDECODABLE, detail))
@@ -142,6 +144,11 @@ class WrapperEnvelope:
             chunks.append(wrappers.sorted() if values.num_chunks > 1 else wrappers)
             start += len(chunk)
         return _Wrappers.of(chunks)
+
+    def _parts(self, values: pa.ChunkedArray) -> Iterator[pa.BinaryArray]:
+        for chunk in values.chunks:
+            for part in parts_of(self.decoder, chunk):
+                yield chunk[part]
 
     def _wrappers(self, rows: np.ndarray, columns: pa.RecordBatch) -> _Wrappers:
         ids = columns.column(self.schema_id).cast(pa.int64(), safe=False).fill_null(-1)

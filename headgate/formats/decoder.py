@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.reasons import Reason
@@ -38,6 +39,18 @@ class Decoder(Protocol):
     @property
     def schema(self) -> pa.Schema:
         """The columns, with metadata of their fields."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Cells of a record, without those in lists."""
+        ...
+
+    def most_cells(self, payloads: pa.BinaryArray, enough: int) -> np.ndarray | None:
+        """Return an upper bound of the cells of each payload, without decoding them.
+
+        None if all of them together cannot have more than `enough`.
+        """
         ...
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded: ...

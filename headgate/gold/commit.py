@@ -12,12 +12,14 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from headgate.gold.source_table import SourceRows, app_of_version
 from headgate.lake.commit import Commit, Committer, Mark
 from headgate.lake.merge import MEMORY_PER_FILE, split_into_files
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.storage import tables_at_once
+from headgate.schema.conform import with_nullable_columns
 
 TABLE = "_table"
 """Column with the index of the table that a row is for; integers sort faster than names."""
@@ -37,6 +39,25 @@ class Derivation:
     """Versions of the sources that the table includes after the commit."""
     appends: bool
     """Whether to append the rows, instead of replacing those of the table."""
+
+
+def marks_of(table: Snapshot | None, marks: Iterable[Mark]) -> dict[str, int | None]:
+    """Return the versions that a table has of the apps of some marks.
+
+    An append requires them: another process may have derived the same rows.
+    """
+    return {mark.app: table.mark(mark.app) if table is not None else None for mark in marks}
+
+
+def source_marks(app: str, rows: SourceRows, is_one_of_many: bool) -> Iterator[Mark]:
+    """Yield the marks of a table that includes a version of a source.
+
+    One of many sources also has a mark without its ID, which tells a new source from one that was
+    created again.
+    """
+    yield Mark(app_of_version(app, rows.source_id), rows.version)
+    if is_one_of_many:
+        yield Mark(app, rows.version)
 
 
 @dataclass(frozen=True)
@@ -100,9 +121,7 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]
             continue
         indexes = batch[TABLE].to_numpy()
         starts = [0, *(np.flatnonzero(np.diff(indexes)) + 1).tolist(), len(batch)]
-        # Spark knows that a count is never null, but constraints make a table hard to write.
-        own = [field.with_nullable(True) for field in batch.schema if field.name != TABLE]
-        rows = pa.table([batch[field.name] for field in own], schema=pa.schema(own))
+        rows = storable_columns(pa.Table.from_batches([batch.drop_columns([TABLE])]))
         for start, end in pairwise(starts):
             yield int(indexes[start]), rows.slice(start, end - start)
 
@@ -158,6 +177,7 @@ def commit_files(
         derivation.marks,
         "append" if derivation.appends else "replace",
         based_on=None if derivation.appends or not before else before.version,
+        required_marks=marks_of(before, derivation.marks) if derivation.appends else {},
     )
     try:
         return Committed(derivation.table, rows, committer.commit(commit))
@@ -169,7 +189,7 @@ def _held(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Yield as many rows at a time as a task may hold in memory."""
     held: list[pa.Table] = []
     size = 0
-    for piece in map(drop_untyped_columns, pieces):
+    for piece in pieces:
         held.append(piece)
         size += piece.nbytes
         if size > _MAX_HELD:
@@ -179,10 +199,14 @@ def _held(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def drop_untyped_columns(rows: pa.Table) -> pa.Table:
-    """Drop columns whose type is still unknown because all their values are null."""
+def storable_columns(rows: pa.Table) -> pa.Table:
+    """Return rows in the columns of a derived table, which may all be null.
+
+    Spark knows that a count never is. Columns whose type is still unknown, because all their values
+    are null, are dropped.
+    """
     known = [field.name for field in rows.schema if not _has_null_type(field.type)]
-    return rows.select(known) if len(known) < rows.num_columns else rows
+    return with_nullable_columns(rows.select(known) if len(known) < rows.num_columns else rows)
 
 
 def _has_null_type(kind: pa.DataType) -> bool:

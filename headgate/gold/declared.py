@@ -72,7 +72,10 @@ class DeclaredQuery:
         return "append" if self.select.row_by_row else "replace"
 
     def app_for(self, source: str) -> str:
-        """Return the app id of the mark for a source; a table over all sources has one for each."""
+        """Return the app id of a source, whichever table has its name.
+
+        A table over all sources has one for each.
+        """
         return self.app if self.by_route else f"{self.app}:{source}"
 
     def table_for(self, route_name: str) -> str:

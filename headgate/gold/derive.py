@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from headgate.config import PipelineConfig
-from headgate.engine.events import GoldDerived, GoldFailed, Listener
+from headgate.engine.events import GoldDerived, GoldFailed, Listener, TableRebuilt
 from headgate.errors import first_line
 from headgate.gold.commit import Committed
 from headgate.gold.declared import DeclaredQuery, DeclaredUnion, Landed, declared_gold
@@ -25,6 +25,7 @@ from headgate.lake.commit import Committer
 from headgate.lake.kept_rows import KeptRows
 from headgate.lake.ledger_entries import GoldEntry
 from headgate.lake.open_tables import TableCache
+from headgate.lake.other_writers import changed_by_others
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.storage import tables_at_once
 
@@ -43,6 +44,8 @@ class GoldDeriver:
     listener: Listener
     known: dict[str, Landed] = field(default_factory=dict)
     """All landed tables, by name."""
+    written: dict[str, int] = field(default_factory=dict)
+    """Newest versions of derived tables that are known to be ours."""
 
     def __post_init__(self) -> None:
         self._queries, unions = declared_gold(self.pipeline, self.app)
@@ -53,6 +56,8 @@ class GoldDeriver:
         """Landed tables that a failed derivation may have to read again."""
         self._errors: dict[str, str] = {}
         """The last errors of tables that have failed ever since."""
+        self._changed: set[str] = set()
+        """Derived tables whose rows others have changed, until they are rebuilt."""
         self._tables = TableCache(self.pipeline.lake)
         self._kept = KeptRows()
         self._sources = SourceTables(self.pipeline.lake, self._tables)
@@ -182,7 +187,12 @@ class GoldDeriver:
 
     def _derived(self, name: str) -> DerivedTable:
         lake = self.pipeline.lake
-        return DerivedTable(lake, name, Snapshot.newest(lake, name, self._tables))
+        table = Snapshot.newest(lake, name, self._tables)
+        if table is not None:
+            if changed_by_others(table, f"{self.app}:gold:", self.written.get(name)):
+                self._changed.add(name)
+            self.written[name] = table.version
+        return DerivedTable(lake, name, table, was_changed=name in self._changed)
 
     def _with_all_rows(self, query: DeclaredQuery, table: OutdatedTable) -> OutdatedTable:
         """Return a table with all rows of all its sources, to rebuild it."""
@@ -219,12 +229,22 @@ class GoldDeriver:
         else:
             yield from self.known
 
+    def _note_version(self, committed: Committed) -> None:
+        """Know a version as ours, unless others have committed between this and the last one."""
+        table, version = committed.table, committed.version
+        if version is not None and version == self.written.get(table, -1) + 1:
+            self.written[table] = version
+        if table in self._changed:
+            self._changed.discard(table)
+            self.listener(TableRebuilt(table, "another writer has changed its rows"))
+
     def _report(self, committed: Iterable[Committed], seconds: float) -> list[GoldEntry]:
         """Emit events, and return the entries for the ledger; an error that stays counts once."""
         entries = []
         for one in committed:
             if one.error is None:
                 self._errors.pop(one.table, None)
+                self._note_version(one)
             elif self._errors.get(one.table) == one.error:
                 continue
             else:

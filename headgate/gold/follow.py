@@ -49,6 +49,8 @@ class GoldFollowUp:
         tables: list[Landed] = []
         # The first shard also follows what the others land, for tables over all routes.
         if not self._caught_up or (stream.shard is not None and stream.is_first):
+            if not self._caught_up:
+                self._deriver.written |= _derived_versions(self._pipeline)
             self._caught_up = True
             tables = all_landed(self._pipeline)
             if not stream.is_first:
@@ -83,6 +85,13 @@ def all_landed(pipeline: PipelineConfig) -> list[Landed]:
         Kind.TABLE
     )
     return landed(pipeline, [(one.table, one.route) for one in tables.values()])
+
+
+def _derived_versions(pipeline: PipelineConfig) -> dict[str, int]:
+    """Return the version of each derived table that was written last, as the ledger has it."""
+    ledger = LedgerSnapshot.open_all(pipeline.lake, pipeline.ledger, pipeline.name)
+    tables = ledger.tables(Kind.GOLD).values()
+    return {one.table: one.table_version for one in tables}
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,10 @@ class GroupMerger:
         return find_rows(derivation.before, keys, groups.column_names, self.kept)
 
     def _commit(self, derivation: Derivation, rows: pa.Table, found: FoundRows) -> Committed:
-        schema = found.table.schema
+        # The table may have columns that others have added.
+        schema = pa.schema(
+            [field for field in found.table.schema if field.name in rows.column_names]
+        )
         try:
             merge = MergeCommit(
                 derivation.table,

@@ -20,7 +20,8 @@ from headgate.gold.commit import (
     Derivation,
     commit_all,
     commit_files,
-    drop_untyped_columns,
+    source_marks,
+    storable_columns,
     write_each,
 )
 from headgate.gold.declared import DeclaredQuery
@@ -36,7 +37,7 @@ from headgate.gold.spark_rows import (
     union_of,
 )
 from headgate.gold.states import KeptGroups, can_merge
-from headgate.lake.commit import Committer, Mark
+from headgate.lake.commit import Committer
 from headgate.lake.kept_rows import KeptRows
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
@@ -308,13 +309,17 @@ class QueryDeriver:
             yield commit_files(self.committer, replace(derivations[at], appends=True), ())
         empty = [derivations[at] for at in idle if at not in unchanged]
         if empty:
-            rows = drop_untyped_columns(self._empty_result(result, views))
+            rows = storable_columns(self._empty_result(result, views))
             for one in empty:
                 yield commit_files(self.committer, one, [stage_rows(lake, one.table, rows)])
         return left
 
     def _derivation(self, table: OutdatedTable) -> Derivation:
-        marks = [Mark(self.query.app_for(one.source), one.version) for one in table.sources]
+        marks = (
+            mark
+            for one in table.sources
+            for mark in source_marks(self.query.app_for(one.source), one, not self.query.by_route)
+        )
         return Derivation(
             table.name,
             table.derived.snapshot,
@@ -350,7 +355,7 @@ def _states_match(table: OutdatedTable, states: StructType) -> bool:
         return True
     existing = _types_of(table)
     return all(
-        existing.get(one.name) == one.dataType
+        existing.get(one.name) == one.dataType.simpleString()
         for one in states
         if one.name != TABLE and not _is_void(one.dataType)
     )
@@ -361,15 +366,18 @@ def _rows_match(table: OutdatedTable, rows: StructType) -> bool:
     if table.is_whole:
         return True
     existing = _types_of(table)
-    return all(existing.get(one.name, one.dataType) == one.dataType for one in rows)
+    types = {one.name: one.dataType.simpleString() for one in rows}
+    return all(existing.get(name, kind) == kind for name, kind in types.items())
 
 
-def _types_of(table: OutdatedTable) -> dict[str, DataType]:
+def _types_of(table: OutdatedTable) -> dict[str, str]:
+    """Return the types of the table's columns, without whether a part of them may be null."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     snapshot = table.derived.snapshot
     assert snapshot is not None
-    return {one.name: one.dataType for one in from_arrow_schema(snapshot.schema)}
+    types = from_arrow_schema(snapshot.schema)
+    return {one.name: one.dataType.simpleString() for one in types}
 
 
 def _is_inexact(kind: DataType) -> bool:

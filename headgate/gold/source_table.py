@@ -26,10 +26,17 @@ class DerivedTable:
     lake: str
     name: str
     snapshot: Snapshot | None
+    was_changed: bool = False
+    """Whether others have changed its rows, so that it includes no version of any source."""
 
     def marked(self, app: str) -> int | None:
         """Return the version of a source that the table includes."""
-        return None if self.snapshot is None else self.snapshot.mark(app)
+        return None if self.snapshot is None or self.was_changed else self.snapshot.mark(app)
+
+
+def app_of_version(app: str, source_id: str) -> str:
+    """Return the app of the mark for a source: one that is created again has other versions."""
+    return f"{app}@{source_id}"
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,7 @@ class SourceRows:
 
     lake: str
     source: str
+    source_id: str
     version: int
     """The version of the source that the derived table includes once it has these rows."""
     files: tuple[str, ...]
@@ -48,13 +56,15 @@ class SourceRows:
     """Whether these are all rows: none was included so far, or some have changed."""
     is_plain: bool = True
     """Whether the files can be read directly, without deletion vectors or column mapping."""
+    was_replaced: bool = False
+    """Whether the derived table includes rows of another table of that name."""
     bytes: int = 0
     """Size of the files."""
 
     @property
     def was_rewritten(self) -> bool:
         """Whether rows that the derived table includes may have changed."""
-        return self.is_whole and self.marked is not None
+        return self.was_replaced or (self.is_whole and self.marked is not None)
 
 
 @dataclass(frozen=True)
@@ -121,25 +131,38 @@ class SourceTables:
     ) -> SourceRows | None:
         """Return new rows, or all rows if `full`; None if the derived table is up to date."""
         if source not in self._snapshots:
-            self._snapshots[source] = Snapshot.newest(self._lake, source, self._tables)
-        table, marked = self._snapshots[source], derived.marked(app)
-        if table is None or (marked is not None and marked >= table.version and not full):
+            self._open(source)
+        table = self._snapshots[source]
+        if table is None:
+            return None
+        marked = derived.marked(app_of_version(app, table.table_id))
+        if marked is not None and marked > table.version:
+            # Another process may have derived a newer version in the meantime.
+            table = self._open(source) or table
+        if marked == table.version and not full:
             return None
         is_plain = table.is_plain
-        new = table.since(marked) if is_plain and not full else table
+        can_add = is_plain and not full and (marked is None or marked <= table.version)
+        new = table.since(marked) if can_add else table
         if new is not table and not new.sizes:
             return None  # its newer versions have the same rows
         return SourceRows(
             self._lake,
             source,
+            table.table_id,
             table.version,
             new.files,
             new.schema,
             marked,
             is_whole=new is table,
             is_plain=is_plain,
+            was_replaced=marked is None and derived.marked(app) is not None,
             bytes=new.bytes,
         )
+
+    def _open(self, source: str) -> Snapshot | None:
+        self._snapshots[source] = table = Snapshot.newest(self._lake, source, self._tables)
+        return table
 
 
 def rows_at_mark(rows: SourceRows) -> SourceRows | None:
@@ -152,7 +175,8 @@ def rows_at_mark(rows: SourceRows) -> SourceRows | None:
         return None
     if table is None or not table.has_files():
         return None
-    return SourceRows(rows.lake, rows.source, rows.marked, table.files, table.schema)
+    version = rows.marked
+    return SourceRows(rows.lake, rows.source, rows.source_id, version, table.files, table.schema)
 
 
 def group_by_types(

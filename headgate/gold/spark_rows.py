@@ -151,7 +151,8 @@ def _rows_of_files(
     if reader is Reader.DRIVER:
         batches = _read_files(columns, [{"path": path, **common} for path, common in files])
         together = pa.Table.from_batches(batches, columns).combine_chunks()
-        rows = spark.createDataFrame(together, kinds).coalesce(1)
+        # pyspark cannot convert a nested column without rows.
+        rows = spark.createDataFrame(together if len(together) else [], kinds).coalesce(1)
     else:
         named = spark.createDataFrame(
             [(path, *common.values()) for path, common in files],

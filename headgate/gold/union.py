@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headgate.gold.commit import TABLE, WRITTEN_DDL, Committed, write_each
+from headgate.gold.commit import (
+    TABLE,
+    WRITTEN_DDL,
+    Committed,
+    marks_of,
+    source_marks,
+    write_each,
+)
 from headgate.gold.declared import DeclaredQuery, DeclaredUnion, Landed
 from headgate.gold.source_table import (
     DerivedTable,
@@ -23,7 +30,7 @@ from headgate.gold.source_table import (
     rows_at_mark,
 )
 from headgate.gold.spark_rows import Views, rows_of_sources, union_of
-from headgate.lake.commit import Commit, Committer, Mark
+from headgate.lake.commit import Commit, Committer
 from headgate.lake.staged import StagedFile
 from headgate.lake.storage import tables_at_once
 
@@ -143,15 +150,22 @@ class UnionDeriver:
         replaced = [one.source for one in touched if one.was_rewritten]
         if rebuild or self.union.declared.mode == "append":
             replaced = []
+        marks = tuple(
+            mark
+            for one in touched
+            for mark in source_marks(self.union.app_for(one.source), one, is_one_of_many=True)
+        )
+        adds = not (rebuild or replaced)
         return self.committer.commit(
             Commit(
                 self.union.name,
                 schema,
                 tuple(files),
-                tuple(Mark(self.union.app_for(one.source), one.version) for one in touched),
+                marks,
                 "replace" if rebuild else "append",
                 (SOURCE,),
                 tuple(replaced),
-                based_on=before.version if before and (rebuild or replaced) else None,
+                based_on=before.version if before and not adds else None,
+                required_marks=marks_of(before, marks) if adds else {},
             )
         )

@@ -19,6 +19,7 @@ from headgate.gold.declared import (
     landed,
     update_method,
 )
+from headgate.gold.source_table import app_of_version
 from headgate.inspect.schema import open_table
 from headgate.inspect.tables import TableKind, kind_of
 from headgate.lake.ledger_entries import Kind
@@ -206,11 +207,19 @@ class _GoldPlanner:
         step = GoldStep.MAKE
         if _exists(self.pipeline, table):
             opened = open_table(self.pipeline, table)
-            marks = (declared.app_for(one.table) for one in sources)
-            known = any(opened.mark(mark) is not None for mark in marks)
+            known = any(opened.mark(app) is not None for app in self._apps(declared, sources))
             step = GoldStep.FOLLOW if known else GoldStep.REBUILD
         read = 0 if step is GoldStep.FOLLOW else sum(self._size(one) for one in sources)
         return DerivedTablePlan(table, step, len(sources), read)
+
+    def _apps(self, declared: Declared, sources: Sequence[_Source]) -> Iterator[str]:
+        """Yield the apps of the marks that a table has of its sources."""
+        for source in sources:
+            app = declared.app_for(source.table)
+            if isinstance(declared, DeclaredUnion) or not declared.by_route:
+                yield app
+            elif _exists(self.pipeline, source.table):
+                yield app_of_version(app, open_table(self.pipeline, source.table).table_id)
 
     def _size(self, source: _Source) -> int:
         """Return the size of a source; that of a derived table is looked up."""

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, Self
 from urllib.parse import unquote
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Schema
 
 from headgate.errors import LandingError
+from headgate.lake.duck import Engine, Sql
 from headgate.lake.log import LogEntry, identify_entry
 from headgate.lake.parquet import ParquetRows
 from headgate.lake.query import quoted_name
@@ -201,17 +201,19 @@ def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches([conform_rows(one, schema) for one in rows.to_batches()], schema)
 
 
-def compare_rows(old: pa.Table, new: pa.Table, key: Sequence[str]) -> RowChanges:
+def compare_rows(
+    old: pa.Table, new: pa.Table, key: Sequence[str], sql: Engine | None = None
+) -> RowChanges:
     """Return the differences between rows; those with the same key are updates."""
     none = new.schema.empty_table()
     if not len(old):
         return RowChanges.of_inserted(new)
     key = [name for name in key if name in new.schema.names]
-    with duckdb.connect() as connection:
-        old, new = _without_equal(connection, old, new)
-        if not key or not len(old) or not len(new):
-            return RowChanges(new, old, none, none)
-        pairs = _pairs(connection, old, new, key)
+    sql = sql or Sql()
+    old, new = _without_equal(sql, old, new)
+    if not key or not len(old) or not len(new):
+        return RowChanges(new, old, none, none)
+    pairs = _pairs(sql, old, new, key)
     before, after = pairs["before"], pairs["after"]
     return RowChanges(
         _without(new, after), _without(old, before), old.take(before), new.take(after)
@@ -222,31 +224,26 @@ _PLACE = "_headgate_place"
 _COPY = "_headgate_copy"
 
 
-def _without_equal(
-    connection: duckdb.DuckDBPyConnection, old: pa.Table, new: pa.Table
-) -> tuple[pa.Table, pa.Table]:
+def _without_equal(sql: Engine, old: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Drop the rows that both have, as often as both have them."""
-    for side, rows in (("old", old), ("new", new)):
-        _register_copies(connection, side, rows)
+    numbered = {"old": _with_copies(sql, old), "new": _with_copies(sql, new)}
     same = _equal(new.schema.names)
 
     def places(of: str, other: str) -> pa.ChunkedArray:
-        sql = f"SELECT {_PLACE} FROM {of} ANTI JOIN {other} ON {same} ORDER BY {_PLACE}"
-        return connection.sql(sql).to_arrow_table()[_PLACE]
+        query = f"SELECT {_PLACE} FROM {of} ANTI JOIN {other} ON {same} ORDER BY {_PLACE}"
+        return sql.table(query, **numbered)[_PLACE]
 
     return old.take(places("old", "new")), new.take(places("new", "old"))
 
 
-def _pairs(
-    connection: duckdb.DuckDBPyConnection, old: pa.Table, new: pa.Table, key: Sequence[str]
-) -> pa.Table:
+def _pairs(sql: Engine, old: pa.Table, new: pa.Table, key: Sequence[str]) -> pa.Table:
     """Return the places of rows with the same key: `before` in `old`, `after` in `new`."""
-    for side, rows in (("old", old), ("new", new)):
-        _register_copies(connection, side, rows.select(key))
-    return connection.sql(
+    query = (
         f"SELECT old.{_PLACE} AS before, new.{_PLACE} AS after "
         f"FROM old JOIN new ON {_equal(key)} ORDER BY after"
-    ).to_arrow_table()
+    )
+    old, new = _with_copies(sql, old.select(key)), _with_copies(sql, new.select(key))
+    return sql.table(query, old=old, new=new)
 
 
 def _equal(names: Sequence[str]) -> str:
@@ -254,15 +251,15 @@ def _equal(names: Sequence[str]) -> str:
     return " AND ".join(f"old.{name} IS NOT DISTINCT FROM new.{name}" for name in every)
 
 
-def _register_copies(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
-    """Make a table of rows with their places, and with numbers for rows that are equal."""
-    names = ", ".join(quoted_name(name) for name in rows.schema.names)
+def _with_copies(sql: Engine, rows: pa.Table) -> pa.Table:
+    """Add the places of rows, and numbers for rows that are equal."""
+    names = ", ".join(map(quoted_name, rows.schema.names))
     places = pa.array(range(len(rows)), pa.int64())
-    connection.register(f"{name}_rows", rows.append_column(_PLACE, places))
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT *, row_number() OVER "
-        f"(PARTITION BY {names} ORDER BY {_PLACE}) AS {_COPY} FROM {name}_rows"
+    query = (
+        f"SELECT *, row_number() OVER (PARTITION BY {names} ORDER BY {_PLACE}) AS {_COPY} "
+        "FROM rows_"
     )
+    return sql.table(query, rows_=rows.append_column(_PLACE, places))
 
 
 def _without(rows: pa.Table, places: pa.ChunkedArray) -> pa.Table:

@@ -245,25 +245,21 @@ class DeltaRsCommitter:
 
     def _base(self, commit: Commit) -> OpenTable | None:
         """Return the version that a commit is to follow."""
-        if is_remote(self.lake):
-            # The newest version costs a request, and `state` has just made one.
-            last = self._tables.last(commit.table)
-            if last is not None and last.is_fresh and _unmet(last, commit) is None:
-                return last
+        last = self._tables.last(commit.table)
+        if last is not None and last.is_fresh and _unmet(last, commit) is None:
+            return last  # `state` has just looked, and an entry of others is found by writing ours
         return self._open(commit.table)
 
     def _prepare(self, opened: OpenTable, commit: Commit) -> _Prepared:
         """Return the transaction of a commit; raise before anything is written if there is none."""
         self._require(opened, commit)
-        table = Snapshot(self.lake, commit.table, opened.version, opened)
-        removed: list[Action] = []
-        if commit.removed:
-            removed = [remove_action(path, size, {}) for path, size in commit.removed.items()]
-        elif commit.mode != "append" or commit.replaced_partitions:
-            removed = list(_removals(table, commit.replaced_partitions))
+        removed = [remove_action(path, size, {}) for path, size in commit.removed.items()]
         written: tuple[StagedFile, ...] = ()
-        if commit.mode == "rewrite":
-            written = tuple(rewrite_files(table, commit.schema))
+        if commit.mode != "append" or commit.replaced_partitions:
+            table = Snapshot(self.lake, commit.table, opened.version, opened)
+            removed = list(_removals(table, commit.replaced_partitions))
+            if commit.mode == "rewrite":
+                written = tuple(rewrite_files(table, commit.schema))
         before = opened.definition
         actions = [
             *definition_actions(_definition_after(before, commit), before),
@@ -334,7 +330,7 @@ class DeltaRsCommitter:
             if conflicts:
                 raise _Lost(table, max(conflicts, key=lambda found: found.is_final))
             opened = newest
-        following = opened.followed_by(replace(transaction.entry, version=version), identity)
+        following = opened.followed_by(LogEntry(version, transaction.actions), identity)
         assert following is not None
         self._tables.put(table, following)
         self._checkpoint(table, following)
@@ -397,7 +393,7 @@ class DeltaRsCommitter:
         identity = self._entry_written(url, 0, transaction)
         if identity is None:
             raise CommitConflict(f"table {commit.table} was created by another writer")
-        following = created.followed_by(replace(transaction.entry, version=0), identity)
+        following = created.followed_by(LogEntry(0, transaction.actions), identity)
         assert following is not None
         self._tables.put(commit.table, following)
         return 0
@@ -436,7 +432,9 @@ def _unmet(opened: OpenTable, commit: Commit) -> str | None:
             return f"is not at {required} of {app}"
     for mark in commit.marks:
         found = opened.mark(mark.app)
-        if found is not None and found > mark.version:
+        # A caller that rebuilds a table has read the mark, and requires it.
+        is_read = mark.app in commit.required_marks
+        if found is not None and found > mark.version and not is_read:
             return f"is at {found} of {mark.app} already"
     if commit.based_on is not None and opened.version != commit.based_on:
         return f"has version {opened.version}, not {commit.based_on}"

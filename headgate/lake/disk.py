@@ -55,12 +55,24 @@ class Disk(Files):
         Path(url).unlink(missing_ok=True)
 
     def delete_all(self, folder: str, paths: Sequence[str]) -> None:
+        errors = []
         for path in paths:
-            self.delete(f"{folder}/{path}")
+            try:
+                self.delete(f"{folder}/{path}")
+            except OSError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def delete_folder(self, url: str) -> None:
         with suppress(FileNotFoundError):
             shutil.rmtree(url)
+
+    def delete_empty_folder(self, url: str) -> None:
+        """Delete a folder that has no files, however deep they could be."""
+        for folder, _, _ in os.walk(url, topdown=False):
+            with suppress(OSError):  # not empty, perhaps since a moment ago
+                os.rmdir(folder)
 
     def identify(self, url: str) -> Identity | None:
         try:

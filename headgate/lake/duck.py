@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 import duckdb
 import pyarrow as pa
 
 from headgate.errors import LandingError, shown
-from headgate.sql.time_windows import WINDOW_START_MACRO
+from headgate.sql.macros import WINDOW_START_MACRO
 
 _PREPARATION = (
     "SET TimeZone = 'UTC'",
@@ -16,19 +17,32 @@ _PREPARATION = (
     "SET python_enable_replacements = false",
     # Queries come from people who may not read the files of this machine.
     "SET enable_external_access = false",
-    "SET lock_configuration = true",
-    WINDOW_START_MACRO,
 )
+_LOCK = "SET lock_configuration = true"
+
+
+class Engine(Protocol):
+    """Evaluates SQL over Arrow tables."""
+
+    def table(self, sql: str, **views: pa.Table) -> pa.Table:
+        """Run a query over tables that it calls by these names."""
+
+    def bounded(self, portions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Return rows as they are read, unless they are more than a query may read."""
 
 
 class Sql:
-    """An engine for SQL over Arrow tables, without access to anything else."""
+    """An engine for SQL in this process, without access to anything but the tables."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int | None = None) -> None:
+        """Let queries use some memory, in bytes, and no disk; without it, what DuckDB takes."""
         self._connection = duckdb.connect()
         self._schemas: dict[str, pa.Schema] = {}
-        for statement in _PREPARATION:
+        for statement in (*_limiting(memory), *_PREPARATION, _LOCK, WINDOW_START_MACRO):
             self._connection.execute(statement)
+
+    def bounded(self, portions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from portions
 
     def register(self, name: str, rows: pa.Table) -> None:
         """Let queries read rows by a name, in place of any that it had before."""
@@ -48,11 +62,20 @@ class Sql:
             found = self._connection.execute(sql)
             kinds = [str(kind) for _, kind, *_ in found.description or ()]
             return _with_spark_types(found.to_arrow_table(), kinds)
+        except duckdb.OutOfMemoryException as error:
+            raise LandingError("query-too-large", bad_query(error).message) from None
         except duckdb.Error as error:
             raise bad_query(error) from None
         finally:
             for name in views:
                 self._connection.unregister(name)
+
+
+def _limiting(memory: int | None) -> Sequence[str]:
+    if memory is None:
+        return ()
+    # What does not fit into memory would fill the disk.
+    return (f"SET memory_limit = '{memory}B'", "SET temp_directory = ''")
 
 
 def _with_spark_types(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:

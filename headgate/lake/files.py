@@ -13,7 +13,7 @@ Identity = object
 """What distinguishes a file from one that replaced it: inode and time, or the object's tag."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FoundFile:
     """A file of a folder."""
 
@@ -44,7 +44,10 @@ class Files(Protocol):
         ...
 
     def delete_all(self, folder: str, paths: Sequence[str]) -> None:
-        """Delete files below a folder, in their order, if they exist."""
+        """Delete files below a folder, in their order, if they exist.
+
+        One that cannot be deleted does not keep the rest; the first error is raised afterwards.
+        """
         ...
 
     def delete_folder(self, url: str) -> None:

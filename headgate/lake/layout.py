@@ -6,7 +6,7 @@ in the source. The ledger records each layout, and runs of earlier ones complete
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from time import sleep
 from typing import Any
@@ -17,7 +17,7 @@ from headgate.errors import CheckpointError, UsageError
 from headgate.lake.commit import Committer
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_snapshot import LedgerSnapshot
-from headgate.lake.run_lock import read_holder, run_lock
+from headgate.lake.run_lock import run_lock, running_holder
 from headgate.lake.staged import StagedBatchNote
 from headgate.lake.streams import Layout
 from headgate.lake.tables import CommitConflict
@@ -70,7 +70,7 @@ def current_streams(pipeline: PipelineConfig) -> list[Stream]:
     names = layout.streams(pipeline.name)
     shards = [Shard(number, len(names)) for number in range(1, len(names) + 1)]
     return [
-        Stream(name, shard if len(names) > 1 else None, layout.start)
+        Stream(name, shard if len(names) > 1 else None, layout.start, layout.source_ids)
         for name, shard in zip(names, shards, strict=True)
     ]
 
@@ -118,7 +118,10 @@ def _change(
         _end(pipeline, before, stream, ledgers[stream], holder)
         for stream in before.streams(pipeline.name)
     ]
-    if any(end != ends[0] for end in ends):
+    ids: dict[str, str] = {}
+    for _, found in ends:
+        ids = {**found, **ids}
+    if any(end != ends[0][0] or ids != {**ids, **found} for end, found in ends):
         raise CheckpointError(
             "shards-apart",
             f"the {before.shards} shards of {pipeline.name} end at different places in the source",
@@ -126,14 +129,19 @@ def _change(
             "--once while no new records arrive, then change the number",
             where=pipeline.lake,
         )
-    layout = Layout(before.number + 1, pipeline.shards, ends[0])
+    layout = Layout(before.number + 1, pipeline.shards, ends[0][0], ids)
     ledgers[pipeline.name].change_layout(layout)
 
 
-def _end(pipeline: PipelineConfig, layout: Layout, stream: str, ledger: Ledger, holder: str) -> Any:
-    """Keep runs of a stream from landing more, and return where it ends in the source."""
-    running = read_holder(pipeline.lake, stream)
-    if running is not None and running.is_alive:
+def _end(
+    pipeline: PipelineConfig, layout: Layout, stream: str, ledger: Ledger, holder: str
+) -> tuple[Any, Mapping[str, str]]:
+    """Keep runs of a stream from landing more, and return where it ends in the source.
+
+    With the ids of the topics, or of the table, that this counts in.
+    """
+    running = running_holder(pipeline.lake, stream)
+    if running is not None:
         raise CheckpointError(
             "pipeline-in-use",
             f"pipeline {pipeline.name} is running with {_shards(layout)}: {running}",
@@ -141,7 +149,7 @@ def _end(pipeline: PipelineConfig, layout: Layout, stream: str, ledger: Ledger, 
             where=pipeline.lake,
         )
     if ledger.progress() is None:
-        return layout.start
+        return layout.start, layout.source_ids
     ledger.take_over(holder)
     progress = ledger.progress()
     assert progress is not None
@@ -154,7 +162,9 @@ def _end(pipeline: PipelineConfig, layout: Layout, stream: str, ledger: Ledger, 
             "--once, then change the number",
             where=pipeline.lake,
         )
-    return layout.start if progress.landed is None else progress.ended_at
+    if progress.landed is None:
+        return layout.start, layout.source_ids
+    return progress.ended_at, progress.source_ids
 
 
 def _shards(layout: Layout) -> str:

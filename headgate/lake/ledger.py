@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,7 +18,6 @@ import pyarrow as pa
 from headgate.errors import CheckpointError, LandingError
 from headgate.lake.commit import Commit, Committer, Mark
 from headgate.lake.delta_rs import DeltaRsCommitter
-from headgate.lake.expire import delete_expired, expired_versions
 from headgate.lake.ledger_entries import (
     LEDGER,
     BatchEntry,
@@ -29,11 +28,12 @@ from headgate.lake.ledger_entries import (
     encode_entry,
 )
 from headgate.lake.ledger_snapshot import LedgerSnapshot
+from headgate.lake.maintain import MaintenancePolicy, maintain_table
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 from headgate.lake.streams import Layout, app_id, followed_app, layout_app, run_app, totals_app
-from headgate.lake.tables import CommitConflict, TableError, table_url
+from headgate.lake.tables import CommitConflict, table_url
 
 _SKIPPED_BY = ("pipeline", "kind", "version", "at", "table")
 _TABLE_PROPERTIES = {"delta.dataSkippingStatsColumns": ",".join(_SKIPPED_BY)}
@@ -73,6 +73,8 @@ class Progress:
     ended_at: Any
     """Where that version ends in the source."""
     pending: tuple[Pending, ...]
+    source_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics, or of the table, that `ended_at` counts in."""
 
 
 class Ledger:
@@ -111,6 +113,7 @@ class Ledger:
             landed=snapshot.landed,
             ended_at=batch.entry.source_end if batch else None,
             pending=pending_files(snapshot),
+            source_ids=batch.entry.source_ids if batch else {},
         )
 
     def pending(self) -> tuple[Pending, ...]:
@@ -141,7 +144,7 @@ class Ledger:
     def change_layout(self, layout: Layout) -> None:
         """Record another layout. Raises `CommitConflict` if that has happened meanwhile."""
         app, landed = layout_app(self.app), self.landed() or 0
-        entry = LayoutEntry(layout.shards, layout.start)
+        entry = LayoutEntry(layout.shards, layout.start, layout.source_ids)
         before = layout.number - 1 or None
         rows = self._rows([entry], landed, layout.number)
         self._append(rows, (Mark(app, layout.number),), {app: before})
@@ -286,12 +289,12 @@ def compact_in_time(
     if version == 0 or version % _COMPACTED_EVERY:
         return
     rarely = version % _LARGE_EVERY == 0
-    # A concurrent compaction or rewrite wins the conflict.
-    with suppress(TableError):
-        committer.compact(table, _LARGE_FILE if rarely else _SMALL_FILE)
+    # Whatever happens here, the batch is complete. Another compaction wins a conflict.
+    with suppress(Exception):
         found = Snapshot.open(committer.lake, table)
         if found is not None:
-            delete_expired(found, expired_versions(found, keep or KEPT))
+            size = _LARGE_FILE if rarely else _SMALL_FILE
+            maintain_table(committer, found, MaintenancePolicy(size, keep=keep or KEPT))
 
 
 def pending_files(snapshot: LedgerSnapshot) -> tuple[Pending, ...]:

@@ -53,6 +53,11 @@ LEDGER = pa.schema(
         _column("shards", pa.int64(), "Of a layout: number of streams"),
         _column("source_start", pa.string(), "Where the batch starts in the source, as JSON"),
         _column("source_end", pa.string(), "Where the batch ends in the source, as JSON"),
+        _column(
+            "source_ids",
+            pa.map_(pa.string(), pa.string()),
+            "Ids of the topics, or of the Delta table, that these positions count in",
+        ),
         _column("schema_ids", pa.list_(pa.int64()), "Schemas of the records, by id"),
         _column(
             "lineages",
@@ -163,6 +168,7 @@ class LayoutEntry(Entry):
     shards: int
     source_end: Any
     """Where the streams before have ended in the source, and these begin."""
+    source_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -248,6 +254,8 @@ class BatchEntry(Entry):
     rows: int
     source_start: Any = None
     source_end: Any = None
+    source_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics, or of the table, that start and end count in."""
 
 
 @dataclass(frozen=True)
@@ -419,6 +427,7 @@ _CODECS = {
     "error": _ERROR,
     "source_start": _JSON,
     "source_end": _JSON,
+    "source_ids": _MAP,
     "schema_ids": _LIST,
     "lineages": _LIST,
     "grants": _LIST,

@@ -130,6 +130,11 @@ class LedgerSnapshot:
         of_one = cls.open(lake, ledger, pipeline)
         return of_one.of(*of_one.streams, replay_name(pipeline))
 
+    @property
+    def table(self) -> str:
+        """The name of the ledger."""
+        return self._path.rpartition("/")[2]
+
     def of(self, *pipelines: str) -> LedgerSnapshot:
         """Return the same version, read for other pipelines."""
         return LedgerSnapshot(self._path, self._table, pipelines)
@@ -145,6 +150,16 @@ class LedgerSnapshot:
             return []
         found = query_table(self._table, "SELECT DISTINCT pipeline FROM stored ORDER BY pipeline")
         return [row["pipeline"] for row in python_rows(found)]
+
+    def streams_by_table(self) -> dict[str, set[str]]:
+        """Return which pipelines, streams and replays the ledger has rows of, by table."""
+        if self._table is None:
+            return {}
+        sql = 'SELECT DISTINCT pipeline, "table" FROM stored WHERE "table" IS NOT NULL'
+        streams: dict[str, set[str]] = {}
+        for row in python_rows(query_table(self._table, sql)):
+            streams.setdefault(row["table"], set()).add(row["pipeline"])
+        return streams
 
     @property
     def each(self) -> list[LedgerSnapshot]:
@@ -164,7 +179,7 @@ class LedgerSnapshot:
         if self._marked(layout_app(app_id(self.name))) is None:
             return [first]
         rows = self.entries(LayoutEntry)
-        return [first, *(Layout(row.batch, row.entry.shards, row.entry.source_end) for row in rows)]
+        return [first, *(_layout(row) for row in rows)]
 
     @property
     def all_streams(self) -> LedgerSnapshot:
@@ -356,9 +371,11 @@ class LedgerSnapshot:
         columns = ("pipeline", "version", "batch", "at", *columns_of(kind))
         if self._table is None:
             return []
-        if not {*columns} <= {field.name for field in self._table.schema().fields}:
-            return []  # the kind is newer than the ledger, which has no such rows
-        selected = ", ".join(f'"{name}"' for name in columns)
+        known = {field.name for field in self._table.schema().fields}
+        # A column that is newer than the ledger is null in all of its rows.
+        selected = ", ".join(
+            f'"{name}"' if name in known else f'NULL AS "{name}"' for name in columns
+        )
         return [
             LedgerRow(
                 row["pipeline"], row["version"], row["batch"], row["at"], decode_entry(kind, row)
@@ -400,6 +417,11 @@ class LedgerSnapshot:
 
     def _marked(self, app: str) -> int | None:
         return None if self._table is None else self._table.transaction_version(app)
+
+
+def _layout(row: LedgerRow[LayoutEntry]) -> Layout:
+    entry = row.entry
+    return Layout(row.batch, entry.shards, entry.source_end, entry.source_ids)
 
 
 def record_change(history: SchemaHistory, entry: SchemaEntry) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
+from base64 import b85decode
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Self
+from urllib.parse import unquote
 
 from headgate.config.location import is_remote
 from headgate.lake.files import Identity
@@ -69,6 +73,16 @@ class LogEntry:
         return list(self._all("cdc"))
 
     @property
+    def paths(self) -> Iterator[str]:
+        """Paths of all files that the commit names, whatever it does to them."""
+        for kind in ("add", "remove", "cdc"):
+            for file in self._all(kind):
+                yield unquote(file["path"])
+                vector = vector_path(file.get("deletionVector"))
+                if vector is not None:
+                    yield vector
+
+    @property
     def changes_rows(self) -> bool:
         return bool(self.added or self.removed or self.change_files)
 
@@ -120,17 +134,30 @@ def versions_of_entries(names: Iterable[str]) -> list[int]:
     return sorted(int(match[1]) for name in names if (match := _ENTRY.fullmatch(name)))
 
 
-def read_entries(url: str, versions: Iterable[int]) -> list[LogEntry]:
-    """Read entries side by side, without those that do not exist any more."""
+def read_entries(url: str, versions: Iterable[int]) -> Iterator[LogEntry]:
+    """Read entries in their order, without those that do not exist any more.
 
-    def read(version: int) -> LogEntry | None:
-        try:
-            return LogEntry.read(url, version)
-        except FileNotFoundError:
-            return None
+    None is kept, since a log may have millions; in an object store, a few are read ahead.
+    """
+    if not is_remote(url):
+        for version in versions:
+            yield from _entry_if_any(url, version)
+        return
+    ahead: deque[Future[list[LogEntry]]] = deque()
+    with ThreadPoolExecutor(MAX_REQUESTS, "log") as pool:
+        for version in versions:
+            ahead.append(pool.submit(_entry_if_any, url, version))
+            if len(ahead) > MAX_REQUESTS:
+                yield from ahead.popleft().result()
+        for future in ahead:
+            yield from future.result()
 
-    with ThreadPoolExecutor(MAX_REQUESTS if is_remote(url) else 1, "log") as pool:
-        return [entry for entry in pool.map(read, versions) if entry is not None]
+
+def _entry_if_any(url: str, version: int) -> list[LogEntry]:
+    try:
+        return [LogEntry.read(url, version)]
+    except FileNotFoundError:
+        return []
 
 
 def identify_entry(url: str, version: int) -> Identity | None:
@@ -154,6 +181,30 @@ def write_entry(url: str, version: int, actions: Iterable[Mapping[str, Any]]) ->
     if written is None and read_file(entry) == content:
         return identify(entry)
     return written
+
+
+def vector_path(vector: Mapping[str, Any] | None) -> str | None:
+    """Return the path of the file with a deletion vector; None if the log itself has the vector.
+
+    An absolute path stays absolute.
+    """
+    match vector and vector["storageType"]:
+        case "u":
+            encoded = str(vector["pathOrInlineDv"]) if vector else ""
+            prefix, name = encoded[:-_UUID_LENGTH], encoded[-_UUID_LENGTH:]
+            number = uuid.UUID(bytes=b85decode(name.translate(_FROM_Z85)))
+            return f"{prefix and prefix + '/'}deletion_vector_{number}.bin"
+        case "p":
+            return unquote(str(vector["pathOrInlineDv"])) if vector else None
+    return None
+
+
+_UUID_LENGTH = 20
+"""Characters of a UUID in Base85."""
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_FROM_Z85 = str.maketrans(_Z85, _B85)
+"""Delta writes UUIDs in the alphabet of ZeroMQ, Python reads that of Git."""
 
 
 def _entry_url(url: str, version: int) -> str:

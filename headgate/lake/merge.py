@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 
 from headgate.lake.commit import Commit, Committer, FoundRows, Mark, MergeRule
 from headgate.lake.kept_rows import KeptRows
-from headgate.lake.key_index import KeyIndex
+from headgate.lake.key_index import KeyIndex, bounds_of
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
+from headgate.schema.conform import conform, conform_chunked
 
 FILE_ROWS = 250_000
 """Rows of the files of a large table: small ones cost little to rewrite, but many cost to list."""
@@ -80,12 +81,20 @@ def find_rows(
 
 
 def replace_rows(
-    committer: Committer, table: str, rows: pa.Table, key: Sequence[str], *marks: Mark
+    committer: Committer,
+    table: str,
+    rows: pa.Table,
+    key: Sequence[str],
+    *marks: Mark,
+    required_marks: Mapping[str, int | None] | None = None,
 ) -> int:
     """Replace all rows of a table."""
     parts = split_into_files(rows, key)
     files = tuple(stage_rows(committer.lake, table, part, will_be_rewritten=True) for part in parts)
-    return committer.commit(Commit(table, rows.schema, files, marks, "replace"))
+    required = required_marks or {}
+    return committer.commit(
+        Commit(table, rows.schema, files, marks, "replace", required_marks=required)
+    )
 
 
 def split_into_files(rows: pa.Table, key: Sequence[str]) -> Iterator[pa.Table]:
@@ -249,12 +258,13 @@ class _Merge:
         kept = np.ones(len(rows), bool)
         kept[place[gone]] = False
         taken, filtered = pa.array(origin[kept]), pa.array(kept)
-        # Rows have the keys of their changes already.
-        changed = {*(self.rule.set or rows.column_names)} - {*self.rule.key}
+        # Rows have the keys of their changes already, and keep columns that changes lack.
+        changed = {*(self.rule.set or self.changes.column_names)} - {*self.rule.key}
         columns: list[pa.Array | pa.ChunkedArray] = []
         for name in rows.column_names:
             if name in changed and updated.any():
-                columns.append(_both(rows[name], self.changes[name]).take(taken))
+                old, new = rows[name].combine_chunks(), self.changes[name].combine_chunks()
+                columns.append(_updated(old, new, np.arange(len(rows))[kept], taken))
             else:
                 columns.append(rows[name].filter(filtered) if gone.any() else rows[name])
         return pa.table(columns, schema=rows.schema)
@@ -267,7 +277,14 @@ class _Merge:
         schema = self.table.schema
         if not new.any():
             return schema.empty_table()
-        return self.changes.filter(pa.array(new)).select(schema.names).cast(schema)
+        rows = self.changes.filter(pa.array(new))
+        columns = [
+            conform_chunked(rows[field.name], field.type)
+            if field.name in rows.column_names
+            else pa.nulls(len(rows), field.type)
+            for field in schema
+        ]
+        return pa.table(columns, schema=schema)
 
     def to_combine(self, touched: Mapping[str, _Applied], inserts: bool) -> list[str]:
         """Return the small files to combine into larger ones: those that are rewritten anyway, and
@@ -321,16 +338,51 @@ def _candidates(table: Snapshot, keys: KeyIndex) -> list[str]:
     """Return the files that may have any of the keys, according to their statistics."""
     if is_small(table):
         return list(table.sizes)
-    known = table.statistics().to_pydict()
-    unknown = [None] * len(known["path"])
-    columns = (f"{of}.{keys.key[0]}" for of in ("min", "max", "null_count"))
-    bounds = zip(known["path"], *(known.get(name, unknown) for name in columns), strict=True)
+    known = table.statistics()
+    names = [f"{of}.{keys.key[0]}" for of in ("min", "max", "null_count")]
+    facts = [
+        bounds_of(known[name]) if name in known.column_names else [None] * len(known)
+        for name in names
+    ]
     folder = f"{table.url}/"
-    return [path.removeprefix(folder) for path, *facts in bounds if keys.may_be_in(*facts)]
+    return [
+        path.removeprefix(folder)
+        for path, *bounds in zip(known["path"].to_pylist(), *facts, strict=True)
+        if keys.may_be_in(*bounds)
+    ]
 
 
-def _both(old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays([*old.chunks, *new.cast(old.type).chunks])
+def _updated(old: pa.Array, new: pa.Array, place: np.ndarray, taken: pa.Array) -> pa.Array:
+    """Take values from the old ones and, after them, the new ones.
+
+    Fields of structs that the new values lack are those of the old ones at their place.
+    """
+    if not pa.types.is_struct(old.type) or _has_fields(new.type, old.type):
+        return pa.concat_arrays([old, conform(new, old.type)]).take(taken)
+    of_old, of_new = dict(zip(_names(old.type), old.flatten(), strict=True)), new.flatten()
+    children = dict(zip(_names(new.type), of_new, strict=True))
+    columns = [
+        _updated(of_old[field.name], children[field.name], place, taken)
+        if field.name in children
+        else of_old[field.name].take(pa.array(place))
+        for field in old.type
+    ]
+    is_null = pa.concat_arrays([old.is_null(), new.is_null()]).take(taken)
+    return pa.StructArray.from_arrays(columns, fields=list(old.type), mask=is_null)
+
+
+def _has_fields(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a type has all fields of another, also of structs inside of structs."""
+    if not (pa.types.is_struct(kind) and pa.types.is_struct(wanted)):
+        return True
+    types = {field.name: field.type for field in kind}
+    return all(
+        field.name in types and _has_fields(types[field.name], field.type) for field in wanted
+    )
+
+
+def _names(kind: pa.DataType) -> list[str]:
+    return [field.name for field in kind]
 
 
 def _flags(changes: pa.Table, column: str | None, default: bool) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +16,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import from_url
 
 from headgate.config.storage import options_of
+from headgate.errors import StorageError
 from headgate.lake.files import Files, FoundFile, Identity
 from headgate.lake.storage_errors import is_of_missing_bucket, root_of, storage_error
 
@@ -27,6 +29,9 @@ _WHOLE = 64 << 20
 
 _DELETED_AT_ONCE = 1_000
 """Objects that S3 deletes in one request."""
+
+_REQUESTS = 16
+"""Objects that are deleted at the same time by a request each."""
 
 _CLIENT_OPTIONS = ("allow_http", "timeout", "connect_timeout", "proxy_url")
 
@@ -46,7 +51,10 @@ class Objects(Files):
         with _explained(url):
             try:
                 return obstore.put(*_object(url), content, mode="create")["e_tag"]
-            except AlreadyExistsError:
+            except AlreadyExistsError as error:
+                # S3 also answers so while another write to the object is under way, which may fail.
+                with _as_undecided(url, error):
+                    obstore.head(*_object(url))
                 return None
 
     def delete(self, url: str) -> None:
@@ -55,10 +63,33 @@ class Objects(Files):
 
     def delete_all(self, folder: str, paths: Sequence[str]) -> None:
         store, root = _object(folder)
+        errors: list[StorageError] = []
         for start in range(0, len(paths), _DELETED_AT_ONCE):
             some = paths[start : start + _DELETED_AT_ONCE]
-            with _explained(folder):
-                obstore.delete(store, [f"{root}/{path}" for path in some])
+            try:
+                with _explained(folder):
+                    obstore.delete(store, [f"{root}/{path}" for path in some])
+            except FileNotFoundError:  # Google Cloud Storage stops at an object that is gone
+                errors += self._delete_each(folder, some)
+            except StorageError as error:
+                if error.code != "storage-refused":
+                    raise
+                errors += self._delete_each(folder, some)
+        if errors:
+            raise errors[0]
+
+    def _delete_each(self, folder: str, paths: Sequence[str]) -> list[StorageError]:
+        """Delete objects one by one, and return the errors of those that cannot be."""
+
+        def delete(path: str) -> StorageError | None:
+            try:
+                self.delete(f"{folder}/{path}")
+            except StorageError as error:
+                return error
+            return None
+
+        with ThreadPoolExecutor(_REQUESTS, "delete") as pool:
+            return [error for error in pool.map(delete, paths) if error is not None]
 
     def delete_folder(self, url: str) -> None:
         self.delete_all(url, [file.path for file in self.find(url, below=True)])
@@ -186,6 +217,20 @@ def _store(root: str, options: tuple[tuple[str, str], ...]) -> ObjectStore:
         root.replace("s3a:", "s3:"), config=cast("S3Config", given), client_options=client
     )
     return store
+
+
+@contextmanager
+def _as_undecided(url: str, error: BaseException) -> Iterator[None]:
+    """Raise that another attempt is needed if an object that is in the way does not exist."""
+    try:
+        yield
+    except (FileNotFoundError, NotFoundError):
+        raise StorageError(
+            "storage-unreachable",
+            f"the object storage of {root_of(url)} has not decided who writes an object",
+            hint="run again: nothing is lost",
+            where=url,
+        ) from error
 
 
 @contextmanager

@@ -50,10 +50,15 @@ class Holder:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still runs, as far as this one can tell."""
+        """Whether the process still runs, as far as this one can tell at once."""
         if self.failed or time.time() - self.renewed > _EXPIRES_AFTER:
             return False
         return self.host != socket.gethostname() or _exists(self.pid)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the process has another clock than this one, which tells nothing of its life."""
+        return self.renewed - time.time() > _EXPIRES_AFTER
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def run_lock(lake: str, name: str, pipeline: str) -> Iterator[Held]:
     before, holder = read_holder(lake, name), Holder.this_process()
     # The note of a run that has ended here is still there if the disk was full.
     is_left = before is not None and before.is_of(holder) and (lake, name) not in _held
-    if before is not None and before.is_alive and not is_left:
+    if before is not None and not is_left and _is_running(note, before):
         raise CheckpointError(
             "pipeline-in-use",
             f"pipeline {pipeline} is already running: {before}",
@@ -108,6 +113,28 @@ _held: set[tuple[str, str]] = set()
 def read_holder(lake: str, name: str) -> Holder | None:
     """Return the last process that took a lock, unless it gave it back."""
     return _holder(_note(lake, name))
+
+
+def running_holder(lake: str, name: str) -> Holder | None:
+    """Return the process that holds a lock. Waits if only time can tell whether it still runs."""
+    note = _note(lake, name)
+    holder = _holder(note)
+    return holder if holder is not None and _is_running(note, holder) else None
+
+
+def _is_running(note: NoteFile, holder: Holder) -> bool:
+    """Whether a process renews its lock, by the clock of this one."""
+    if not holder.is_alive or not holder.is_ahead or holder.host == socket.gethostname():
+        return holder.is_alive
+    began = time.monotonic()
+    while time.monotonic() - began < _EXPIRES_AFTER:
+        time.sleep(min(_RENEWED_EVERY, _EXPIRES_AFTER) / 5)
+        now = _holder(note)
+        if now is None or now.failed:
+            return False
+        if now != holder:
+            return True
+    return False
 
 
 def _note(lake: str, name: str) -> NoteFile:

@@ -190,7 +190,8 @@ class SparkCommitter:
             if found != (_NO_MARK if required is None else required):
                 raise CommitConflict(f"table {commit.table} is not at {required} of {app}")
         for mark in commit.marks:
-            if int(transaction.txnVersion(mark.app)) > mark.version:
+            is_read = mark.app in commit.required_marks
+            if int(transaction.txnVersion(mark.app)) > mark.version and not is_read:
                 raise CommitConflict(f"table {commit.table} has a later mark of {mark.app}")
         # A table that exists keeps its own partitioning.
         divides = is_new or _save_mode(commit) == "overwrite"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -173,6 +173,8 @@ class StagedBatch:
     files: tuple[StagedFile, ...]
     run: int | None = None
     """The run that staged it, which marks the tables that it commits to."""
+    source_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics, or of the table, that start and end count in."""
 
 
 class NoteFile:

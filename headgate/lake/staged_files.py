@@ -7,14 +7,17 @@ committed also gets a link in a folder that is not a table's.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Self
 
 import pyarrow as pa
 
+from headgate.lake.log import LogEntry
 from headgate.lake.parquet import ParquetRows, write_parquet
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
@@ -109,10 +112,35 @@ def staged_prefix(writer: str, version: int) -> str:
     return f"part-{writer}-{version:09d}-" if writer else f"part-{version:09d}-"
 
 
-def delete_leftovers(lake: str, writer: str, version: int, files: Iterable[StagedFile]) -> int:
+@dataclass(frozen=True)
+class StagedName:
+    """What the name of a file says that a batch has staged."""
+
+    writer: str
+    """Empty in files of earlier versions."""
+    version: int
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        """Return None for a file that no batch has staged."""
+        match = _STAGED.fullmatch(name)
+        return match and cls(match[1] or "", int(match[2]))
+
+
+_STAGED = re.compile(r"part-(?:([0-9a-f]{8})-)?(\d{9})-.+\.parquet")
+
+
+def original_path(path: str) -> str:
+    """Return the path of the file whose rows a refitted file has; of any other, its own path."""
+    return path.replace(_REFITTED, "")
+
+
+def delete_leftovers(lake: str, app: str, version: int, files: Iterable[StagedFile]) -> int:
     """Delete the files that earlier attempts at a landed batch have staged; return their number.
 
     They are in the folders of the batch's tables, because every attempt reads the same records.
+    No attempt can commit files any more to a table that has the mark of the batch. Those of other
+    tables, which are pending, are left to maintenance.
     """
     staged: dict[str, set[str]] = defaultdict(set)
     for file in files:
@@ -121,16 +149,37 @@ def delete_leftovers(lake: str, writer: str, version: int, files: Iterable[Stage
     for table, names in staged.items():
         found = [
             path
-            for path in list_files(table_url(lake, table), staged_prefix(writer, version))
-            if _name(path).replace(_REFITTED, "") not in names
+            for path in list_files(table_url(lake, table), staged_prefix(writer_of(app), version))
+            if original_path(_name(path)) not in names
         ]
         snapshot = Snapshot.open(lake, table) if found else None
-        in_table = set(snapshot.sizes) if snapshot else set()
+        committed = None if snapshot is None else _committed(snapshot, app, version)
         for path in found:
-            if path not in in_table:
+            if committed is not None and path not in committed:
                 delete_file(f"{table_url(lake, table)}/{path}")
                 deleted += 1
     return deleted
+
+
+_MAX_COMMITS = 1_000
+"""Commits of others since the batch before that are looked at."""
+
+
+def _committed(table: Snapshot, app: str, version: int) -> set[str] | None:
+    """Return the files that a table got since a batch began; None if that is not known."""
+    marked = table.mark(app)
+    if marked is None or marked < version:
+        return None
+    committed = set(table.sizes)
+    for number in range(table.version, max(-1, table.version - _MAX_COMMITS), -1):
+        try:
+            entry = LogEntry.read(table.url, number)
+        except FileNotFoundError:
+            return committed  # of versions that have expired
+        if entry.marks.get(app, version) < version:
+            return committed
+        committed.update(entry.paths)
+    return committed if table.version < _MAX_COMMITS else None
 
 
 def _name(path: str) -> str:

@@ -59,13 +59,22 @@ def delete_file(url: str) -> None:
 
 
 def delete_files(folder: str, paths: Sequence[str]) -> None:
-    """Delete files below a folder, in their order, if they exist."""
+    """Delete files below a folder, in their order, if they exist.
+
+    One that cannot be deleted does not keep the rest; the first error is raised afterwards.
+    """
     _of(folder).delete_all(folder, paths)
 
 
 def delete_folder(url: str) -> None:
     """Delete a folder with everything in it, if it exists."""
     _of(url).delete_folder(url)
+
+
+def delete_empty_folder(url: str) -> None:
+    """Delete a folder if there is no file in it; in an object store, there is no such folder."""
+    if not is_remote(url):
+        _DISK.delete_empty_folder(url)
 
 
 def has_file(url: str) -> bool:

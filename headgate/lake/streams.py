@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 _SUFFIX = re.compile("[.:]")
@@ -53,6 +54,8 @@ class Layout:
     shards: int
     start: Any = None
     """Where its streams begin in the source; None for the `start` of the source."""
+    source_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics, or of the table, that the start counts in."""
 
     def streams(self, pipeline: str) -> list[str]:
         """Return the names of its streams, in the order of the shards."""

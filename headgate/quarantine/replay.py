@@ -13,11 +13,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.cdc.merge import MergeResult, merge_plan, merge_summary, merge_tables, recorded_merges
+from headgate.cdc.merge import (
+    MergeResult,
+    emit_merge,
+    merge_plan,
+    merge_summary,
+    merge_tables,
+    recorded_merges,
+)
 from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged
 from headgate.cdc.plan import ChangePlan
 from headgate.config import PipelineConfig
-from headgate.engine.events import Listener, MergeFailed, WithoutKey
+from headgate.engine.events import Listener, MergeFailed
 from headgate.engine.plan import BatchPlan
 from headgate.engine.quarantine_table import QUARANTINE, QuarantineState
 from headgate.engine.task_results import decode_results, task_results
@@ -264,11 +271,11 @@ def merge_replayed(
     """
     app = f"{app_id(pipeline.name)}:merge"
     logs = sorted(ledger.snapshot().tables(Kind.TABLE).keys() & plan.known.keys())
-    plans = [merge_plan(plan, pipeline.merge, app, log, plan.known[log]) for log in logs]
+    recorded = recorded_merges(pipeline)
+    plans = [merge_plan(plan, pipeline.merge, app, log, plan.known[log], recorded) for log in logs]
     began = perf_counter()
     results = _merge([plan for plan in plans if plan is not None], committer)
     # The ledger may lack merges of an earlier replay that was killed.
-    recorded = recorded_merges(pipeline)
     results = [
         result
         for result in results
@@ -281,8 +288,8 @@ def merge_replayed(
         ledger.add(landed, [result.entry for result in merged])
         listener(merge_summary(merged, perf_counter() - began))
     for result in results:
-        if isinstance(result, TableMerged) and result.created and result.append_only:
-            listener(WithoutKey(result.table))
+        if isinstance(result, TableMerged):
+            emit_merge(result, listener)
         elif isinstance(result, MergeFailed):
             listener(result)
     behind = [result.table for result in results if not isinstance(result, TableMerged)]

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from headgate.errors import RegistryError, RegistryUnavailable
+from headgate.registry.deadline import Deadline
 from headgate.registry.registry import (
     MAX_REFERENCE_DEPTH,
     MAX_REFERENCES,
@@ -36,7 +37,8 @@ class HttpRegistrySettings:
     url: str
     client: dict[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 60.0
-    """Seconds to retry while the registry is down, slow or gives invalid responses."""
+    """Seconds for a request, with its retries while the registry is down, slow or responds with
+    garbage."""
 
 
 class HttpRegistry:
@@ -58,6 +60,8 @@ class HttpRegistry:
                 **settings.client,
             }
         )
+        self._deadline = Deadline()
+        self._deadline.apply_to(self._client._rest_client.session)
 
     def fetch(self, key: SchemaKey) -> SchemaText:
         by_id = isinstance(key, int)
@@ -171,12 +175,20 @@ class HttpRegistry:
     def _retry(self, request: Callable[[], T], what: str, one_of_many: bool = False) -> T:
         """Repeat a request until it succeeds, is refused, or the timeout is over.
 
+        The timeout bounds all of it, whatever the registry sends in the meantime.
+
         With `one_of_many`, a refusal and a 404 of any kind concern only what was requested, if the
         registry answers other requests: one record must not stop a stream.
         """
+        deadline = time.monotonic() + self._settings.timeout
+        with self._deadline.until(deadline):
+            return self._retry_until(deadline, request, what, one_of_many)
+
+    def _retry_until(
+        self, deadline: float, request: Callable[[], T], what: str, one_of_many: bool
+    ) -> T:
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-        deadline = time.monotonic() + self._settings.timeout
         delay = 0.2
         while True:
             try:

@@ -67,6 +67,35 @@ def conform_rows(rows: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """Return a schema in which every column, and every part of one, may be null.
+
+    A column that may not be needs a table feature, and is hard to widen.
+    """
+    return pa.schema(map(_nullable_field, schema), schema.metadata)
+
+
+def with_nullable_columns(rows: pa.Table) -> pa.Table:
+    """Return rows with a schema in which everything may be null."""
+    target = nullable(rows.schema)
+    return rows if rows.schema.equals(target) else rows.cast(target)
+
+
+def _nullable_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_nullable_type(field.type)).with_nullable(True)
+
+
+def _nullable_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct(map(_nullable_field, kind))
+    if pa.types.is_map(kind):  # whose keys are never null
+        key = kind.key_field.with_type(_nullable_type(kind.key_type))
+        return pa.map_(key, _nullable_field(kind.item_field))
+    if pa.types.is_list(kind):
+        return pa.list_(_nullable_field(kind.value_field))
+    return kind
+
+
 def _canonical(array: pa.Array) -> pa.Array:
     """Return the array in the layout used here; other writers of a table may use others."""
     data_type = array.type

@@ -20,7 +20,7 @@ from headgate.lake.changes import (
     table_gone,
     version_gone,
 )
-from headgate.lake.duck import Sql
+from headgate.lake.duck import Engine
 from headgate.lake.snapshot import Snapshot
 from headgate.schema.conform import conform_rows
 from headgate.sql.incremental import Incremental
@@ -35,7 +35,9 @@ class Tables:
         snapshots: Mapping[str, Snapshot],
         schemas: Mapping[str, pa.Schema],
         used: Mapping[str, Sequence[str]],
+        sql: Engine,
     ) -> None:
+        self._sql = sql
         self._wanted = {
             alias: pa.schema([schema.field(name) for name in used[alias]])
             for alias, schema in schemas.items()
@@ -61,7 +63,7 @@ class Tables:
         """Return all rows of a table, with their numbers."""
         kept = self._rows.get(alias)
         if kept is None or kept[0] != self._versions[alias]:
-            rows = _read(self.snapshot(alias), self._wanted[alias])
+            rows = _read(self.snapshot(alias), self._wanted[alias], self._sql)
             kept = self._rows[alias] = self._versions[alias], numbered(rows)
         return kept[1]
 
@@ -69,14 +71,26 @@ class Tables:
         self._versions[alias] = version
 
 
-def _read(snapshot: Snapshot, wanted: pa.Schema) -> pa.Table:
+def _read(snapshot: Snapshot, wanted: pa.Schema, sql: Engine) -> pa.Table:
     """Read columns, of which the version may not have all."""
     known = set(snapshot.schema.names)
+    rows = portions(snapshot, [name for name in wanted.names if name in known], sql)
+    return pa.Table.from_batches([conform_rows(portion, wanted) for portion in rows], wanted)
+
+
+def read(snapshot: Snapshot, columns: Sequence[str], sql: Engine) -> pa.Table:
+    """Return the rows of a version."""
+    columns = columns or snapshot.schema.names[:1]
+    return pa.Table.from_batches(portions(snapshot, columns, sql), snapshot.selected(columns))
+
+
+def portions(snapshot: Snapshot, columns: Sequence[str], sql: Engine) -> Iterator[pa.RecordBatch]:
+    """Read rows in order, with at least one column: it counts them."""
     try:
-        rows = snapshot.read([name for name in wanted.names if name in known])
+        found = snapshot.portions_in_order(columns or snapshot.schema.names[:1])
+        yield from sql.bounded(found)
     except FileNotFoundError as missing:
         raise version_gone(snapshot.table, snapshot.version, str(missing)) from None
-    return pa.Table.from_batches([conform_rows(one, wanted) for one in rows.to_batches()], wanted)
 
 
 def numbered(rows: pa.Table, start: int = 0) -> pa.Table:
@@ -101,7 +115,7 @@ class Evaluator(Protocol):
 class Rows:
     """The result of a query without groups: each row of the first table gives its own rows."""
 
-    sql: Sql
+    sql: Engine
     query: BoundQuery
     tables: Tables
     first: str
@@ -116,7 +130,7 @@ class Rows:
             return
         snapshot = self.tables.snapshot(self.first)
         columns = list(self.query.used[self.first])
-        for portion in snapshot.portions_in_order(columns):
+        for portion in portions(snapshot, columns, self.sql):
             rows = numbered(pa.Table.from_batches([portion]))
             yield _visible(self.query, self._rows({self.first: rows}))
 
@@ -126,7 +140,7 @@ class Rows:
             self.tables.advance(alias, changes.version)
         else:
             old, new = self._touched_joined(alias, changes)
-        found = compare_rows(old, new, [ROW])
+        found = compare_rows(old, new, [ROW], self.sql)
         return _visible_changes(self.query, found)
 
     @property
@@ -174,7 +188,7 @@ class Rows:
 class Groups:
     """The result of a query with groups, whose touched groups are computed from the tables."""
 
-    sql: Sql
+    sql: Engine
     query: BoundQuery
     tables: Tables
     first: str
@@ -222,7 +236,8 @@ class Groups:
             touched=groups,
         )
         self.last = pa.concat_tables([rest, new], promote_options="permissive")
-        found = compare_rows(self._ordered(old).cast(new.schema), new, self.query.groups)
+        old = self._ordered(old).cast(new.schema)
+        found = compare_rows(old, new, self.query.groups, self.sql)
         return _visible_changes(self.query, found)
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
@@ -238,7 +253,7 @@ class States:
     from the table.
     """
 
-    sql: Sql
+    sql: Engine
     query: BoundQuery
     tables: Tables
     first: str
@@ -270,7 +285,7 @@ class States:
         rest = self._among(self.states, touched, "ANTI")
         self.states = pa.concat_tables([rest, new], promote_options="permissive")
         before, after = self._outputs(old), self._outputs(new)
-        found = compare_rows(before.cast(after.schema), after, self._keys)
+        found = compare_rows(before.cast(after.schema), after, self._keys, self.sql)
         return _visible_changes(self.query, found)
 
     @property
@@ -291,7 +306,7 @@ class States:
         return self.sql.table(f"{sql} {f'ORDER BY {order}' if order else ''}", states=states)
 
 
-def evaluator(sql: Sql, query: BoundQuery, tables: Tables, first: str) -> Evaluator:
+def evaluator(sql: Engine, query: BoundQuery, tables: Tables, first: str) -> Evaluator:
     """Return what keeps the result of a query."""
     if query.keys is None:
         return Rows(sql, query, tables, first)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from headgate.as_json import json_text
 from headgate.serve.catalog import Catalog
 from headgate.serve.push import Change, ColumnsAdded, Portion, PushQuery, Start
+from headgate.serve.worker import BoundedSql
 
 _CHUNK_CHANGES = 200
 _CHUNK_BYTES = 64 << 10
@@ -38,8 +39,9 @@ class Chunk:
 class EventQuery:
     """A push query that returns chunks of events. Not safe for several threads."""
 
-    def __init__(self, catalog: Catalog, text: str, start: Start) -> None:
-        self._query = PushQuery(catalog, text, start)
+    def __init__(self, catalog: Catalog, text: str, start: Start, sql: BoundedSql) -> None:
+        self.sql = sql
+        self._query = PushQuery(catalog, text, start, sql)
         self.token = self._query.token
         """Continues after the last chunk."""
         self.holds_rows = False

@@ -6,18 +6,21 @@ import asyncio
 import hmac
 import ipaddress
 import logging
+import re
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -36,10 +39,12 @@ from headgate.errors import (
 from headgate.lake.query import python_rows
 from headgate.lake.tables import tables_in
 from headgate.serve.catalog import Catalog
+from headgate.serve.connection import Connections
 from headgate.serve.events import ENDED, Chunk, columns_event, end_event, event, keep_alive
 from headgate.serve.push import Start, located
 from headgate.serve.query import pull
-from headgate.serve.readers import Reader, Readers
+from headgate.serve.readers import Reader, Readers, run_bounded
+from headgate.serve.worker import BoundedSql, Limits, Workers
 from headgate.sql.query import QueryText, parse_query
 
 MAX_READERS = 200
@@ -54,12 +59,27 @@ _STATUS = {
     "table-unknown": 404,
     "table-replaced": 410,
     "version-vacuumed": 410,
+    "query-timeout": 422,
+    "query-too-large": 422,
     "too-many-readers": 503,
 }
 _STARTS = ("token", "since", "from_version", "new")
+_FLAGS = {"0": False, "false": False, "1": True, "true": True}
+_VERSION = re.compile("[0-9]{1,18}")
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
+_HOST = re.compile(r"(?P<name>[a-z0-9.-]+|\[[0-9a-f:.]+\])(:(?P<port>[0-9]{1,5}))?", re.IGNORECASE)
+_OWN_SITES = {"same-origin", "none"}
+"""What browsers say of requests by pages of this server, and by people themselves."""
+_OTHER_CONNECTIONS = 100
+"""Connections without a reader: probes, and requests that are refused."""
+_OTHER_FILES = 40
+"""Descriptors for files of tables, and for workers."""
+_HELD_RESULTS = 2
+"""Results of the largest size that may wait for their readers."""
 
 _log = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -78,13 +98,40 @@ class Access:
                 hint="--token-env NAME takes it from an environment variable",
             )
 
-    def allows(self, request: Request) -> bool:
+    def refusal(self, headers: Headers) -> HeadgateError | None:
+        """Return why a request may not be answered, if so."""
         if self.token is None:
-            # A page on the internet can give its own name the address of this machine.
-            return request.url.hostname in {*_LOCAL_NAMES, self.host}
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
+            return self._foreign(headers)
+        kind, _, given = headers.get("authorization", "").partition(" ")
         same = hmac.compare_digest(given.strip().encode(), self.token.encode())
-        return same and kind.lower() == "bearer"
+        if same and kind.lower() == "bearer":
+            return None
+        message = "the request has no valid token"
+        hint = "send the header Authorization: Bearer TOKEN"
+        return UsageError("not-authorized", message, hint)
+
+    def _foreign(self, headers: Headers) -> HeadgateError | None:
+        """Refuse pages on the internet: a browser on this machine sends what they ask for."""
+        given = headers.getlist("host")
+        found = _HOST.fullmatch(given[0]) if len(given) == 1 else None
+        port = found["port"] if found else None
+        if (
+            found is None
+            # Such a page can give its own name the address of this machine.
+            or found["name"].strip("[]").lower() not in {*_LOCAL_NAMES, self.host}
+            or (port is not None and not 0 < int(port) < 65_536)
+        ):
+            message, hint = "the name of this server is not a local one", "use localhost"
+            return UsageError("not-authorized", message, hint)
+        origins = headers.getlist("origin")
+        own = {f"http://{given[0]}".lower(), f"https://{given[0]}".lower()}
+        if any(origin.lower() not in own for origin in origins) or any(
+            site.lower() not in _OWN_SITES for site in headers.getlist("sec-fetch-site")
+        ):
+            message = "the request comes from a page of another origin"
+            hint = "start the server with --token-env, and ask it through a proxy"
+            return UsageError("not-authorized", message, hint)
+        return None
 
 
 class QueryServer:
@@ -95,12 +142,16 @@ class QueryServer:
         pipeline: PipelineConfig,
         access: Access | None = None,
         max_readers: int = MAX_READERS,
+        limits: Limits | None = None,
     ) -> None:
         self.catalog = Catalog(pipeline)
-        self.readers = Readers(self.catalog)
+        self.workers = Workers(limits or Limits())
+        self.readers = Readers(self.catalog, self.workers)
         self._access, self._max_readers = access or Access(), max_readers
         self._connected = 0
+        self._held_bytes = 0
         self._pulls = ThreadPoolExecutor(_PULLS, "rows")
+        self._parsing = ThreadPoolExecutor(1, "parse")
 
     @property
     def app(self) -> Starlette:
@@ -110,6 +161,11 @@ class QueryServer:
             Route("/query", self.query),
         ]
         return Starlette(routes=routes, middleware=[Middleware(_Guard, access=self._access)])
+
+    def stop(self) -> None:
+        """Let all readers return, and end all queries."""
+        self.readers.stop()
+        self.workers.close()
 
     async def about(self, request: Request) -> Response:
         """Say what there is."""
@@ -137,14 +193,18 @@ class QueryServer:
         if request.headers.get("last-event-id") == ENDED:
             # This is what makes browsers stop.
             return Response(status_code=204)
-        if self._connected >= self._max_readers:
+        held = self._held_bytes > _HELD_RESULTS * self.workers.limits.memory
+        if self._connected >= self._max_readers or held:
             return problem(self._too_many())
         self._connected += 1
         try:
-            response = await self._answer(request)
+            response = await _unless_gone(request, self._answer(request))
         except HeadgateError as error:
             self._disconnected()
             return problem(error)
+        except ClientDisconnect:
+            self._disconnected()
+            return Response(status_code=204)  # nobody gets it
         except BaseException:
             self._disconnected()
             raise
@@ -152,16 +212,15 @@ class QueryServer:
         return response
 
     async def _answer(self, request: Request) -> _Stream:
-        given = dict(request.query_params)
-        _refuse_unknown(given)
-        query = _parsed(given.get("sql", ""))
+        given = _parameters(request)
+        sql = BoundedSql(self.workers)
+        query = await self._run(self._parsing, sql, _parsed, given.get("sql", ""))
         if not query.emits_changes:
             if extra := [name for name in _STARTS if name in given]:
                 hint = "end the query with EMIT CHANGES"
                 raise UsageError("bad-argument", f"{extra[0]} is for changes", hint=hint)
-            loop = asyncio.get_running_loop()
-            rows = await loop.run_in_executor(self._pulls, pull, self.catalog, query)
-            return _Stream(_json_rows(rows), media_type="application/json")
+            rows = await self._run(self._pulls, sql, pull, self.catalog, query, sql)
+            return _Stream(self._json_rows(rows), media_type="application/json")
         reader = await self.readers.open(query, _start(request, given))
         try:
             columns = columns_event(reader.names, reader.token)
@@ -207,6 +266,28 @@ class QueryServer:
         finally:
             reader.close()
 
+    async def _json_rows(self, rows: pa.Table) -> AsyncIterator[bytes]:
+        """Return a list of objects, without all of its text in memory."""
+        size = rows.nbytes
+        self._held_bytes += size
+        try:
+            yield b"["
+            for at in range(0, len(rows), _ROWS_AT_ONCE):
+                part = await asyncio.to_thread(_encoded_rows, rows.slice(at, _ROWS_AT_ONCE))
+                yield (b",\n" if at else b"") + part
+            yield b"]\n"
+        finally:
+            self._held_bytes -= size
+
+    async def _run(
+        self,
+        threads: ThreadPoolExecutor,
+        sql: BoundedSql,
+        function: Callable[..., _Result],
+        *arguments: object,
+    ) -> _Result:
+        return await run_bounded(threads, sql, self.workers.limits, function, *arguments)
+
     def _too_many(self) -> HeadgateError:
         return LandingError(
             "too-many-readers",
@@ -240,18 +321,9 @@ class _Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         guarded = scope["type"] == "http" and scope["path"] != "/health"
-        refused = guarded and not self._access.allows(Request(scope))
-        app = problem(_not_authorized(self._access)) if refused else self._app
+        refusal = self._access.refusal(Headers(scope=scope)) if guarded else None
+        app = self._app if refusal is None else problem(refusal)
         await app(scope, receive, send)
-
-
-def _not_authorized(access: Access) -> HeadgateError:
-    if access.token is None:
-        message, hint = "the name of this server is not a local one", "use localhost"
-    else:
-        message = "the request has no valid token"
-        hint = "send the header Authorization: Bearer TOKEN"
-    return UsageError("not-authorized", message, hint)
 
 
 def problem(error: HeadgateError) -> Response:
@@ -277,12 +349,37 @@ def _described(error: HeadgateError) -> Mapping[str, object]:
     }
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
+async def _unless_gone(request: Request, answer: Coroutine[Any, Any, _Result]) -> _Result:
+    """Return an answer; if its reader leaves before, nothing goes on for it."""
+    task = asyncio.create_task(answer)
+    gone = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _parameters(request: Request) -> dict[str, str]:
+    """Return the parameters of a request, each of which may be given once."""
     known = ("sql", *_STARTS)
-    for name in given:
+    found: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
         if name not in known:
             hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
             raise UsageError("bad-argument", f"{shown(name)} is not a parameter", hint=hint)
+        if name in found:
+            raise UsageError("bad-argument", f"{shown(name)} is given twice")
+        found[name] = value
+    return found
 
 
 def _parsed(text: str) -> QueryText:
@@ -303,24 +400,19 @@ def _start(request: Request, given: Mapping[str, str]) -> Start:
     if token := request.headers.get("last-event-id"):
         return Start(token=token)
     version = given.get("from_version")
-    if version is not None and not version.isdecimal():
+    if version is not None and not _VERSION.fullmatch(version):
         hint = "from_version=12 begins with the changes after version 12"
         raise UsageError("bad-argument", f"{shown(version)} is not a version", hint=hint)
+    new = given.get("new", "0")
+    if new not in _FLAGS:
+        hint = "new=1 begins with new changes"
+        raise UsageError("bad-argument", f"{shown(new)} is neither 0 nor 1", hint=hint)
     return Start(
         token=given.get("token"),
         from_version=None if version is None else int(version),
         since=Duration.parse(given["since"]) if "since" in given else None,
-        only_new=given.get("new", "0") not in ("0", "false"),
+        only_new=_FLAGS[new],
     )
-
-
-async def _json_rows(rows: pa.Table) -> AsyncIterator[bytes]:
-    """Return a list of objects, without all of its text in memory."""
-    yield b"["
-    for at in range(0, len(rows), _ROWS_AT_ONCE):
-        part = await asyncio.to_thread(_encoded_rows, rows.slice(at, _ROWS_AT_ONCE))
-        yield (b",\n" if at else b"") + part
-    yield b"]\n"
 
 
 def _encoded_rows(rows: pa.Table) -> bytes:
@@ -337,19 +429,24 @@ class HttpServer:
         port: int = 0,
         token: str | None = None,
         max_readers: int = MAX_READERS,
+        limits: Limits | None = None,
     ) -> None:
-        self.queries = QueryServer(pipeline, Access(host, token), max_readers)
+        self.queries = QueryServer(pipeline, Access(host, token), max_readers, limits)
         self._socket = _listen(host, port)
+        self.connections = Connections(_most_connections(max_readers + _OTHER_CONNECTIONS))
         config = uvicorn.Config(
             self.queries.app,
-            log_level="warning",
+            http=cast("type[asyncio.Protocol]", self.connections.protocol),
+            ws="none",
+            # Warnings are about requests, which anybody can send at any rate.
+            log_level="error",
             access_log=False,
             server_header=False,
             lifespan="off",
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
         self._server = _Server(config)
-        self._server.on_shutdown = self.queries.readers.stop
+        self._server.on_shutdown = self.queries.stop
 
     @property
     def url(self) -> str:
@@ -358,7 +455,11 @@ class HttpServer:
 
     def run(self) -> None:
         """Answer until a signal, or until `stop`."""
-        self._server.run([self._socket])
+        self.queries.workers.start()
+        try:
+            self._server.run([self._socket])
+        finally:
+            self.queries.workers.close()
 
     def stop(self) -> None:
         """End all streams, then the server. Any thread may call it."""
@@ -385,6 +486,21 @@ def _listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host} port {port}: {error.strerror}",
             hint="choose another port with --port",
         ) from None
+
+
+def _most_connections(wanted: int) -> int:
+    """Return how many connections leave enough descriptors for files, and allow more if needed."""
+    try:
+        import resource
+    except ImportError:
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return max(soft - _OTHER_FILES, soft // 4)
+    return wanted
 
 
 def _is_loopback(host: str) -> bool:

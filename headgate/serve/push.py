@@ -12,10 +12,11 @@ from hashlib import sha256
 from typing import Any, Literal
 
 import pyarrow as pa
+from sqlglot.errors import SqlglotError
 
 from headgate.errors import InvalidPipeline, LandingError, UsageError, shown
 from headgate.lake.changes import RowChanges
-from headgate.lake.duck import Sql
+from headgate.lake.duck import Engine, Sql
 from headgate.lake.log import LogEntry
 from headgate.lake.query import python_rows
 from headgate.lake.snapshot import Snapshot
@@ -159,8 +160,15 @@ class ColumnsAdded:
 class PushQuery:
     """A query that goes on. Not safe for several threads."""
 
-    def __init__(self, catalog: Catalog, text: str, start: Start | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        text: str,
+        start: Start | None = None,
+        sql: Engine | None = None,
+    ) -> None:
         self.catalog = catalog
+        self._sql = sql or Sql()
         with located():
             self.query = parse_query(text)
         self._tables = {
@@ -180,8 +188,8 @@ class PushQuery:
             alias: catalog.feed(one).after(one.version) for alias, one in self._snapshots.items()
         }
         self._schemas = {alias: one.schema for alias, one in self._snapshots.items()}
-        self._sql = Sql()
         self._bind()
+        self._refuse_place_to_come(begin.token)
         begun = f"{self._token('s')}/0" if self._shows_rows_so_far else self._token("c")
         self.token = begin.token or begun
         """Continues after everything that the query has returned."""
@@ -200,7 +208,7 @@ class PushQuery:
         version, token = self._snapshots[self._first].version, self._token("s")
         skip = 0 if self._place is None else self._place.changes
         self._place, count = None, 0
-        for rows in self._evaluator.start():
+        for rows in self._started():
             portion = Portion(
                 table,
                 version,
@@ -230,7 +238,8 @@ class PushQuery:
             if added := self._bind_again():
                 return ColumnsAdded(added)
         partial = f"{self._token('c')}+{alias}/"
-        rows = self._evaluator.apply(alias, changes)
+        with located():
+            rows = self._evaluator.apply(alias, changes)
         self._positions[alias].advance()
         self.token = self._token("c")
         portion = Portion(
@@ -260,7 +269,7 @@ class PushQuery:
         columns = {alias: schema.names for alias, schema in self._schemas.items()}
         with located():
             self._bound = bind(self.query, columns)
-            tables = Tables(self._snapshots, self._schemas, self._bound.used)
+            tables = Tables(self._snapshots, self._schemas, self._bound.used, self._sql)
             self._evaluator = evaluator(self._sql, self._bound, tables, self._first)
 
     def _bind_again(self) -> tuple[str, ...]:
@@ -276,8 +285,18 @@ class PushQuery:
 
     def _start_evaluator(self) -> None:
         if self._evaluator.needs_start:
-            for _ in self._evaluator.start():
+            for _ in self._started():
                 pass
+
+    def _started(self) -> Iterator[pa.Table]:
+        with located():
+            yield from self._evaluator.start()
+
+    def _refuse_place_to_come(self, token: str | None) -> None:
+        """Raise if the token is after changes of a commit that its table does not have yet."""
+        alias = None if self._place is None else self._place.alias
+        if token is not None and alias is not None and self._positions[alias].peek() is None:
+            raise _not_a_token(token)
 
     def _begin(self, begin: Start) -> dict[str, int | None]:
         """Return the versions that the query begins after; None for the newest ones."""
@@ -317,19 +336,24 @@ class PushQuery:
             or len(versions) != len(self._tables)
             or (alias is not None and alias not in self._tables)
         ):
-            raise LandingError(
-                "bad-token",
-                f"{shown(token)} is not a token of this query",
-                hint="a token goes on with the same query over the same tables; without a token, "
-                "first come the rows so far",
-            )
+            raise _not_a_token(token)
         return _Place(found["kind"] == "s", versions, alias, int(found["changes"] or 0))
 
 
 _TOKEN = re.compile(
-    r"(?P<identity>[0-9a-f]{8})-(?P<kind>[sc])(?P<versions>\d+(\.\d+)*)"
-    r"(\+(?P<alias>[^/]+))?(/(?P<changes>\d+))?"
+    r"(?P<identity>[0-9a-f]{8})-(?P<kind>[sc])(?P<versions>\d{1,18}(\.\d{1,18})*)"
+    r"(\+(?P<alias>[^/]+))?(/(?P<changes>\d{1,18}))?",
+    re.ASCII,
 )
+
+
+def _not_a_token(token: str) -> LandingError:
+    return LandingError(
+        "bad-token",
+        f"{shown(token)} is not a token of this query",
+        hint="a token goes on with the same query over the same tables; without a token, "
+        "first come the rows so far",
+    )
 
 
 @dataclass(frozen=True)
@@ -365,3 +389,7 @@ def located() -> Iterator[None]:
         where = "query:{}:{}".format(*error.inside) if error.inside else None
         message = f"the query {error.message}"
         raise LandingError("bad-query", message, error.hint, where) from None
+    except RecursionError:
+        raise LandingError("bad-query", "the query is nested too deeply") from None
+    except SqlglotError as error:
+        raise LandingError("bad-query", f"the query has no equivalent: {error}") from None

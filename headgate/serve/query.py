@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Iterator
 import pyarrow as pa
 
 from headgate.errors import LandingError, did_you_mean, shown
-from headgate.lake.duck import Sql
+from headgate.lake.duck import Engine, Sql
 from headgate.serve.catalog import Catalog
+from headgate.serve.evaluate import read
 from headgate.serve.push import Change, ColumnsAdded, Portion, PushQuery, Start, located
 from headgate.sql.query import QueryText, over_tables, parse_query
 
@@ -77,24 +78,24 @@ def _all_portions(query: PushQuery) -> Iterator[Portion | ColumnsAdded | None]:
         yield query.poll()
 
 
-def pull(catalog: Catalog, query: QueryText) -> pa.Table:
+def pull(catalog: Catalog, query: QueryText, sql: Engine | None = None) -> pa.Table:
     """Return the rows of a query as they are now."""
+    sql = sql or Sql()
     views: dict[str, pa.Table] = {}
     names: dict[str, str] = {}
     columns: list[str] = []
-    for source in query.sources:
-        table = catalog.resolve(source.table)
-        if source.table.lower() not in names:
-            view = names[source.table.lower()] = f"t{len(names)}"
-            snapshot = catalog.open(table)
-            columns += snapshot.schema.names
-            used = query.columns_of(snapshot.schema.names)
-            # A table without columns has no rows.
-            views[view] = snapshot.read(used or snapshot.schema.names[:1])
-    try:
-        return Sql().table(over_tables(query, names), **views)
-    except LandingError as error:
-        raise _with_place(error, query, columns) from None
+    with located():
+        for source in query.sources:
+            table = catalog.resolve(source.table)
+            if source.table.lower() not in names:
+                view = names[source.table.lower()] = f"t{len(names)}"
+                snapshot = catalog.open(table)
+                columns += snapshot.schema.names
+                views[view] = read(snapshot, query.columns_of(snapshot.schema.names), sql)
+        try:
+            return sql.table(over_tables(query, names), **views)
+        except LandingError as error:
+            raise _with_place(error, query, columns) from None
 
 
 def _with_place(error: LandingError, query: QueryText, columns: list[str]) -> LandingError:

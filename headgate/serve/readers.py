@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 from headgate.serve.catalog import Catalog
 from headgate.serve.events import Chunk, EventQuery
 from headgate.serve.push import Start
+from headgate.serve.worker import BoundedSql, Limits, Workers
 from headgate.sql.parse import sql_of
 from headgate.sql.query import QueryText
 
@@ -41,8 +42,9 @@ class Position(NamedTuple):
 class Readers:
     """All readers of one process, and what they share."""
 
-    def __init__(self, catalog: Catalog, kept_bytes: int = _KEPT_BYTES) -> None:
+    def __init__(self, catalog: Catalog, workers: Workers, kept_bytes: int = _KEPT_BYTES) -> None:
         self.catalog = catalog
+        self._workers = workers
         self.stopped = False
         self.kept_bytes = 0
         self._max_bytes = kept_bytes
@@ -59,7 +61,7 @@ class Readers:
     async def open(self, query: QueryText, start: Start) -> Reader:
         """Find the tables and columns of a query. Raises `HeadgateError` if it is wrong."""
         async with self._places:
-            cursor = await self._run(EventQuery, self.catalog, query.text, start)
+            cursor = await self._cursor(query.text, start)
         # Readers that write names in another case get other names of columns.
         position = Position(sql_of(query.tree), cursor.token)
         self._of_query[position.query] += 1
@@ -111,6 +113,8 @@ class Readers:
         if not self._at[position]:
             del self._at[position]
             self._cursors.pop(position, None)
+            if (coming := self._coming.pop(position, None)) is not None:
+                coming.task.cancel()
 
     async def _compute(self, text: str, position: Position, coming: _Coming) -> Chunk | None:
         """Return the next chunk for all who wait for it; None if no reader waits."""
@@ -119,19 +123,20 @@ class Readers:
             async with self._places:
                 if cursor is None:
                     start = Start(token=position.token)
-                    cursor = await self._run(EventQuery, self.catalog, text, start)
-                chunk = await self._run(cursor.next)
+                    cursor = await self._cursor(text, start)
+                chunk = await self._run(cursor.sql, cursor.next)
             coming.tried.set()
             while chunk is None and coming.waiting and not self.stopped:
                 await asyncio.sleep(_POLL_SECONDS)
-                chunk = await self._run(cursor.next)
+                chunk = await self._run(cursor.sql, cursor.next)
             if self._at[position]:
                 self._rest(Position(position.query, cursor.token), cursor)
             if chunk is not None and self._of_query[position.query] > 1:
                 self._keep(position, chunk)
             return chunk
         finally:
-            del self._coming[position]
+            if self._coming.get(position) is coming:
+                del self._coming[position]
             coming.tried.set()
 
     def _rest(self, position: Position, cursor: EventQuery) -> None:
@@ -150,10 +155,37 @@ class Readers:
     def _drop(self, position: Position) -> None:
         self.kept_bytes -= len(self._chunks.pop(position).events) + _CHUNK_OVERHEAD
 
-    async def _run(self, function: Callable[..., _Result], *arguments: object) -> _Result:
-        """Call a function in a thread, because it reads files."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, function, *arguments)
+    async def _cursor(self, text: str, start: Start) -> EventQuery:
+        sql = BoundedSql(self._workers)
+        return await self._run(sql, EventQuery, self.catalog, text, start, sql)
+
+    async def _run(
+        self, sql: BoundedSql, function: Callable[..., _Result], *arguments: object
+    ) -> _Result:
+        limits = self._workers.limits
+        return await run_bounded(self._threads, sql, limits, function, *arguments)
+
+
+async def run_bounded(
+    threads: ThreadPoolExecutor,
+    sql: BoundedSql,
+    limits: Limits,
+    function: Callable[..., _Result],
+    *arguments: object,
+) -> _Result:
+    """Call a function in a thread, until it takes too long or nobody waits for it."""
+    future = asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
+    # Its error is not lost if nobody waits.
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        async with asyncio.timeout(limits.seconds):
+            return await asyncio.shield(future)
+    except TimeoutError:
+        raise limits.too_slow from None
+    finally:
+        if not future.done():
+            future.cancel()
+            sql.end(limits.too_slow)
 
 
 class Reader:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headgate.lake.ledger import Ledger, Progress
@@ -26,6 +26,8 @@ class Extent:
     end: Any = None
     lag: int | None = None
     """Number of records beyond this batch; None if the source cannot report it."""
+    source_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics, or of the table, that start and end count in."""
 
 
 def continues(end: Any, start: Any) -> bool:
@@ -55,6 +57,8 @@ class SourceBatch:
     run: RunsJobs
     new_checkpoint: str | None = None
     """The identity of a checkpoint that begins with this batch."""
+    require_same: Callable[[], None] = lambda: None
+    """Raises if the rows that were read may be those of another topic or table of the same name."""
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headgate.amounts import counted
-from headgate.errors import CheckpointError
+from headgate.errors import CheckpointError, HeadgateError
 from headgate.lake.ledger import Progress
-from headgate.lake.storage import list_files, move_folder, read_file
+from headgate.lake.storage import list_files, move_folder, read_file, write_file
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,12 @@ def resume(
     checkpoint: CheckpointState,
     tables_without_ledger: Sequence[str],
     from_ledger: bool,
+    replaced: HeadgateError | None = None,
 ) -> Resume:
-    """Return where to continue, or raise `CheckpointError`; `staged` is the batch in progress."""
+    """Return where to continue, or raise; `staged` is the batch in progress.
+
+    `replaced` is the error for a source whose positions count in something that is gone.
+    """
     if progress is None:
         if checkpoint.last_committed is not None:
             raise CheckpointError(
@@ -58,6 +62,8 @@ def resume(
                 " but no ledger, so what has landed in them is unknown",
                 hint="restore the ledger, or use an empty lake folder",
             )
+        if replaced is not None and not from_ledger:
+            raise replaced
         return Resume(first_version=0, new_checkpoint=True)
     is_same = checkpoint.query_id == progress.query_id
     known = [version for version in (progress.landed, staged) if version is not None]
@@ -68,7 +74,9 @@ def resume(
             "the checkpoint belongs to a different stream than the one that filled the lake",
             hint="use the checkpoint recorded in the ledger, or an empty one with --from-ledger",
         )
+    problem: HeadgateError | None
     problem = _mismatch(progress, checkpoint) if is_same else _reset(newest)
+    problem = problem or replaced
     if problem is not None and not from_ledger:
         raise problem
     if problem is None and is_same:
@@ -123,6 +131,10 @@ def _mismatch(progress: Progress, checkpoint: CheckpointState) -> CheckpointErro
     return None
 
 
+_SOURCE_IDS = "source_ids.json"
+"""A file of ours beside those of Spark."""
+
+
 class Checkpoint:
     """A view of the checkpoint folder, which Spark writes."""
 
@@ -144,6 +156,18 @@ class Checkpoint:
     @property
     def last_committed(self) -> int | None:
         return self._newest("commits")
+
+    @property
+    def source_ids(self) -> Mapping[str, str] | None:
+        """Ids of the topics, or of the table, that its first offsets count in, if recorded."""
+        try:
+            return dict(json.loads(self._read(_SOURCE_IDS)))
+        except (OSError, ValueError):
+            return None
+
+    def record_source(self, ids: Mapping[str, str]) -> None:
+        """Record what the first offsets count in, before Spark chooses them."""
+        write_file(f"{self.folder}/{_SOURCE_IDS}", json.dumps(ids).encode())
 
     def set_aside(self) -> None:
         """Rename the folder, if there is one, to make room for a new checkpoint."""

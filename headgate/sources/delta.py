@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headgate.config import Delta
 from headgate.errors import SourceError
-from headgate.lake.tables import is_table
+from headgate.lake.files import Identity
+from headgate.lake.log import identify_entry
+from headgate.lake.tables import is_table, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+TABLE = "the Delta table"
+"""Name of its id."""
 
 _TYPES = {
     "value": "binary",
@@ -20,6 +25,38 @@ _TYPES = {
     "key": "binary",
     "headers": "array<struct<key:string,value:binary>>",
 }
+
+
+class SourceTable:
+    """The table of a source: its id, which another one at the same place does not have.
+
+    It is opened again only if the entry of its log that was the newest then is another one now.
+    """
+
+    def __init__(self, source: Delta) -> None:
+        self._path = source.path
+        self._version = 0
+        self._entry: Identity | None = None
+        self._ids: dict[str, str] = {}
+
+    def ids(self) -> dict[str, str]:
+        if self._entry is not None and self._entry == identify_entry(self._path, self._version):
+            return self._ids
+        table = open_table(self._path)
+        if table is None:
+            return {}
+        self._version = table.version()
+        self._entry = identify_entry(self._path, self._version)
+        # Opened again, because the entry could already be that of another table.
+        again = open_table(self._path)
+        self._ids = {} if again is None else {TABLE: str(again.metadata().id)}
+        return self._ids
+
+
+def ids_of_position(position: Any) -> dict[str, str]:
+    """Return the id of the table that a position of Spark's counts in."""
+    found = position.get("reservoirId") if isinstance(position, dict) else None
+    return {TABLE: found} if isinstance(found, str) else {}
 
 
 def stream_table(spark: SparkSession, source: Delta, start: int | None = None) -> DataFrame:

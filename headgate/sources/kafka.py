@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headgate.config import Kafka, Secret
-from headgate.errors import SourceError
+from headgate.errors import SourceError, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -133,6 +133,8 @@ def _read(path: str) -> str:
 
 
 _LAG_TIMEOUT_SECONDS = 5.0
+IDS_TIMEOUT_SECONDS = 30.0
+_EARLIEST = -2
 
 
 def client_settings(source: Kafka) -> dict[str, Any]:
@@ -193,16 +195,53 @@ def delete_topics(source: Kafka, topics: Sequence[str]) -> None:
                 ) from None
 
 
-class Lag:
-    """The number of records beyond given offsets, requested once per batch."""
+class Topics:
+    """The topics of a source, as its brokers know them: their ids, and where they end."""
 
     def __init__(self, source: Kafka) -> None:
         from confluent_kafka.admin import AdminClient
 
+        self._servers = source.servers
         self._admin = AdminClient(client_settings(source))
 
-    def records(self, offsets: Mapping[str, Mapping[str, int]]) -> int | None:
-        """Return the lag, or None if the broker is slow: landing must not wait for a metric."""
+    def ids(self, topics: Collection[str], seconds: float = IDS_TIMEOUT_SECONDS) -> dict[str, str]:
+        """Return the ids of topics; of old brokers, which report none, it is empty.
+
+        A topic that is created again has another id. Raises if a topic does not exist.
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+        if not topics:
+            return {}
+        ids: dict[str, str] = {}
+        described = self._admin.describe_topics(
+            TopicCollection(sorted(topics)), request_timeout=seconds
+        )
+        for topic, future in described.items():
+            try:
+                found = future.result(2 * seconds).topic_id
+            except (KafkaException, TimeoutError) as error:
+                code = error.args[0].code() if isinstance(error, KafkaException) else None
+                if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise SourceError(
+                        "source-missing",
+                        f"topic {topic} at {self._servers} no longer exists",
+                        hint="check `source`",
+                    ) from None
+                raise SourceError(
+                    "source-missing",
+                    f"the broker did not say which topic {topic} is ({first_line(error)})",
+                    hint="check the broker and the network, then run again to retry the batch",
+                ) from None
+            if found.get_most_significant_bits() or found.get_least_significant_bits():
+                ids[topic] = str(found)
+        return ids
+
+    def lag(self, offsets: Mapping[str, Mapping[str, int]]) -> int | None:
+        """Return the number of records beyond some offsets.
+
+        None if the broker is slow: landing must not wait for a metric.
+        """
         from confluent_kafka import KafkaException, TopicPartition
         from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -221,12 +260,32 @@ class Lag:
             return None
 
 
-def require_topics(source: Kafka) -> None:
-    """Raise if a topic is missing, instead of letting Spark retry until it times out."""
-    missing = [topic for topic in source.topics if topic not in topics_found(source)]
+def require_topics(source: Kafka) -> dict[str, int]:
+    """Return the topics with their partition counts.
+
+    Raises if one is missing, instead of letting Spark retry until it times out.
+    """
+    found = topics_found(source)
+    missing = [topic for topic in source.topics if topic not in found]
     if missing:
         raise SourceError(
             "source-missing",
             f"no topic {', '.join(missing)} at {source.servers}",
             hint="check `topics`; headgate simulate creates and fills one",
         )
+    return found
+
+
+def offsets_from(ended_at: Mapping[str, Any], partitions: Mapping[str, int]) -> dict[str, Any]:
+    """Return where to continue in every partition that there is now.
+
+    That is where batches have ended, or the beginning of a partition that they did not read. Spark
+    refuses offsets of other partitions, and those of only some.
+    """
+    return {
+        topic: {
+            str(number): ended_at.get(topic, {}).get(str(number), _EARLIEST)
+            for number in range(count)
+        }
+        for topic, count in partitions.items()
+    }

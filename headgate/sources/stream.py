@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import queue
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.config import Delta, Kafka, PipelineConfig
-from headgate.errors import CheckpointError
+from headgate.errors import CheckpointError, SourceError
 from headgate.lake.ledger import Ledger, Progress
 from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedBatch
@@ -27,8 +28,16 @@ from headgate.sources.batch import (
     Waiting,
 )
 from headgate.sources.checkpoint import Checkpoint, CheckpointState, Resume, resume
-from headgate.sources.delta import stream_table
-from headgate.sources.kafka import Lag, records_between, require_topics, stream_topics
+from headgate.sources.delta import SourceTable, ids_of_position, stream_table
+from headgate.sources.identity import SourceIds, in_the_same, replaced, source_replaced
+from headgate.sources.kafka import (
+    IDS_TIMEOUT_SECONDS,
+    Topics,
+    offsets_from,
+    records_between,
+    require_topics,
+    stream_topics,
+)
 from headgate.sources.stop_signal import StopSignal
 
 if TYPE_CHECKING:
@@ -36,6 +45,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _MIN_ROWS_PER_TASK = 20_000
+_CHECKED_EVERY_SECONDS = 10.0
+"""How often an idle source is checked for being another one; every batch is."""
+_IDLE_TIMEOUT_SECONDS = 5.0
 
 _Result = TypeVar("_Result")
 
@@ -62,13 +74,30 @@ class StreamSource:
         self._from_ledger = from_ledger
         self._trigger_milliseconds = trigger_milliseconds
         self._checkpoint = Checkpoint(pipeline.checkpoint)
-        self._lag: Lag | None = None
+        self._topics: Topics | None = None
+        self._table: SourceTable | None = None
+        self._partitions: Mapping[str, int] = {}
+        """Partition counts of the topics that the run has begun with."""
+        self._ids: dict[str, str] = {}
+        """Ids of what is read: of the topics, or of the table."""
+        self._identified: set[str] = set()
+        """Topics whose ids were requested; an old broker reports none."""
         self._resume: Resume | None = None
         self._handed: queue.SimpleQueue[_Handed] = queue.SimpleQueue()
 
     def recover(self, progress: Progress | None, staged: StagedBatch | None) -> Recovery:
         """Compare the checkpoint with the ledger: both must agree on what has landed."""
-        checkpoint = self._checkpoint
+        checkpoint, source = self._checkpoint, self._pipeline.source
+        if isinstance(source, Kafka):
+            self._partitions = require_topics(source)
+            self._topics = Topics(source)
+            self._identify(self._partitions)
+        else:
+            assert isinstance(source, Delta)
+            self._table = SourceTable(source)
+            self._ids = self._table.ids()
+        known = self._known_ids(progress, staged)
+        gone = replaced(known, self._ids)
         state = CheckpointState(
             checkpoint.query_id,
             checkpoint.last_begun,
@@ -82,16 +111,17 @@ class StreamSource:
                 state,
                 self._tables_before(),
                 self._from_ledger,
+                source_replaced(gone, known, self._ids) if gone else None,
             )
         except CheckpointError as error:
             error.where = str(checkpoint.folder)
             raise
         self._resume = found
-        if found.new_checkpoint and progress is not None and state.query_id == progress.query_id:
+        is_known = progress is not None and state.query_id == progress.query_id
+        if found.new_checkpoint and (is_known or gone):
             checkpoint.set_aside()
-        if isinstance(self._pipeline.source, Kafka):
-            require_topics(self._pipeline.source)
-            self._lag = Lag(self._pipeline.source)
+        if checkpoint.source_ids is None:
+            checkpoint.record_source(self._ids)
         continues = progress is not None and not found.new_checkpoint
         landed = progress.landed if progress is not None and continues else None
         return Recovery(
@@ -99,6 +129,48 @@ class StreamSource:
             next_batch=None if landed is None else landed - found.first_version + 1,
             lands_staged=found.from_ledger and staged is not None,
         )
+
+    def _known_ids(self, progress: Progress | None, staged: StagedBatch | None) -> SourceIds:
+        """Return the ids of what the newest positions count in, as far as they are recorded."""
+        checkpoint = self._checkpoint.source_ids or {}
+        landed: dict[str, str] = {}
+        if progress is not None:
+            landed = {**ids_of_position(progress.ended_at), **progress.source_ids}
+            has_batch = progress.landed is not None and progress.landed >= progress.first_version
+            if not has_batch and self._checkpoint.query_id == progress.query_id:
+                # It has begun where the ledger ends, but maybe in a new topic.
+                landed = {**landed, **checkpoint}
+        of_staged = staged.source_ids if staged is not None else {}
+        return {**self._pipeline.stream.source_ids, **checkpoint, **landed, **of_staged}
+
+    def _identify(self, topics: Collection[str]) -> None:
+        """Request the ids of topics that are new to the run."""
+        assert self._topics is not None
+        new = set(topics) - self._identified
+        self._ids |= self._topics.ids(new)
+        self._identified |= new
+
+    def _require_same(self, seconds: float = IDS_TIMEOUT_SECONDS) -> None:
+        """Raise if a topic or the table was created again since the run has begun to read it.
+
+        An id is never used twice: if it is the same now, it was all the time.
+        """
+        if self._table is not None:
+            present = self._table.ids()
+        else:
+            assert self._topics is not None
+            present = self._topics.ids(self._ids, seconds)
+        if gone := replaced(self._ids, present):
+            raise source_replaced(gone, self._ids, present)
+
+    def _require_same_while_idle(self) -> None:
+        """Notice a source that was created again, and has no more than was read of the old one."""
+        try:
+            self._require_same(_IDLE_TIMEOUT_SECONDS)
+        except SourceError as error:
+            # Whether the source can be reached is for Spark to say, which retries.
+            if error.code == "data-lost":
+                raise
 
     def _tables_before(self) -> list[str]:
         """Return tables that only a lost ledger explains; streams of later layouts find some."""
@@ -110,7 +182,14 @@ class StreamSource:
         self, spark: SparkSession, ledger: Ledger
     ) -> Generator[SourceBatch | CaughtUp | Waiting]:
         query = self._start(self._stream(spark, ledger))
-        idle = False
+        try:
+            yield from self._batches_of(query)
+        finally:
+            if query.isActive:
+                query.stop()
+
+    def _batches_of(self, query: StreamingQuery) -> Generator[SourceBatch | CaughtUp | Waiting]:
+        idle, checked = False, monotonic()
         while True:
             try:
                 handed = self._handed.get(timeout=POLL_SECONDS)
@@ -118,11 +197,14 @@ class StreamSource:
                 if not query.isActive:
                     # Raises what the query failed with.
                     query.awaitTermination()
+                    self._require_same_while_idle()
                     return
                 was_idle, idle = idle, _is_idle(query)
                 if idle and self._stop.requested:
-                    query.stop()
                     return
+                if idle and monotonic() - checked >= _CHECKED_EVERY_SECONDS:
+                    self._require_same_while_idle()
+                    checked = monotonic()
                 if idle:
                     yield Waiting() if was_idle else CaughtUp()
                 continue
@@ -135,36 +217,44 @@ class StreamSource:
                 landed = True
             finally:
                 handed.release(landed)
-                if not landed:
-                    query.stop()
 
     def _batch(self, handed: _Handed) -> SourceBatch:
         number, checkpoint = handed.number, self._checkpoint
         start, end = checkpoint.start_of(number), checkpoint.offsets(number)
-        rows = records_between(start, end) if self._lag else None
-        lag = self._lag.records(end) if self._lag and end else None
+        rows = lag = None
+        ids = self._ids
+        if self._topics is not None:
+            rows = records_between(start, end)
+            lag = self._topics.lag(end) if end else None
+            self._identify(end or ())
+            ids = {topic: ids[topic] for topic in end or () if topic in ids}
         begins = self._resume is not None and self._resume.new_checkpoint and number == 0
         handed.tasks = _tasks(handed.frame, rows)
         return SourceBatch(
-            Extent(number, start, end, lag),
+            Extent(number, start, end, lag, ids),
             handed.run,
-            new_checkpoint=checkpoint.query_id if begins else None,
+            checkpoint.query_id if begins else None,
+            self._require_same,
         )
 
     def _stream(self, spark: SparkSession, ledger: Ledger) -> DataFrame:
         """Read the source from its `start`, or from where the ledger or another stream ends."""
-        source = self._pipeline.source
-        end = self._pipeline.stream.start
+        source, stream = self._pipeline.source, self._pipeline.stream
+        end, ids = stream.start, stream.source_ids
         if self._resume is not None and self._resume.from_ledger:
             progress = ledger.progress()
-            end = progress.ended_at if progress else None
-            if end is None:
+            if progress is None or progress.ended_at is None:
                 raise _cannot_continue("it has no position in the source")
+            end, ids = progress.ended_at, progress.source_ids
         if isinstance(source, Kafka):
+            if end is not None:
+                end = offsets_from(in_the_same(end, ids, self._ids), self._partitions)
             return stream_topics(spark, source, end)
         assert isinstance(source, Delta)
         if end is None:
             return stream_table(spark, source)
+        if replaced({**ids_of_position(end), **ids}, self._ids):
+            return stream_table(spark, source.model_copy(update={"start": "earliest"}))
         if end.get("index", 0) >= 0:
             raise _cannot_continue("the last batch ended inside a version of the Delta table")
         return stream_table(spark, source, int(end["reservoirVersion"]))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import wraps
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -18,7 +20,70 @@ from headgate.errors import InvalidPipeline, did_you_mean, shown
 _SPECIAL_SYNTAX = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
 
 
-class _VerbatimParser(SparkParser):
+_STEPS, _STEPS_PER_TOKEN = 1_000, 16
+"""Ordinary SQL takes one or two steps per token."""
+_STEPS_PER_TYPE = 10
+"""For each type, with all types inside of it, sqlglot parses two names of types."""
+
+
+@dataclass
+class _Budget:
+    """The number of steps that a parser may still take."""
+
+    steps: int
+
+
+_budget: ContextVar[_Budget | None] = ContextVar("budget", default=None)
+
+
+class _BoundedParser(SparkParser):
+    """Gives up on SQL that it could read only by trying very many ways.
+
+    sqlglot goes back if what it took for a type is a call: each level of `DATE(DATE(…` doubles
+    its time.
+    """
+
+    def _advance(self, times: int = 1) -> None:
+        self._spend(1)
+        super()._advance(times)
+
+    def _parse_types(self, *args: Any, **options: Any) -> exp.Expr | None:
+        found = super()._parse_types(*args, **options)
+        if found is not None:
+            self._spend(_STEPS_PER_TYPE * sum(1 for _ in found.find_all(exp.DataType)))
+        return found
+
+    def _spend(self, steps: int) -> None:
+        budget = _budget.get()
+        if budget is None:
+            return
+        budget.steps -= steps
+        if budget.steps < 0:
+            hint = "write calls of types, such as DATE(…), and types inside each other separately"
+            raise bad_sql("is too complex to be parsed", hint, token_position(self._curr))
+
+
+class _Bounded(Spark):
+    """Spark's dialect, whose parser is bounded."""
+
+    Parser = _BoundedParser
+
+
+def parse_spark(text: str) -> list[exp.Expr | None]:
+    """Parse statements as sqlglot does for Spark, with the functions that it knows."""
+    return _parse_bounded(_Bounded(), _Bounded().tokenize(text), text)
+
+
+def _parse_bounded(dialect: Spark, tokens: list[Token], text: str) -> list[exp.Expr | None]:
+    """Parse tokens in time that is proportional to their number."""
+    outer = _budget.set(_Budget(_STEPS + _STEPS_PER_TOKEN * len(tokens)))
+    try:
+        return dialect.parser().parse(tokens, text)
+    finally:
+        _budget.reset(outer)
+
+
+class _VerbatimParser(_BoundedParser):
     FUNCTIONS: ClassVar = {}
     FUNCTION_PARSERS: ClassVar = {
         name: SparkParser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX
@@ -159,9 +224,12 @@ def statement_tokens(text: str) -> list[Token]:
 
 def _parse(text: str, tokens: list[Token]) -> exp.Expr:
     try:
-        parsed = Verbatim().parser().parse(tokens, text)
+        parsed = _parse_bounded(Verbatim(), tokens, text)
     except ParseError as error:
         raise _syntax_error(error) from None
+    except TokenError:
+        # sqlglot reads some names as types, which can be half of one in a wrong place.
+        raise bad_sql("cannot be read as SQL") from None
     tree = parsed[0] if len(parsed) == 1 else None
     if tree is None:
         raise bad_sql("needs a single statement")

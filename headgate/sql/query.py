@@ -5,12 +5,12 @@ With `EMIT CHANGES` it is a push query: it goes on, and returns what changes in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -29,6 +29,7 @@ from headgate.sql.parse import (
     as_written,
     bad_sql,
     parse_select,
+    parse_spark,
     position,
     refuse_deep_nesting,
     sql_of,
@@ -43,6 +44,10 @@ GROUP = "_group"
 
 ROW = "_row"
 """The column with the number of a row of the first table."""
+
+
+_MAX_TOKENS = 5_000
+"""Words, numbers and marks of a query, which takes some seconds of Python then."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,10 @@ def parse_query(text: str) -> QueryText:
 def _cut_emit_changes(text: str) -> tuple[bool, str]:
     """Replace `EMIT CHANGES` by spaces, so that positions in the text stay the same."""
     tokens = statement_tokens(text)
+    if len(tokens) > _MAX_TOKENS:
+        hint = "declare a part of it as a derived table"
+        message = f"has {len(tokens):,} words and marks; the limit is {_MAX_TOKENS:,}"
+        raise bad_sql(message, hint, token_position(tokens[_MAX_TOKENS]))
     for first, second in pairwise(tokens):
         if _is_word(first, "EMIT") and _is_word(second, "CHANGES"):
             gap = "".join("\n" if c == "\n" else " " for c in text[first.start : second.end + 1])
@@ -132,12 +141,15 @@ def _is_word(token: Token, word: str) -> bool:
     return token.token_type == TokenType.VAR and token.text.upper() == word
 
 
+_LIMIT = re.compile("[0-9]{1,18}")
+
+
 def _limit(tree: exp.Select) -> int | None:
     limit = tree.args.get("limit")
     if limit is None:
         return None
     number = limit.expression
-    if not isinstance(number, exp.Literal) or not number.is_int:
+    if not isinstance(number, exp.Literal) or not _LIMIT.fullmatch(number.name):
         raise bad_sql("has a LIMIT that is not a number", inside=position(limit))
     tree.set("limit", None)
     return int(number.name)
@@ -194,7 +206,7 @@ class BoundQuery:
     names: tuple[str, ...]
     """The columns of the result, as people see them."""
     used: Mapping[str, tuple[str, ...]]
-    """The columns that it uses, by alias of their table."""
+    """The columns that it reads, by alias: at least one of each table, so that rows are counted."""
     tree: exp.Select
     keys: tuple[exp.Expr, ...] | None
     """What rows are grouped by; None if they are not."""
@@ -213,13 +225,15 @@ class BoundQuery:
         return self._sql(views, [_row_of(first), *self._outputs()])
 
     def touched_rows_sql(self, views: Mapping[str, str], first: str, upto: str) -> str:
-        """Return the rows of the first table that join with a row of the table `upto`."""
+        """Return the rows of the first table that join with a row of the table `upto`.
+
+        Joins before it stay outer: a row without a match there may have one in `upto`.
+        """
         tree = self._over(views)
         joins = tree.args["joins"]
         aliases = [each.this.alias_or_name.lower() for each in joins]
         joins = joins[: aliases.index(upto.lower()) + 1]
-        for join in joins:
-            join.set("side", None)
+        joins[-1].set("side", None)
         plain = exp.Select(expressions=[_row_of(first)], joins=joins, distinct=exp.Distinct())
         plain.set("from_", tree.args["from_"])
         return to_duckdb(plain)
@@ -313,8 +327,9 @@ def _read_from(view: str, table: exp.Table) -> None:
 
 @lru_cache(1_000)
 def text_to_duckdb(sql: str) -> str:
-    (text,) = sqlglot.transpile(sql, read="spark", write="duckdb")
-    return text
+    (tree,) = parse_spark(sql)
+    assert tree is not None
+    return tree.sql(dialect="duckdb", copy=False)
 
 
 _NOT_IN_DUCKDB = frozenset(["hll_sketch_agg", "hll_union_agg", "approx_count_distinct"])
@@ -352,10 +367,18 @@ class _Binder:
                 continue
             alias, name = self._resolve(column)
             used[alias][name] = None
+        for name, alias in product(self._joined_by(), self.columns):
+            if (found := _same(name, self.columns[alias])) is not None:
+                used[alias][found] = None
         keys = self._group_keys(tree) if self.query.is_aggregated else None
         tree.set("distinct", None)
-        by_alias = {alias: tuple(found) for alias, found in used.items()}
+        by_alias = {alias: tuple(found) or self.columns[alias][:1] for alias, found in used.items()}
         return BoundQuery(tuple(names), by_alias, tree, keys)
+
+    def _joined_by(self) -> Iterator[str]:
+        """Return the names in `JOIN … USING (name)`, which are columns of both sides."""
+        for join in self.query.tree.args.get("joins") or ():
+            yield from (column.name for column in join.args.get("using") or ())
 
     def _expanded(self, expressions: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
         for node in expressions:

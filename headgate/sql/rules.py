@@ -6,15 +6,21 @@ import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-import sqlglot
-from sqlglot import exp, parse_one
+from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
-from headgate.errors import shown
+from headgate.errors import InvalidPipeline, shown
 from headgate.sql.expressions import refuse_beyond_row
-from headgate.sql.parse import as_written, bad_sql, parse_expression, position, refuse_deep_nesting
+from headgate.sql.parse import (
+    as_written,
+    bad_sql,
+    parse_expression,
+    parse_spark,
+    position,
+    refuse_deep_nesting,
+)
 from headgate.sql.patterns import UnsupportedPattern, rust_pattern
 from headgate.sql.types import (
     BIGINT,
@@ -63,7 +69,9 @@ def parse_condition(text: str) -> exp.Expr:
 
 def _may_be_boolean(tree: exp.Expr, text: str) -> bool:
     """Return whether the expression can be a boolean, as far as its functions are known."""
-    known = annotate_types(parse_one(text, dialect=Spark), dialect=Spark)
+    (parsed,) = parse_spark(text)
+    assert parsed is not None
+    known = annotate_types(parsed, dialect=Spark)
     kind = known.type.this if known.type is not None else exp.DType.UNKNOWN
     return kind in _BOOLEAN_OR_UNKNOWN and not isinstance(tree.unnest(), _ARITHMETIC)
 
@@ -290,7 +298,7 @@ _NONDETERMINISTIC = frozenset(_CHANGING.split())
 def parse_rule(rule: str) -> exp.Expr:
     """Parse a rule of `expect`; raise `UnusableRule` if it cannot be evaluated without Spark."""
     try:
-        statements = sqlglot.parse(rule, dialect="spark")
+        statements = parse_spark(rule)
         found = statements[0] if len(statements) == 1 else None
         if found is None:
             raise UnusableRule("it must be a single expression")
@@ -298,6 +306,8 @@ def parse_rule(rule: str) -> exp.Expr:
         _check(found, as_truth=True)
     except SqlglotError as error:
         raise UnusableRule(f"it is not valid SQL: {_first_error(error)}") from error
+    except InvalidPipeline as error:
+        raise UnusableRule(f"it {error.message}") from error
     except RecursionError as error:
         raise UnusableRule("it is nested too deep") from error
     return found

@@ -14,15 +14,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from headgate.errors import shown
+from headgate.sql.macros import WINDOW_START
 from headgate.sql.parse import bad_sql, position, sql_of
-
-WINDOW_START = "_window_start"
-"""The function of DuckDB that returns the start of a window: of a time, and a length in µs."""
-
-WINDOW_START_MACRO = f"""
-CREATE MACRO {WINDOW_START}(t, length) AS
-    make_timestamptz(epoch_us(t) - ((epoch_us(t) % length) + length) % length)
-"""
 
 _WINDOW, _HIDDEN = "window", "_windo"
 _MICROSECONDS = {
@@ -34,7 +27,7 @@ _MICROSECONDS = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
-_PART = re.compile(rf"\s*(\d+)\s*({'|'.join(_MICROSECONDS)})s?\s*", re.IGNORECASE)
+_PART = re.compile(rf"\s*([0-9]{{1,12}})\s*({'|'.join(_MICROSECONDS)})s?\s*", re.IGNORECASE)
 
 
 def hide_windows(text: str, tokens: Sequence[Token]) -> str:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, TableFeatures
 
 from headgate import maintain as maintenance
 from headgate.config import Maintain, Size
+from headgate.engine.batch import BatchLander
 from headgate.engine.events import MaintenanceFailed, TablesMaintained
 from headgate.engine.follow_up import TableChanged
-from headgate.lake import delta_rs
+from headgate.lake import delta_rs, ledger
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.staged_files import staged_prefix, writer_of
 from headgate.lake.tables import CommitConflict
 from headgate.maintain import MaintainFollowUp, maintain, owned_tables
+from headgate.testing import FailingCommitter
 from tests.engine.games import BROKEN, WIDER, GamesLake, record
 
 ROUTES = ("chess", "go", "mahjong")
@@ -107,6 +110,7 @@ def test_what_would_be_done_is_what_is_done(tmp_path: Path) -> None:
         lake.path / "silver_chess" / f"{staged_prefix(writer_of('headgate:games'), 5)}a.parquet"
     )
     orphan.write_bytes(b"x")
+    os.utime(orphan, (0, 0))
     before = {path for path in lake.path.rglob("*") if path.is_file()}
     planned = lake.pipeline.run_maintenance(dry_run=True)
     assert {path for path in lake.path.rglob("*") if path.is_file()} == before
@@ -116,8 +120,8 @@ def test_what_would_be_done_is_what_is_done(tmp_path: Path) -> None:
     (chess,) = (one for one in done if one.table == "silver_chess")
     assert chess.compacted.files == 30
     assert chess.compacted.into == 1
-    assert chess.expired.versions > 0
-    assert [file.path for file in chess.orphans] == [orphan.name]
+    assert chess.versions > 0
+    assert [file.path for file in chess.deletions if file.kind == "staged file"] == [orphan.name]
     assert not orphan.exists()
     assert numbers(lake, "silver_chess") == [*range(30)]
     assert not [one for one in lake.pipeline.run_maintenance() if one.compacted.files]
@@ -177,3 +181,87 @@ def test_batches_land_while_tables_are_maintained(tmp_path: Path) -> None:
 def test_file_size_is_that_of_the_pipeline(tmp_path: Path) -> None:
     lake = GamesLake(tmp_path, maintain={"file_size": "1 MB"})
     assert lake.pipeline.maintain == Maintain(file_size=Size.parse("1 MB"))
+
+
+def age(folder: Path, days: int = 30) -> None:
+    """Let all files be old; notes and entries of logs, too."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            then = path.stat().st_mtime - days * 24 * 3600
+            os.utime(path, (then, then))
+
+
+@pytest.mark.parametrize("ledger", ["ledger", "ledger_of_other"])
+def test_pending_files_of_other_pipelines_stay(tmp_path: Path, ledger: str) -> None:
+    lake, other = GamesLake(tmp_path), GamesLake(tmp_path, name="other", ledger=ledger)
+    land(lake, 2)
+    committer = other.committer
+    other.committer = FailingCommitter(committer, refusing={"silver_chess"})
+    land(other, 2, first=10)
+    age(lake.path)
+    planned = maintain(lake.pipeline, dry_run=True)
+    assert [one.deletions for one in planned if one.deletions] == []
+    maintain(lake.pipeline)
+    age(lake.path)
+    other.committer = committer
+    land(other, 1, first=12)
+    assert numbers(lake, "silver_chess") == [0, 1, 10, 11, 12]
+
+
+def test_a_staged_batch_waits_for_its_run_however_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    lake = GamesLake(tmp_path)
+    land(lake, 2)
+    with monkeypatch.context() as killed:
+        killed.setattr(BatchLander, "_commit", crash)
+        with pytest.raises(RuntimeError, match="killed"):
+            land(lake, 1, first=2)
+    age(lake.path)
+    maintain(lake.pipeline)
+    again = GamesLake(tmp_path)
+    again.run()
+    assert numbers(again, "silver_chess") == [0, 1, 2]
+
+
+def test_refitted_files_of_pending_ones_stay(tmp_path: Path) -> None:
+    lake = GamesLake(tmp_path)
+    land(lake, 1)
+    committer = lake.committer
+    lake.committer = FailingCommitter(committer, refusing={"silver_chess"})
+    land(lake, 1, first=1)
+    (pending,) = lake.pipeline.pending()
+    refitted = lake.path / "silver_chess" / pending.file.replace(".parquet", "-fitted.parquet")
+    refitted.write_bytes(b"x")
+    age(lake.path)
+    maintain(lake.pipeline)
+    assert refitted.exists()
+
+
+def test_a_run_goes_on_though_its_ledger_cannot_be_maintained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise FileNotFoundError("gone")
+
+    monkeypatch.setattr(ledger, "_COMPACTED_EVERY", 2)
+    monkeypatch.setattr("headgate.lake.maintain.plan_maintenance", refuse)
+    lake = GamesLake(tmp_path)
+    land(lake, 5)
+    assert numbers(lake, "silver_chess") == [*range(5)]
+
+
+def test_a_dry_run_says_what_only_spark_can_combine(tmp_path: Path) -> None:
+    lake = GamesLake(tmp_path)
+    land(lake, 3)
+    table = DeltaTable(lake.path / "silver_chess")
+    table.alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    (chess,) = maintain(lake.pipeline, ("silver_chess",), dry_run=True)
+    assert (chess.engine, chess.compacted.files, chess.compacted.into) == ("spark", 3, 1)
+    lake.declare(commit="delta-rs")
+    (chess,) = maintain(lake.pipeline, ("silver_chess",))
+    assert chess.error is None
+    assert [left.name for left in chess.left] == ["small files"]

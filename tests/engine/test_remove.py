@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from headgate.errors import CheckpointError
 from headgate.lake.run_lock import run_lock
@@ -140,3 +141,71 @@ def test_removal_that_was_cut_short_goes_on(tmp_path: Path) -> None:
     assert [one.name for one in rest.everything] == [one.name for one in found.everything[2:]]
     remove(lake.pipeline, rest.everything)
     assert not lake.path.exists()
+
+
+@pytest.mark.parametrize("ledger", ["ledger", "ledger_of_other"])
+def test_tables_of_two_pipelines_stay_and_are_listed(tmp_path: Path, ledger: str) -> None:
+    lake, other = lake_in(tmp_path), GamesLake(tmp_path, name="other", ledger=ledger)
+    other.land([record("chess", 5), record("mahjong", 6, BROKEN)])
+    found = owned_by(lake.pipeline)
+    left = {one.name: one.why for one in found.left}
+    shared = ["quarantine", "silver_chess", *(["ledger"] if ledger == "ledger" else [])]
+    assert sorted(left) == sorted(shared)
+    assert "pipeline other" in left["silver_chess"]
+    remove(lake.pipeline, found.everything)
+    assert "silver_go" not in other.tables()
+    other.land([record("chess", 7)])
+    assert sorted(row["n"] for row in other.rows("silver_chess", "n")) == [1, 5, 7]
+    assert len(other.rows("quarantine")) == 2
+
+
+@pytest.mark.parametrize("app", ["headgate:other", "headgate:other.1.1of2:run", "7f3a-stream"])
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_tables_that_others_have_marked_stay(
+    tmp_path: Path, app: str, is_checkpointed: bool
+) -> None:
+    lake = lake_in(tmp_path)
+    table = DeltaTable(lake.path / "silver_go")
+    rows = table.to_pyarrow_table()
+    marked = CommitProperties(app_transactions=[Transaction(app, 1)])
+    write_deltalake(table, rows, mode="append", commit_properties=marked)
+    if is_checkpointed:
+        table.create_checkpoint()
+        for entry in (lake.path / "silver_go" / "_delta_log").glob("*.json"):
+            entry.unlink()
+    found = owned_by(lake.pipeline)
+    assert [one.name for one in found.left] == ["silver_go"]
+    assert app.split(":")[-1].split(".")[0] in found.left[0].why or "other" in found.left[0].why
+    remove(lake.pipeline, found.everything)
+    assert (lake.path / "silver_go" / "_delta_log").exists()
+    assert not (lake.path / "silver_chess").exists()
+
+
+def test_a_table_that_another_pipeline_gets_meanwhile_stays(tmp_path: Path) -> None:
+    lake, other = lake_in(tmp_path), GamesLake(tmp_path, name="other", ledger="ledger_of_other")
+    found = owned_by(lake.pipeline)
+    assert found.left == ()
+    other.land([record("go", 5)])
+    removed = [one.name for one in remove(lake.pipeline, found.everything)]
+    assert "silver_chess" in removed
+    assert "silver_go" not in removed
+    assert sorted(row["n"] for row in other.rows("silver_go", "n")) == [2, 5]
+
+
+def test_pending_files_of_others_stay(tmp_path: Path) -> None:
+    lake, other = lake_in(tmp_path), GamesLake(tmp_path, name="other", ledger="ledger_of_other")
+    committer = other.committer
+    other.committer = FailingCommitter(committer, refusing={"silver_go"})
+    other.land([record("go", 5)])
+    remove(lake.pipeline, owned_by(lake.pipeline).everything)
+    other.committer = committer
+    other.land([record("go", 6)])
+    assert sorted(row["n"] for row in other.rows("silver_go", "n"))[-2:] == [5, 6]
+
+
+def test_only_empty_folders_go(tmp_path: Path) -> None:
+    lake = lake_in(tmp_path)
+    (lake.path / "exports" / "empty").mkdir(parents=True)
+    (lake.path / "exports" / "kept.csv").write_text("1")
+    remove(lake.pipeline, owned_by(lake.pipeline).everything)
+    assert files(lake.path) == {"exports/kept.csv"}

@@ -13,8 +13,10 @@ from headgate.errors import CheckpointError, UsageError
 from headgate.lake.layout import current_streams, lock_all, open_stream
 from headgate.lake.ledger import Ledger
 from headgate.lake.run_lock import run_lock
+from headgate.sources.batch import Extent
 from headgate.testing import Crash, FailingCommitter
-from tests.engine.games import UNKNOWN, GamesLake, record
+from headgate.testing.lake import stage_in_process
+from tests.engine.games import UNKNOWN, GamesLake, record, records
 from tests.quarantine.replaying import learn, replay
 
 ROUTES = [f"game {number}" for number in range(12)]
@@ -104,6 +106,15 @@ def test_from_one_stream_to_four_and_back(tmp_path: Path) -> None:
     names = {Path(stream.name).name for stream in current_streams(again.pipeline)}
     assert names == {"games.2.1of1"}
     assert again.pipeline.status().batches == 2 + 4 + 1
+
+
+def test_position_of_a_new_layout_counts_in_what_the_one_before_has_read(tmp_path: Path) -> None:
+    one = ShardLake(tmp_path)
+    ids = {"games": "the topic's id"}
+    start, end = None, {"games": {"0": 14}}
+    one.start().land(Extent(0, start, end, source_ids=ids), stage_in_process(records(values(0))))
+    for shards in (2, 4):
+        assert ShardLake(tmp_path, shards, 1).pipeline.stream.source_ids == ids
 
 
 def test_the_run_before_can_land_no_more(tmp_path: Path) -> None:

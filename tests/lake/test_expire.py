@@ -12,8 +12,14 @@ from deltalake import DeltaTable
 
 from headgate.lake.commit import Commit, Mark
 from headgate.lake.delta_rs import DeltaRsCommitter
-from headgate.lake.expire import delete_expired, expired_versions
+from headgate.lake.expire import declared_retention
 from headgate.lake.log import LogEntry, versions_of_entries, write_entry
+from headgate.lake.maintain import (
+    MaintenancePlan,
+    MaintenancePolicy,
+    apply_plan,
+    plan_maintenance,
+)
 from headgate.lake.open_tables import TableCache
 from headgate.lake.snapshot import Snapshot
 from tests.lake.staged import files_in, rows_in, staged
@@ -41,11 +47,19 @@ def table_in(lake: Path) -> Snapshot:
     return table
 
 
+def plan(lake: Path, keep: timedelta = WEEK, max_versions: int | None = None) -> MaintenancePlan:
+    policy = MaintenancePolicy(keep=keep, max_versions=max_versions)
+    return plan_maintenance(table_in(lake), policy)
+
+
 def expire(lake: Path, keep: timedelta = WEEK, max_versions: int | None = None) -> int:
-    table = table_in(lake)
-    expired = expired_versions(table, keep, max_versions)
-    delete_expired(table, expired)
-    return expired.versions
+    result = apply_plan(DeltaRsCommitter(str(lake)), plan(lake, keep, max_versions))
+    assert result.error is None
+    return result.versions
+
+
+def paths(plan: MaintenancePlan, in_log: bool) -> list[str]:
+    return [file.path for file in plan.deletions if file.path.startswith("_delta_log/") is in_log]
 
 
 def versions(lake: Path) -> list[int]:
@@ -108,14 +122,12 @@ def test_an_old_table_that_nobody_writes_keeps_its_newest_version(tmp_path: Path
 
 def test_what_was_deleted_half_is_deleted_next_time(tmp_path: Path) -> None:
     lake_with(tmp_path, 60)
-    expired = expired_versions(table_in(tmp_path), WEEK, 20)
-    for path in expired.files[::2]:
-        (tmp_path / "t" / path).unlink()
-    for path in expired.log_files[:5]:
+    expired = plan(tmp_path, WEEK, 20)
+    for path in (*paths(expired, in_log=False)[::2], *paths(expired, in_log=True)[:5]):
         (tmp_path / "t" / path).unlink()
     assert expire(tmp_path, max_versions=20) > 0
     assert len(rows_in(tmp_path, "t", "n")) == 60
-    assert not any((tmp_path / "t" / path).exists() for path in expired.files)
+    assert not any((tmp_path / "t" / file.path).exists() for file in expired.deletions)
 
 
 def test_restored_files_stay(tmp_path: Path) -> None:
@@ -133,7 +145,7 @@ def test_a_log_without_checkpoints_is_left_alone(tmp_path: Path) -> None:
     lake_with(tmp_path, 60)
     for checkpoint in (tmp_path / "t" / "_delta_log").glob("*checkpoint*"):
         checkpoint.unlink()
-    assert expired_versions(table_in(tmp_path), WEEK, 20).versions == 0
+    assert plan(tmp_path, WEEK, 20).versions == 0
 
 
 def test_readers_that_have_the_table_open_go_on(tmp_path: Path) -> None:
@@ -164,7 +176,51 @@ def test_files_outside_of_the_table_are_never_deleted(tmp_path: Path, path: str)
     for number in range(4, 60):
         file = staged(tmp_path, "t", {"n": [number]})
         committer.commit(Commit("t", file.schema, (file,)))
-    expired = expired_versions(table_in(tmp_path), WEEK, 20)
+    expired = plan(tmp_path, WEEK, 20)
     assert expired.versions > 3
-    assert path not in expired.files
+    assert path not in paths(expired, in_log=False)
     assert LogEntry.read(str(tmp_path / "t"), 3).removed_files == [removed]
+
+
+def test_what_a_commit_meanwhile_brings_back_stays(tmp_path: Path) -> None:
+    committer = lake_with(tmp_path, 60)
+    expired = plan(tmp_path, WEEK, 20)
+    path = paths(expired, in_log=False)[0]
+    add = {
+        "path": path,
+        "partitionValues": {},
+        "size": 1,
+        "modificationTime": 0,
+        "dataChange": True,
+    }
+    write_entry(str(tmp_path / "t"), expired.version + 1, [{"add": add}])
+    result = apply_plan(committer, expired)
+    assert path not in [file.path for file in result.deletions]
+    assert (tmp_path / "t" / path).exists()
+
+
+@pytest.mark.parametrize(
+    ("properties", "kept"),
+    [
+        ({}, timedelta()),
+        ({"delta.deletedFileRetentionDuration": "interval 1 hours"}, timedelta()),
+        ({"delta.deletedFileRetentionDuration": "interval 2 weeks"}, timedelta(weeks=2)),
+        ({"delta.logRetentionDuration": "90 days"}, timedelta(days=90)),
+        ({"delta.logRetentionDuration": "interval 1 day 3 hours"}, None),
+        ({"delta.enableExpiredLogCleanup": "FALSE"}, None),
+    ],
+)
+def test_a_table_may_declare_to_keep_versions_for_longer(
+    properties: dict[str, str | None], kept: timedelta | None
+) -> None:
+    assert declared_retention(properties) == kept
+
+
+def test_what_a_table_declares_is_kept(tmp_path: Path) -> None:
+    lake_with(tmp_path, 60)
+    retention = {"delta.logRetentionDuration": "interval 10 days"}
+    DeltaTable(tmp_path / "t").alter.set_table_properties(retention)
+    age(tmp_path, up_to=50, by=timedelta(days=8))
+    assert expire(tmp_path, WEEK, 20) == 0
+    age(tmp_path, up_to=50, by=timedelta(days=11))
+    assert expire(tmp_path, WEEK, 20) > 0

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +78,34 @@ def test_complete_batch_records_where_the_source_ended(ledger: Ledger) -> None:
     assert progress is not None
     assert (progress.landed, progress.ended_at) == (2, {"games": {"0": 30}})
     assert ledger.landed() == 2
+
+
+def test_batch_records_what_its_positions_count_in(ledger: Ledger) -> None:
+    ledger.start("query-1", 0)
+    complete(ledger, 0, 0, [BatchEntry(0, 0, {"games": {"0": 1}}, {"games": "first id"})])
+    complete(ledger, 1, 1, [BatchEntry(0, 0, {"games": {"0": 2}}, {"games": "second id"})])
+    progress = ledger.progress()
+    assert progress is not None
+    assert progress.source_ids == {"games": "second id"}
+
+
+def test_ledger_of_an_earlier_version_has_no_ids(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path), "ledger", "games")
+    ledger.start("query-1", 0)
+    complete(ledger, 0, 0, [BatchEntry(0, 0, {"games": {"0": 1}})])
+    rows = DeltaTable(tmp_path / "ledger").to_pyarrow_table().drop_columns(["source_ids"])
+    shutil.rmtree(tmp_path / "ledger")
+    done = CommitProperties(app_transactions=[Transaction(ledger.app, 0)])
+    write_deltalake(tmp_path / "ledger", rows, commit_properties=done)
+
+    progress = ledger.progress()
+    assert progress is not None
+    assert (progress.landed, progress.ended_at) == (0, {"games": {"0": 1}})
+    assert progress.source_ids == {}
+    complete(ledger, 1, 1, [BatchEntry(0, 0, {"games": {"0": 2}}, {"games": "id"})])
+    progress = ledger.progress()
+    assert progress is not None
+    assert progress.source_ids == {"games": "id"}
 
 
 def test_table_versions_are_those_of_each_tables_last_batch(ledger: Ledger) -> None:

@@ -100,3 +100,30 @@ def test_garbage_in_the_lock_is_no_holder(tmp_path: Path) -> None:
     (tmp_path / "_staged" / "games.lock").write_text('{"pid": ')
     with run_lock(str(tmp_path), "games", "games"):
         assert read_holder(str(tmp_path), "games") is not None
+
+
+def test_lock_from_the_future_is_free_unless_it_is_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is gone may have had a clock that was ahead."""
+    monkeypatch.setattr(lock, "_EXPIRES_AFTER", 0.3)
+    ahead = replace(Holder.this_process(), host="elsewhere", pid=1, renewed=time.time() + 7 * 86400)
+    hold(tmp_path, ahead)
+    with run_lock(str(tmp_path), "games", "games") as held:
+        assert held.after_failure
+    assert read_holder(str(tmp_path), "games") is None
+
+
+def test_lock_from_the_future_that_is_renewed_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "_EXPIRES_AFTER", 5.0)
+    ahead = replace(Holder.this_process(), host="elsewhere", pid=1, renewed=time.time() + 7 * 86400)
+    hold(tmp_path, ahead)
+
+    def renew(_: float) -> None:
+        hold(tmp_path, replace(ahead, renewed=ahead.renewed + 5))
+
+    monkeypatch.setattr("headgate.lake.run_lock.time.sleep", renew)
+    with pytest.raises(CheckpointError, match="on elsewhere"):
+        run_lock(str(tmp_path), "games", "games").__enter__()

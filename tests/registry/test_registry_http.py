@@ -5,15 +5,18 @@ import threading
 from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headgate.errors import RegistryError, RegistryUnavailable
+from headgate.registry import deadline
 from headgate.registry.http import HttpRegistry, HttpRegistrySettings
 from headgate.registry.registry import RefusedSchema, SchemaText, SubjectVersion, UnknownSchema
 
 from .fake_registry import UNKNOWN, Response, Responses, fake_registry
+from .trickling import trickling_server, write_certificate
 
 SCHEMA_7 = "/schemas/ids/7"
 TIMEOUT = 5.0
@@ -188,6 +191,39 @@ def test_registry_that_does_not_answer_in_time_is_unavailable() -> None:
         with pytest.raises(RegistryUnavailable, match="Timeout"):
             registry(fake.url, timeout=0.1, client={"timeout": 0.05}).fetch(7)
         over.set()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n"
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["http", "https"])
+@pytest.mark.parametrize(
+    ("first", "byte"),
+    [(b"", b"H"), (HEAD + b"X-More: ", b"x"), (HEAD + b"\r\n", b" ")],
+    ids=["status", "head", "body"],
+)
+def test_registry_that_trickles_bytes_is_unavailable_in_time(
+    first: bytes, byte: bytes, encrypted: bool, tmp_path: Path
+) -> None:
+    """The server ends only once the client has gone away."""
+    certificate = tmp_path / "server.pem"
+    write_certificate(certificate)
+    with trickling_server(first, byte, certificate if encrypted else None) as (url, gone):
+        mine = registry(url, timeout=0.5, client={"ssl.ca.location": str(certificate)})
+        with pytest.raises(RegistryUnavailable, match="Timeout"):
+            mine.fetch(7)
+        assert gone.wait(60)
+
+
+def test_response_without_an_end_is_not_read_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline, "MAX_RESPONSE_SIZE", 10_000)
+    body = Response(body={"schema": "message A {}" + " " * 20_000})
+    with fake_registry({SCHEMA_7: body}) as fake:
+        with pytest.raises(RegistryUnavailable, match="larger than"):
+            registry(fake.url, timeout=0.5).fetch(7)
+        # The limit is that of a request, not that of a connection.
+        for _ in range(3):
+            assert registry(fake.url).subjects_of(7) == []
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -13,6 +13,8 @@ from headgate.config import Confluent, Delta, PipelineConfig, Registry
 from headgate.serve.catalog import Catalog
 from headgate.serve.feed import Feed
 from headgate.serve.push import Change, ColumnsAdded, PushQuery, Start
+from headgate.serve.query import pull
+from headgate.sql.query import parse_query
 
 
 class QueryLake:
@@ -39,6 +41,9 @@ class QueryLake:
 
     def feed(self, table: str) -> Feed:
         return self.catalog.feed(self.catalog.open(table))
+
+    def pull(self, sql: str) -> pa.Table:
+        return pull(self.catalog, parse_query(sql))
 
     def query(self, sql: str, **start: Any) -> Reader:
         return Reader(PushQuery(self.catalog, sql, Start(**start)))

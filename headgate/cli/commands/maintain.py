@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,7 @@ from headgate.cli.pipeline_argument import (
 )
 
 if TYPE_CHECKING:
-    from headgate.lake.maintain import Upkeep
+    from headgate.lake.maintain import MaintenanceResult
 
 
 def maintain(
@@ -64,11 +65,15 @@ def maintain(
     limit = None if at_most is None else parse_duration("--for", at_most)
     declared = load_pipeline(file)
 
-    def show(one: Upkeep) -> None:
+    def show(one: MaintenanceResult) -> None:
         if one.error is not None:
             print(f"{styled(one.table, 'red')}: {printable(one.error)}", flush=True)
         elif one.is_needed:
             print(f"{styled(printable(one.table), 'bold')}: {_text(one)}", flush=True)
+        for why, names in _left(one).items():
+            some = ", ".join(map(printable, names[:_MAX_NAMES]))
+            more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+            print(f"  left alone: {some}{more} ({printable(why)})", flush=True)
 
     with quiet_spark():
         from headgate.maintain import maintain as maintain_tables
@@ -92,21 +97,40 @@ def maintain(
         raise typer.Exit(1)
 
 
-def _text(one: Upkeep) -> str:
+def _text(one: MaintenanceResult) -> str:
     parts = []
     if one.compacted.files:
         combined = counted(one.compacted.files, "file")
-        parts.append(f"{combined} of {size(one.compacted.bytes)} → {number(one.compacted.into)}")
-    if one.expired.versions:
-        parts.append(f"{counted(one.expired.versions, 'old version')}")
-    if one.orphans:
-        parts.append(counted(len(one.orphans), "orphan"))
-    if one.deleted:
-        parts.append(f"{counted(one.deleted, 'file')} deleted ({size(one.freed)})")
+        by = " by OPTIMIZE of Spark" if one.engine == "spark" else ""
+        into = number(one.compacted.into)
+        parts.append(f"{combined} of {size(one.compacted.bytes)} → {into}{by}")
+    if one.versions:
+        parts.append(f"{counted(one.versions, 'old version')}")
+    if one.deletions:
+        kinds = Counter(file.kind for file in one.deletions)
+        what = ", ".join(counted(count, kind, _PLURALS.get(kind)) for kind, count in kinds.items())
+        parts.append(f"{counted(one.deleted, 'file')} deleted ({size(one.freed)}): {what}")
     return ", ".join(parts)
 
 
-def _print_sum(done: list[Upkeep], dry_run: bool) -> None:
+_MAX_NAMES = 3
+_PLURALS = {
+    "log entry": "log entries",
+    "change data": "files of change data",
+    "changes to merge": "files of changes to merge",
+    "link to a staged file": "links to staged files",
+}
+
+
+def _left(one: MaintenanceResult) -> dict[str, list[str]]:
+    """Return what is left alone, by the reason."""
+    left: dict[str, list[str]] = {}
+    for file in one.left:
+        left.setdefault(file.why, []).append(file.name)
+    return left
+
+
+def _print_sum(done: list[MaintenanceResult], dry_run: bool) -> None:
     needed = [one for one in done if one.is_needed]
     if not needed:
         print(f"Nothing to do in {counted(len(done), 'table')}")

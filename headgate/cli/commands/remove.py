@@ -50,8 +50,9 @@ def remove(
       headgate remove games.yaml
       headgate remove games.yaml --tables --catalog --source --yes     a trial, without a trace
 
-    Without a choice, tables and entries of the catalog are removed, and the source stays. Lists
-    everything first and asks once. The pipeline must not be running; its file stays.
+    Without a choice, tables and entries of the catalog are removed, and the source stays. Tables
+    that other pipelines or applications have written to stay, and are listed. Lists everything
+    first and asks once. The pipeline must not be running; its file stays.
 
     Next: headgate run PIPELINE lands everything again
     """
@@ -77,10 +78,16 @@ def remove(
         if dry_run or not chosen or not (yes or typer.confirm("Remove all of this for good?")):
             removed: Sequence[Owned] = ()
         else:
-            remove_owned(declared, chosen)
-            removed = chosen
+            removed = remove_owned(declared, chosen)
     if as_json:
-        print_json({"owned": chosen, "removed": len(removed), "shared_with": found.shared_with})
+        print_json(
+            {
+                "owned": chosen,
+                "removed": len(removed),
+                "shared_with": found.shared_with,
+                "left": found.left,
+            }
+        )
     elif removed:
         print(f"Removed {declared.name}")
         print_next_steps([(f"headgate run {file}", "land everything again")])
@@ -100,6 +107,5 @@ def _print_owned(name: str, chosen: Sequence[Owned], found: Ownership) -> None:
         files = sum(one.files for one in some)
         amount = f" ({counted(files, 'file')}, {size(sum(one.bytes for one in some))})"
         print(f"{styled(what, 'bold')}{amount if files else ''}: {names}{more}")
-    if found.shared_with:
-        others = ", ".join(found.shared_with[:_MAX_NAMES])
-        print(f"The ledger and the quarantine stay: {others} uses them, too")
+    for shared in found.left:
+        print(f"Stays: {shared.kind} {printable(shared.name)}: {printable(shared.why)}")

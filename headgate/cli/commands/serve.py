@@ -32,6 +32,12 @@ def serve(
     max_readers: Annotated[
         int, typer.Option(metavar="N", min=1, help="Most requests at the same time.")
     ] = 200,
+    query_timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="Longest time of one query, or of one change.")
+    ] = "1m",
+    query_memory: Annotated[
+        str, typer.Option(metavar="SIZE", help="Most memory of one query.")
+    ] = "1g",
 ) -> None:
     """Answer queries over HTTP, and stream changes.
 
@@ -47,7 +53,9 @@ def serve(
 
     Next: headgate query PIPELINE "SELECT …"
     """
-    server = _server(find_pipeline(pipeline), host, port, _token(token_env), max_readers)
+    token = _token(token_env)
+    limits = query_timeout, query_memory
+    server = _server(find_pipeline(pipeline), host, port, token, max_readers, *limits)
     print(f"Answering queries on {server.url} until Ctrl-C")
     print_next_steps([(f"curl {server.url}", "what there is, with an example")])
     with suppress(KeyboardInterrupt):
@@ -66,13 +74,23 @@ def _token(name: str | None) -> str | None:
     )
 
 
-def _server(file: str, host: str, port: int, token: str | None, max_readers: int) -> HttpServer:
-    from headgate.config import load_pipeline
+def _server(
+    file: str,
+    host: str,
+    port: int,
+    token: str | None,
+    max_readers: int,
+    query_timeout: str,
+    query_memory: str,
+) -> HttpServer:
+    from headgate.config import Duration, Size, load_pipeline
 
     try:
         from headgate.serve.http import HttpServer
+        from headgate.serve.worker import Limits
     except ModuleNotFoundError as missing:
         if missing.name not in _PACKAGES:
             raise
         raise extra_missing("serve", [missing.name]) from None
-    return HttpServer(load_pipeline(file), host, port, token, max_readers)
+    limits = Limits(Duration.parse(query_timeout).total_seconds(), int(Size.parse(query_memory)))
+    return HttpServer(load_pipeline(file), host, port, token, max_readers, limits)

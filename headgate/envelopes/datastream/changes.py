@@ -75,6 +75,9 @@ LOG_COLUMNS = pa.schema(
 
 LOG_COLUMN_NAMES = frozenset(LOG_COLUMNS.names)
 
+RESERVED_COLUMN_NAMES = LOG_COLUMN_NAMES | {"_valid_from", "_valid_to", "_is_current"}
+"""Names that columns of a source do not get: those of the log, and those of history tables."""
+
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 

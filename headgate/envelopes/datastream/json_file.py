@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.envelopes.datastream.changes import (
-    LOG_COLUMN_NAMES,
     MAX_CELLS,
     MAX_REJECTED,
     MAX_TABLES,
     METADATA,
+    RESERVED_COLUMN_NAMES,
     Changes,
     OpenedFile,
     RejectedChanges,
@@ -216,7 +216,7 @@ class JsonColumns:
             with_field_metadata(pa.field(name, array.type))
             for name, array in zip(self._columns, arrays, strict=True)
         ]
-        schema = pa.schema(storable_fields(fields, LOG_COLUMN_NAMES))
+        schema = pa.schema(storable_fields(fields, RESERVED_COLUMN_NAMES))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _array(self, parts: dict[int, _Part]) -> pa.Array:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES, UnreadableFile
+from headgate.envelopes.datastream.changes import RESERVED_COLUMN_NAMES, UnreadableFile
 from headgate.formats.avro.batch_reader import BlockReader
 from headgate.formats.avro.blocks import RecordBoundaries
 from headgate.formats.avro.columns import NULL, cell_count, record_columns, root_record
@@ -111,7 +111,7 @@ class PayloadColumns:
                 fields.append(field)
                 paths.append((index, *path))
         columns = record_columns(Record(payload.name, tuple(fields), payload.min_size))
-        return cls(pa.schema(storable_fields(columns, LOG_COLUMN_NAMES)), tuple(paths))
+        return cls(pa.schema(storable_fields(columns, RESERVED_COLUMN_NAMES)), tuple(paths))
 
     def batch(self, payloads: pa.StructArray) -> pa.RecordBatch:
         """Return the columns of payloads, none of which may be null."""

@@ -8,12 +8,21 @@ its schema, never on its neighbours.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headgate.formats.avro.batch_reader import BatchReader
-from headgate.formats.avro.columns import cell_count, column_type, record_columns, root_record
-from headgate.formats.avro.encoding import MalformedAvro
+from headgate.formats.avro.columns import (
+    cell_count,
+    cells_per_byte,
+    column_type,
+    record_columns,
+    root_record,
+)
+from headgate.formats.avro.encoding import MAX_ITEM_CELLS, Cursor, MalformedAvro
 from headgate.formats.avro.reference_decoder import AvroReferenceDecoder
 from headgate.formats.avro.schema import AvroSchema, parse_schema
 from headgate.formats.decoder import Decoded, only_length
@@ -24,6 +33,8 @@ from headgate.schema.origin import ORIGIN_COLUMNS
 _MIN_SPLIT_RECORDS = 32
 _REFERENCE_CHUNK = 4_096
 """Python values take many times the memory of Arrow's: convert each chunk before the next."""
+_REFERENCE_CELLS = 1 << 20
+"""Cells in lists of such a chunk, unless a single record has more."""
 _BATCH_START_SIZE = 4 << 10
 _BATCH_START_SIZE_PER_CELL = 200
 
@@ -44,6 +55,9 @@ class AvroDecoder:
     reference: AvroReferenceDecoder
     batches: BatchReader | None
     min_batch_size: int
+    width: int
+    cells_per_byte: float
+    """An upper bound of the cells in lists."""
 
     @classmethod
     def parse(cls, text: SchemaText) -> AvroDecoder:
@@ -60,7 +74,18 @@ class AvroDecoder:
             reference=AvroReferenceDecoder(record, schema.named),
             batches=BatchReader.of(record),
             min_batch_size=min_batch_size(cell_count(record)),
+            width=cell_count(record),
+            cells_per_byte=cells_per_byte(record),
         )
+
+    def most_cells(self, payloads: pa.BinaryArray, enough: int) -> np.ndarray | None:
+        if not len(payloads):
+            return None
+        lengths = pc.binary_length(payloads).fill_null(0).to_numpy(zero_copy_only=False)
+        in_lists = np.minimum(lengths * self.cells_per_byte, MAX_ITEM_CELLS)
+        if len(lengths) * self.width + in_lists.sum() <= enough:
+            return None
+        return np.asarray(in_lists.astype(np.int64) + self.width)
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
         records, bad = self.read(payloads)
@@ -99,11 +124,16 @@ class AvroDecoder:
                 self._read_range(payloads[middle:], start + middle, parts, bad)
                 return
         for first in range(0, len(payloads), _REFERENCE_CHUNK):
-            rows = []
+            rows, cells = list[Any](), 0
             chunk = payloads[first : first + _REFERENCE_CHUNK]
             for position, payload in enumerate(chunk.to_pylist(), start + first):
+                cursor = Cursor(payload)
                 try:
-                    rows.append(self.reference.decode(payload))
+                    rows.append(self.reference.decode(cursor))
                 except MalformedAvro as error:
                     bad[position] = str(error)[:500]
+                cells += cursor.cells
+                if cells > _REFERENCE_CELLS:
+                    parts.append(pa.array(rows, self.decoded_type))
+                    rows, cells = [], 0
             parts.append(pa.array(rows, self.decoded_type))

@@ -57,12 +57,11 @@ class AvroReferenceDecoder:
     def __init__(self, record: Record, named: Mapping[str, Named]) -> None:
         self._read = _ColumnReaders(named).reader(record)
 
-    def decode(self, payload: bytes) -> Any:
+    def decode(self, cursor: Cursor) -> Any:
         """Decode a whole payload; raise MalformedAvro if it is not exactly one record."""
-        cursor = Cursor(payload)
         value = self.decode_next(cursor)
-        if cursor.position != len(payload):
-            raise MalformedAvro(f"{len(payload) - cursor.position} bytes after the record")
+        if left := len(cursor.data) - cursor.position:
+            raise MalformedAvro(f"{left} bytes after the record")
         return value
 
     def decode_next(self, cursor: Cursor) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,12 +24,19 @@ from headgate.formats.protobuf.field import MapField, Repeated, Singular, ValueT
 from headgate.formats.protobuf.message import Message, Planner
 from headgate.formats.protobuf.ptars import PtarsDecoder, PtarsResult
 from headgate.formats.protobuf.reference import ProtobufReferenceDecoder, UndeclaredFields
-from headgate.formats.protobuf.wire import lengths_of
+from headgate.formats.protobuf.scalar import EnumValue
+from headgate.formats.protobuf.wire import lengths_of, offsets_of
 from headgate.registry.registry import RefusedSchema, SchemaText
 from headgate.schema.origin import ORIGIN_COLUMNS
 
 _MAX_CELLS = 1 << 26
 _MIN_ELEMENT_BYTES = 2
+_CELL_BYTES = 8
+_CACHED_BYTES = 1 << 17
+"""Bytes that a processor's cache holds while they are compared several times."""
+_DELIMITED, _GROUP = 2, 3
+_LOW_BITS = 0x7F
+"""A tag may be encoded in more bytes than it needs, but its first byte has the same low bits."""
 
 
 class _TooLarge(Exception):
@@ -44,6 +52,7 @@ class SizeLimit:
     """
 
     message: Message
+    has_groups: bool
 
     def too_large(self, payloads: pa.BinaryArray, lengths: np.ndarray) -> dict[int, str]:
         """Return the payloads beyond the limit; only those long enough to be are looked at."""
@@ -64,6 +73,79 @@ class SizeLimit:
     @cached_property
     def _always_fits(self) -> int:
         return _MAX_CELLS * _MIN_ELEMENT_BYTES // max(1, _widest(self.message))
+
+    def most_cells(self, payloads: pa.BinaryArray, enough: int) -> np.ndarray | None:
+        """Return an upper bound of the cells of each payload; None if they have few together."""
+        offsets, lists = offsets_of(payloads), self._lists
+        start, end = int(offsets[0]), int(offsets[-1])
+        size, width = end - start, self.message.width
+        few = len(payloads) * width + size * lists.per_byte
+        widest = max(lists.elements.values(), default=0)
+        if few + size * widest // _MIN_ELEMENT_BYTES <= enough:
+            return None
+        lengths = lengths_of(payloads)
+        most = lengths * np.int64(lists.per_byte) + width
+        if not lists.elements or not size:
+            return most
+        data = np.frombuffer(payloads.buffers()[2], np.uint8, size, start)
+        if few + lists.most_in(data) <= enough:
+            return None
+        filled = lengths > 0
+        starts = offsets[:-1][filled] - start
+        for tag, cells in lists.elements.items():
+            begins = (data & _LOW_BITS) == tag
+            most[filled] += cells * np.add.reduceat(begins, starts, dtype=np.int64)
+        return most
+
+    @cached_property
+    def _lists(self) -> _Lists:
+        return _Lists.of(self.message, (_DELIMITED, _GROUP) if self.has_groups else (_DELIMITED,))
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """What the elements of a message's lists take in cells."""
+
+    elements: Mapping[int, int]
+    """Of messages and map entries, by the low bits of the tag that each of them begins with."""
+    per_byte: int
+    """Of numbers and texts, for each byte of a payload."""
+
+    def most_in(self, data: np.ndarray) -> int:
+        """Return the most cells that elements take in payloads: every such byte may begin one."""
+        most = 0
+        for start in range(0, len(data), _CACHED_BYTES):
+            block = data[start : start + _CACHED_BYTES] & _LOW_BITS
+            for tag, cells in self.elements.items():
+                most += cells * int(np.count_nonzero(block == tag))
+        return most
+
+    @classmethod
+    def of(cls, message: Message, wire_types: Sequence[int]) -> _Lists:
+        elements: dict[int, int] = {}
+        per_byte = 0
+        for field in message.fields:
+            value_type, _ = _element(field)
+            cells = 0
+            if isinstance(field, MapField):
+                cells = 1 + field.key.width + field.item.width
+            elif isinstance(field, Repeated):
+                if isinstance(value_type, Message):
+                    cells = value_type.width
+                else:
+                    names = value_type.names if isinstance(value_type, EnumValue) else {}
+                    longest = max(map(len, names.values()), default=0)
+                    per_byte = max(per_byte, 1 + longest // _CELL_BYTES)
+            if cells:
+                for wire_type in wire_types:
+                    tag = (field.number << 3 | wire_type) & _LOW_BITS
+                    elements[tag] = max(elements.get(tag, 0), cells)
+            if isinstance(value_type, Message):
+                nested = cls.of(value_type, wire_types)
+                per_byte = max(per_byte, nested.per_byte)
+                for tag, cells in nested.elements.items():
+                    elements[tag] = max(elements.get(tag, 0), cells)
+        return cls(elements, per_byte)
 
 
 def _element(field: Any) -> tuple[ValueType | None, bool]:
@@ -137,12 +219,20 @@ class ProtobufDecoder:
             raise
         except BaseException as error:  # a panic in Rust is not an Exception
             raise RefusedSchema(f"message {name} cannot be decoded: {error}"[:500]) from None
-        return cls(name, columns, pa.schema(columns.columns), SizeLimit(columns), reference, fast)
+        limit = SizeLimit(columns, planner.has_groups)
+        return cls(name, columns, pa.schema(columns.columns), limit, reference, fast)
 
     @property
     def message(self) -> Any:
         """The message's class in python-protobuf."""
         return self.reference.message
+
+    @property
+    def width(self) -> int:
+        return self.columns.width
+
+    def most_cells(self, payloads: pa.BinaryArray, enough: int) -> np.ndarray | None:
+        return self.size_limit.most_cells(payloads, enough)
 
     @cached_property
     def handler(self) -> Any:

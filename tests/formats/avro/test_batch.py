@@ -11,13 +11,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headgate.formats.avro import AvroDecoder
+from headgate.formats.avro.encoding import Cursor
 from headgate.registry.registry import RefusedSchema
 from tests.formats.avro.strategies import corrupted, payloads, schemas
 from tests.formats.avro.writing import decoded, parsed, record
 
 
 def reference_values(decoder: AvroDecoder, whole: list[bytes]) -> pa.Array:
-    return pa.array([decoder.reference.decode(payload) for payload in whole], decoder.decoded_type)
+    return pa.array(
+        [decoder.reference.decode(Cursor(payload)) for payload in whole], decoder.decoded_type
+    )
 
 
 def batch_values(decoder: AvroDecoder, whole: list[bytes]) -> pa.Array | None:
