@@ -98,20 +98,23 @@ class Merges(Operation):
         if table not in self.expected or table in self.touched:
             return
         rows = self.seen(table, after)
-        if before is not None and self.app not in after.new_marks:
+        marked = [mark for app, mark in after.new_marks.items() if app == self.app_now]
+        if before is not None and not after.new_marks:
             assert rows == self.seen(table, before), "rows change without a mark"
-            return
-        wanted = self.wanted(table, after.marks[self.app])
-        assert rows == wanted, difference(rows, wanted)
+        for log_version in marked:
+            wanted = self.wanted(table, log_version)
+            assert rows == wanted, difference(rows, wanted)
+
+    @property
+    def app_now(self) -> str:
+        """The app whose mark is a version of the log that there is now."""
+        return f"{self.app}@{self.lake.newest(LOG).table_id}"
 
     def seen(self, table: str, version: Version) -> Rows:
         return project(version.rows, self.compared[table])
 
     def wanted(self, table: str, log_version: int) -> Rows:
-        log = self.lake.tables[LOG]
-        if log_version >= len(log):
-            return Counter()  # of a log that was dropped
-        return self.expected[table](log[log_version].rows)
+        return self.expected[table](self.lake.tables[LOG][log_version].rows)
 
 
 def project(rows: Rows, columns: tuple[str, ...]) -> Rows:
@@ -177,7 +180,6 @@ class ChangesWorld(World):
 
     def prepare(self) -> None:
         self._orders = count(1)
-        self._dropped_logs = 0
         self._mergers = 2 if (self.focus or "").startswith("overlapping merges") else 1
         self._derivers = 2 if self.focus == "overlapping derivations" else 1
         has_key = self.focus != "overlapping merges without a key" and self.random.random() < 0.7
@@ -263,14 +265,12 @@ class ChangesWorld(World):
         for merges, tables in ((self._merges, self._merged), (self._derivations, (COUNTS, NAMES))):
             for table in tables:
                 version = self.lake.newest(table)
-                marked = version.marks[merges.app]
-                if marked > newest or self._log(marked) != self._log(newest):
-                    assert table in self._not_writable, f"{table} is behind its log"
-                    continue
+                marked = version.marks.get(merges.app_now, -1)
+                if table in self._not_writable and marked < newest:
+                    continue  # left to Spark
+                assert marked >= 0, f"{table} has not been merged from its log"
+                assert self._log(marked) == self._log(newest), f"{table} is behind its log"
                 found, wanted = merges.seen(table, version), merges.wanted(table, newest)
-                if self._dropped_logs:
-                    wanted -= wanted - found if table in self._touched else Counter()
-                    found = found & wanted
                 assert found == wanted, f"{table}: {difference(found, wanted)}"
 
     def _log(self, version: int) -> Rows:
@@ -372,10 +372,10 @@ class ChangesWorld(World):
         lake = str(self.lake.path)
         before, log = Snapshot.open(lake, COUNTS), Snapshot.open(lake, LOG)
         assert log is not None
-        marked = before.mark(SOURCE) if before else None
+        mark = Mark(f"{SOURCE}@{log.table_id}", log.version)
+        marked = before.mark(mark.app) if before else None
         if marked == log.version:
             return
-        mark = Mark(SOURCE, log.version)
         new = log.since(marked)
         counted = Counter(new.rows(["name"])["name"].to_pylist())
         groups = pa.Table.from_pylist(
@@ -400,13 +400,14 @@ class ChangesWorld(World):
         lake = str(self.lake.path)
         before, log = Snapshot.open(lake, NAMES), Snapshot.open(lake, LOG)
         assert log is not None
-        marked = before.mark(SOURCE) if before else None
+        mark = Mark(f"{SOURCE}@{log.table_id}", log.version)
+        marked = before.mark(mark.app) if before else None
         if marked == log.version:
             return
         new = log.since(marked)
         rows = new.rows(["name", "_order"])
         appends = before is not None and new is not log
-        derivation = Derivation(NAMES, before, (Mark(SOURCE, log.version),), appends)
+        derivation = Derivation(NAMES, before, (mark,), appends)
         result = commit_files(committer, derivation, [stage_rows(lake, NAMES, rows)])
         assert result.error is None or result.error.startswith(_CLEAR), result.error
 
@@ -443,7 +444,6 @@ class ChangesWorld(World):
             self.lake.observe(self.scheduler.actor or "")
             self.scheduler.note("user: drops the log")
             self.lake.drop(LOG)
-            self._dropped_logs += 1
             self._touched |= {*self._merged, COUNTS, NAMES}
             committer = self._committer()
             appends = Appends("user", {})

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 
-from headgate.config.maintain import Maintain
-from headgate.config.units import Duration
 from headgate.lake.commit import Committer
-from headgate.lake.maintain import Unfinished, maintain_table
+from headgate.lake.maintain import MaintenancePolicy, MaintenanceResult, maintain_table
 from headgate.lake.snapshot import Snapshot
+from headgate.lake.writers import StagedFiles, Writer
+
+FILE_SIZE = 1 << 20
+"""Larger than all files of these tests: every compaction combines all of them."""
+MAX_VERSIONS = 1000
 
 
 def maintain_one(
@@ -20,12 +23,13 @@ def maintain_one(
     landed: Mapping[str, int],
     pending: Collection[str],
     compacts: bool,
-) -> None:
+) -> MaintenanceResult | None:
     """Delete what no version needs, and combine small files."""
     found = Snapshot.open(committer.lake, table)
     if found is None:
-        return
-    policy = Maintain.model_construct(
-        file_size=Maintain().file_size, keep=Duration(days=min(keep.days, 30)), max_versions=1000
+        return None
+    policy = MaintenancePolicy(
+        file_size=FILE_SIZE if compacts else None, keep=keep, max_versions=MAX_VERSIONS
     )
-    maintain_table(committer, found, policy, Unfinished(landed, pending), compacts)
+    writers = {writer: Writer(batch, is_running=True) for writer, batch in landed.items()}
+    return maintain_table(committer, found, policy, StagedFiles(writers, frozenset(pending)))
