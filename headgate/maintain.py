@@ -185,7 +185,7 @@ def maintain(
             if table is None:
                 return None
             wanted = policy.without_compaction if keys.has(table) else policy
-            plan = plan_maintenance(table, wanted, staged, committer.engine(table))
+            plan = plan_maintenance(table, wanted, staged, committer.engine(table, "compact"))
             return plan.expected if dry_run else apply_plan(committer, plan)
         except Exception as error:  # of any kind: other tables are maintained
             return MaintenanceResult(name, error=first_line(error))

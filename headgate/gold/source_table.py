@@ -89,7 +89,7 @@ class OutdatedTable:
     def can_merge(self) -> bool:
         """Whether new rows can be merged into its files."""
         table = self.kept
-        return table is not None and table.is_plain and not table.partition_columns
+        return table is not None and table.definition.obstacle_to_merge is None
 
     @property
     def has_few_new_rows(self) -> bool:
@@ -141,7 +141,7 @@ class SourceTables:
             table = self._open(source) or table
         if marked == table.version and not full:
             return None
-        is_plain = table.is_plain
+        is_plain = table.files_are_complete
         can_add = is_plain and not full and (marked is None or marked <= table.version)
         new = table.since(marked) if can_add else table
         if new is not table and not new.sizes:

@@ -111,11 +111,13 @@ def derived_rows(
     reader: Reader | None = None,
 ) -> DataFrame:
     """Return the rows of derived tables, given with their indexes."""
-    plain = [(path, {TABLE: at}) for one, at in tables if one.is_plain for path in one.files]
+    plain = [
+        (path, {TABLE: at}) for one, at in tables if one.files_are_complete for path in one.files
+    ]
     frames = [
         _rows_by_delta(spark, schema, one.url, one.version, {TABLE: at})
         for one, at in tables
-        if not one.is_plain
+        if not one.files_are_complete
     ]
     chosen = reader or Reader.of(len(plain), sum(one.bytes for one, _ in tables))
     return union_of([_rows_of_files(spark, schema, plain, _CONSTANT_FIELDS[:1], chosen), *frames])

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from headgate.lake.commit import Commit, Committer, Engine, MergeCommit, MergeCounts, TableState
+from headgate.lake.commit import (
+    Commit,
+    Committer,
+    Engine,
+    MergeCommit,
+    MergeCounts,
+    TableState,
+    Work,
+)
 from headgate.lake.compact import Compacted
 from headgate.lake.definition import TableDefinition
 from headgate.lake.delta_rs import DeltaRsCommitter
@@ -46,8 +54,9 @@ class AutoCommitter:
         self._delta_rs = delta_rs
         self._spark = spark
 
-    def engine(self, table: str | Snapshot) -> Engine:
-        return "delta-rs" if self._delta_rs.can_merge(table) else "spark"
+    def engine(self, table: str | Snapshot, work: Work = "merge") -> Engine:
+        can = self._delta_rs.can_merge if work == "merge" else self._delta_rs.can_compact
+        return "delta-rs" if can(table) else "spark"
 
     def state(self, table: str, app: str) -> TableState | None:
         with suppress(NotWritable):

@@ -18,6 +18,7 @@ from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
 
 Engine = Literal["delta-rs", "spark"]
+Work = Literal["merge", "compact"]
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,8 @@ class Committer(Protocol):
     @property
     def lake(self) -> str: ...
 
-    def engine(self, table: str | Snapshot) -> Engine:
-        """Return which engine merges into a table, given by name or as it was read."""
+    def engine(self, table: str | Snapshot, work: Work = "merge") -> Engine:
+        """Return what rewrites files of a table, given by name or as it was read."""
         ...
 
     def state(self, table: str, app: str) -> TableState | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from zlib import crc32
@@ -27,7 +27,7 @@ from headgate.lake.actions import (
     now,
     remove_action,
 )
-from headgate.lake.commit import Commit, Engine, MergeCommit, MergeCounts, TableState
+from headgate.lake.commit import Commit, Engine, MergeCommit, MergeCounts, TableState, Work
 from headgate.lake.compact import Compacted, can_combine, combine_files, files_to_combine
 from headgate.lake.conflicts import Cause, Conflict, Reads, Transaction, conflict
 from headgate.lake.definition import (
@@ -106,7 +106,7 @@ class DeltaRsCommitter:
         self.lake = lake
         self._tables = tables or TableCache(lake)
 
-    def engine(self, table: str | Snapshot) -> Engine:
+    def engine(self, table: str | Snapshot, work: Work = "merge") -> Engine:
         return "delta-rs"
 
     def state(self, table: str, app: str) -> TableState | None:
@@ -125,19 +125,24 @@ class DeltaRsCommitter:
 
     def can_write(self, table: str | Snapshot) -> bool:
         """Whether entries of the log keep all features of a table, and its constraints."""
-        try:
-            found = table.opened if isinstance(table, Snapshot) else self._open(table)
-        except NotWritable:
-            return False
-        return found is None or found.definition.obstacle is None
+        return self._meets_nothing(table, lambda found: found.definition.obstacle)
 
     def can_merge(self, table: str | Snapshot) -> bool:
         """Whether changes can be merged into the files of a table."""
+        return self._meets_nothing(table, lambda found: found.definition.obstacle_to_merge)
+
+    def can_compact(self, table: str | Snapshot) -> bool:
+        """Whether files of a table can be combined."""
+        return self._meets_nothing(table, _obstacle_to_compaction)
+
+    def _meets_nothing(
+        self, table: str | Snapshot, obstacle: Callable[[Snapshot], str | None]
+    ) -> bool:
         try:
-            found = table.opened if isinstance(table, Snapshot) else self._open(table)
+            found = table if isinstance(table, Snapshot) else self._newest(table)
         except NotWritable:
             return False
-        return found is None or found.definition.obstacle_to_merge is None
+        return found is None or obstacle(found) is None
 
     def can_rewrite(self, table: str, up_to: int) -> bool:
         newest = self._newest(table)
@@ -205,9 +210,8 @@ class DeltaRsCommitter:
             snapshot = self._newest(table)
             if snapshot is None:
                 return Compacted()
-            obstacle = snapshot.definition.obstacle_to_compaction
-            if obstacle is not None or not can_combine(snapshot):
-                obstacle = obstacle or f"the partitions {', '.join(snapshot.partition_columns)}"
+            obstacle = _obstacle_to_compaction(snapshot)
+            if obstacle is not None:
                 raise NotWritable(
                     f"files of {table} are left to Spark to combine: it has {obstacle}"
                 )
@@ -423,6 +427,13 @@ def rewrite_files(table: Snapshot, schema: pa.Schema) -> Iterator[StagedFile]:
             name = f"part-widened-{uuid.uuid4()}.parquet"
             widened = pa.table(columns, names=rows.column_names)
             yield write_parquet(table.lake, table.table, name, widened)
+
+
+def _obstacle_to_compaction(table: Snapshot) -> str | None:
+    obstacle = table.definition.obstacle_to_compaction
+    if obstacle is None and not can_combine(table):
+        return f"the partitions {', '.join(table.partition_columns)}"
+    return obstacle
 
 
 def _unmet(opened: OpenTable, commit: Commit) -> str | None:

@@ -39,7 +39,7 @@ def expired_versions(log: TableLog, keep: timedelta, max_versions: int | None = 
     The oldest version that stays is one with a checkpoint, from which it can be read. What the
     table itself declares holds, too, if it keeps versions for longer.
     """
-    declared = declared_retention(log.table.properties.metadata().configuration)
+    declared = declared_retention(log.table.definition.metadata.configuration)
     if declared is None or not log.versions:
         return Expired()
     if declared > keep:

@@ -68,8 +68,7 @@ class TableLog:
     @cached_property
     def obstacle(self) -> str | None:
         """Why it cannot be known which files the versions of the table need."""
-        protocol = self.table.properties.protocol()
-        features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+        features = self.table.definition.protocol.features
         if unknown := sorted(features - _KNOWN_FEATURES):
             return f"the table has the feature {unknown[0]}"
         if any(map(_OTHER_CHECKPOINT.fullmatch, self.files)):

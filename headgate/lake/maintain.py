@@ -16,7 +16,7 @@ from typing import Self
 from headgate.config.maintain import Maintain
 from headgate.errors import first_line
 from headgate.lake.commit import Committer, Engine
-from headgate.lake.compact import Compacted, can_combine, files_to_combine
+from headgate.lake.compact import Compacted, files_to_combine
 from headgate.lake.deletion import Deletion, Left
 from headgate.lake.expire import Expired, expired_versions
 from headgate.lake.log import LOG, LogEntry
@@ -143,8 +143,8 @@ def plan_maintenance(
     """
     plan = MaintenancePlan(table.table, table.url, table.version)
     if policy.file_size is not None:
-        by: Engine = "delta-rs" if engine == "delta-rs" and can_combine(table) else "spark"
-        plan = replace(plan, compaction=Compaction(table, policy.file_size, policy.fewest, by))
+        compaction = Compaction(table, policy.file_size, policy.fewest, engine)
+        plan = replace(plan, compaction=compaction)
     if policy.keep is None and staged is None:
         return plan
     # The files first: what is committed after they are listed is in the log then.
@@ -221,7 +221,7 @@ def maintain_table(
 ) -> MaintenanceResult:
     """Plan the maintenance of a table and carry it out. Never raises: the result has the error."""
     try:
-        plan = plan_maintenance(table, policy, staged, committer.engine(table))
+        plan = plan_maintenance(table, policy, staged, committer.engine(table, "compact"))
     except Exception as error:  # of any kind: other tables are maintained, and rows must land
         return MaintenanceResult(table.table, error=first_line(error))
     return apply_plan(committer, plan)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from threading import Lock
 from time import monotonic
 from typing import Self
 from urllib.parse import unquote
@@ -234,16 +235,19 @@ class TableCache:
     def __init__(self, lake: str) -> None:
         self.lake = lake
         self._opened: dict[str, OpenTable] = {}
+        self._lock = Lock()
 
     def newest(self, table: str) -> OpenTable | None:
         """Return the newest version of a table; None if it does not exist."""
         url = table_url(self.lake, table)
-        opened = self._opened.pop(table, None)
+        opened = self._opened.get(table)
         if opened is not None:
             opened = _updated(url, opened)
         if opened is None:
             read = open_table(url)
             if read is None:
+                with self._lock:
+                    self._opened.pop(table, None)
                 return None
             version = read.version()
             opened = OpenTable.of(ReadTable(url, version, read), identify_entry(url, version))
@@ -258,10 +262,11 @@ class TableCache:
         """Keep a version that was just read or committed."""
         if opened.changes.files > _MAX_FILES:
             opened = opened.without_files(table_url(self.lake, table))
-        self._opened.pop(table, None)
-        self._opened[table] = opened
-        if len(self._opened) > _MAX_OPEN:
-            self._opened.pop(next(iter(self._opened)), None)
+        with self._lock:
+            self._opened.pop(table, None)
+            self._opened[table] = opened
+            if len(self._opened) > _MAX_OPEN:
+                self._opened.pop(next(iter(self._opened)))
 
 
 def _updated(url: str, opened: OpenTable) -> OpenTable | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState
+from headgate.lake.commit import Commit, Engine, Mark, MergeCommit, MergeCounts, TableState, Work
 from headgate.lake.compact import Compacted
 from headgate.lake.constraints import Constraints
 from headgate.lake.definition import TableDefinition
@@ -49,7 +49,7 @@ class SparkCommitter:
     def _spark(self) -> SparkSession:
         return self._start()
 
-    def engine(self, table: str | Snapshot) -> Engine:
+    def engine(self, table: str | Snapshot, work: Work = "merge") -> Engine:
         return "spark"
 
     def state(self, table: str, app: str) -> TableState | None:

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headgate.lake.commit import Commit, Committer, Engine, MergeCommit, MergeCounts, TableState
+from headgate.lake.commit import (
+    Commit,
+    Committer,
+    Engine,
+    MergeCommit,
+    MergeCounts,
+    TableState,
+    Work,
+)
 from headgate.lake.compact import Compacted
 from headgate.lake.definition import TableDefinition
 from headgate.lake.snapshot import Snapshot
@@ -53,8 +61,8 @@ class FailingCommitter:
     def lake(self) -> str:
         return self.inner.lake
 
-    def engine(self, table: str | Snapshot) -> Engine:
-        return self.inner.engine(table)
+    def engine(self, table: str | Snapshot, work: Work = "merge") -> Engine:
+        return self.inner.engine(table, work)
 
     def state(self, table: str, app: str) -> TableState | None:
         if table in self.unreadable:

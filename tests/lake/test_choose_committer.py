@@ -14,6 +14,7 @@ from headgate.lake.commit import (
     MergeCommit,
     MergeCounts,
     TableState,
+    Work,
 )
 from headgate.lake.compact import Compacted
 from headgate.lake.definition import TableDefinition
@@ -32,7 +33,7 @@ class RecordingCommitter:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def engine(self, table: str | Snapshot) -> Engine:
+    def engine(self, table: str | Snapshot, work: Work = "merge") -> Engine:
         return "spark"
 
     def state(self, table: str, app: str) -> TableState | None:
