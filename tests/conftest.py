@@ -65,6 +65,7 @@ DEPLOYMENT = ("tests/airflow/", "tests/cluster/", "tests/security/")
 
 PROCESSES = (
     "tests/cli/test_demo.py",
+    "tests/interleave/test_with_spark.py",
     "tests/kills/test_kills_with_spark.py",
     "tests/lab/shop/test_database.py",
     "tests/lab/test_database.py",
