@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -424,3 +425,25 @@ def test_only_the_wanted_tables_are_opened(lake: InProcessLake) -> None:
 def test_nothing_has_landed(tmp_path: Path) -> None:
     pipeline: Pipeline = games(tmp_path).pipeline
     assert read_landed_rows(pipeline) == []
+
+
+@pytest.mark.parametrize("failure", ["crashing_after", "losing_response"])
+@pytest.mark.parametrize("with_batch", [True, False])
+def test_pending_rows_that_land_in_a_run_that_ends_there_are_recorded(
+    lake: InProcessLake, failure: str, with_batch: bool
+) -> None:
+    committer = FailingCommitter(lake.committer, refusing={CHESS})
+    lake.committer = committer
+    land(lake, 6)
+    committer.heal()
+    getattr(committer, failure).add(CHESS)
+    with suppress(Crash):
+        if with_batch:
+            land(lake, 5)
+        else:
+            lake.run()
+    assert wrong(lake) == []
+    committer.heal()
+    lake.run()
+    assert wrong(lake) == []
+    assert compared(lake).landed == 41 - (0 if with_batch else 5)
