@@ -25,7 +25,15 @@ from headgate.schema.changes import TableHistory
 from headgate.testing import FailingCommitter
 from tests.interleave.maintenance import maintain_one
 from tests.interleave.user import User
-from tests.interleave.watched import Operation, Rows, SameRows, Version, difference, rows_of
+from tests.interleave.watched import (
+    Operation,
+    Rows,
+    SameRows,
+    Version,
+    check_definition,
+    difference,
+    rows_of,
+)
 from tests.interleave.world import Run, World
 
 TABLE = "t"
@@ -58,6 +66,8 @@ class Landings(Operation):
     def check(self, table: str, before: Version | None, after: Version) -> None:
         """Rows are added with their mark, and only once."""
         rows = before.rows if before else Counter()
+        if before is not None:
+            check_definition(before, after)
         if self.may_lose and self.app in after.new_marks:
             # A table that is dropped takes staged files with it, and forgets its marks.
             staged = sum(self.batches.values(), Counter())
