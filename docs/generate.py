@@ -24,6 +24,7 @@ def pages() -> dict[str, str]:
         "tables.md": _tables(),
         "evolution.md": _evolution(),
         "types.md": _types(),
+        "features.md": _features(),
     }
 
 
@@ -367,6 +368,69 @@ def _evolution() -> str:
             ]
             text += f"| {' | '.join(cells)} |\n"
     return text
+
+
+_ABOUT_FEATURES = """\
+# Features of Delta
+
+What each operation does with a table that has a feature of Delta, with `commit: auto`. Written from
+[cells.yaml](../features/cells.yaml); the tests try every cell on a table that Spark has made, and read the rows with
+Spark.
+
+- **yes**: done by Headgate itself, without a Spark job for the commit.
+- **by Kernel**: the files are added as they were staged, by Delta Kernel in the Java of Spark's driver.
+- **by Spark**: committed by Spark's Delta writer.
+- An error code, such as `DELTA_CANNOT_MODIFY_APPEND_ONLY`: refused before anything is written.
+- –: Delta makes no such table.
+"""
+_OPERATIONS = {
+    "Land and merge": {
+        "land": "land",
+        "land a new column": "… with a new column",
+        "widen": "… with a wider type",
+        "merge into": "merge into it",
+        "compact": "compact",
+    },
+    "Change logs": {
+        "merge from its log": "merge, with a key",
+        "append from its log": "merge, without a key",
+        "history from its log": "history",
+        "rewind its log": "rewind",
+        "verify with its log": "verify",
+    },
+    "Derived tables and queries": {
+        "derive from": "derive from it",
+        "derive into": "derive into it",
+        "refresh": "refresh it",
+        "pull query": "pull query",
+        "push query": "push query",
+    },
+    "Upkeep": {
+        "expire": "expire versions",
+        "delete orphans": "delete orphans",
+        "remove": "remove",
+    },
+}
+
+
+def _features() -> str:
+    import yaml
+
+    cells = yaml.safe_load((Path(__file__).parent / "features" / "cells.yaml").read_text())
+    text = _ABOUT_FEATURES
+    for title, operations in _OPERATIONS.items():
+        text += f"\n## {title}\n\n| table with | {' | '.join(operations.values())} |\n"
+        text += f"|{'---|' * (len(operations) + 1)}\n"
+        for feature, outcomes in cells.items():
+            found = (outcomes.get(name, outcomes["default"]) for name in operations)
+            text += f"| {feature} | {' | '.join(map(_outcome_of_feature, found))} |\n"
+    return text
+
+
+def _outcome_of_feature(outcome: str) -> str:
+    if outcome == "impossible":
+        return "–"
+    return outcome if outcome in ("yes", "by Kernel", "by Spark") else f"`{outcome}`"
 
 
 def _types() -> str:

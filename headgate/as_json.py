@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -15,12 +16,22 @@ _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def json_text(value: object) -> str:
-    """Return a value as one line of JSON."""
+    """Return a value as one line of JSON, which no terminal and no reader of lines takes apart."""
     try:
-        return json.dumps(value, default=plain, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, default=plain, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError):
         # Keys that are not text, or numbers that are not finite.
-        return json.dumps(plain(value), ensure_ascii=False)
+        text = json.dumps(plain(value), ensure_ascii=False)
+    return escaped(text)
+
+
+_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls of terminals and of the direction of text, ends of lines, halves of characters."""
+
+
+def escaped(text: str) -> str:
+    """Escape in JSON what JSON alone would leave as it is."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def plain(value: object) -> Any:

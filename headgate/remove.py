@@ -23,6 +23,7 @@ from headgate.config.pipeline import FILES_TABLE
 from headgate.engine.session import pipeline_session
 from headgate.lake.layout import lock_all
 from headgate.lake.ledger_snapshot import LedgerSnapshot
+from headgate.lake.run_lock import run_lock
 from headgate.lake.staged_files import StagedName, writer_of
 from headgate.lake.storage import (
     MAX_REQUESTS,
@@ -35,6 +36,7 @@ from headgate.lake.streams import app_id, pipeline_of, replay_name
 from headgate.lake.tables import table_url
 from headgate.lake.writers import LakeWriters, apps_in
 from headgate.maintain import owned_tables
+from headgate.quarantine.lander import name_of_files
 from headgate.registry.open import open_registry
 from headgate.sources.kafka import delete_topics, topics_found
 
@@ -154,7 +156,8 @@ def remove(
 
     Raises if the pipeline is running.
     """
-    with lock_all(pipeline):
+    replays = run_lock(pipeline.lake, name_of_files(pipeline.name), pipeline.name)
+    with replays, lock_all(pipeline):
         shared = _shared(pipeline, [one.name for one in owned if one.kind is Kind.TABLE])
         owned = [
             one
@@ -219,7 +222,7 @@ def _checkpoints(pipeline: PipelineConfig, ledger: LedgerSnapshot) -> list[tuple
 def _notes(pipeline: PipelineConfig, streams: set[str]) -> Iterator[Owned]:
     """Yield notes of staged batches, locks, and links to files that are pending."""
     folder = f"{pipeline.lake}/_staged"
-    own = {*streams, f"{pipeline.name}.layout", f"{pipeline.name}.replay"}
+    own = {*streams, f"{pipeline.name}.layout", name_of_files(pipeline.name)}
     writers = {writer_of(app_id(name)) for name in streams}
     for file in find_files(folder):
         first, _, rest = file.path.partition("/")

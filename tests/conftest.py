@@ -54,6 +54,7 @@ SESSION = (
     "tests/catalog/test_spark_catalog.py",
     "tests/faults/test_broker_faults.py",
     "tests/faults/test_full_disk.py",
+    "tests/features/",
     "tests/lab/pizza/test_pizza_on_kafka.py",
     "tests/run/",
 )

@@ -35,7 +35,6 @@ from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import LandingError
 from headgate.lake.commit import Committer, MergeCommit, MergeCounts, MergeRule
 from headgate.lake.merge import replace_rows
-from headgate.lake.other_writers import changed_by_others
 from headgate.lake.snapshot import Snapshot
 from headgate.schema.conform import nullable
 
@@ -75,10 +74,10 @@ def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsS
     """
     assert plan.history is not None
     table = Snapshot.newest(plan.lake, plan.history)
-    unmerged = plan.unmerged(plan.history, table)
+    unmerged = plan.unmerged(table)
     if unmerged is None:
         return None
-    if table is not None and unmerged.is_nothing:
+    if table is not None and unmerged.is_empty:
         return TableMerged.up_to_date(unmerged, table, committer.engine(plan.history))
     log = unmerged.log
     if unmerged.new.bytes > MAX_FOLD_BYTES:
@@ -107,12 +106,8 @@ def merge_history(plan: MergePlan, committer: Committer) -> TableMerged | NeedsS
     required = unmerged.required_marks
     merge = MergeCommit(plan.history, source, rule, (unmerged.mark,), required_marks=required)
     counts = committer.merge(merge)
-    if counts.version > table.version + 1:
-        current = Snapshot.newest(plan.lake, plan.history)
-        if current is not None and changed_by_others(current, plan.app, table.version):
-            unmerged = replace(unmerged, marked=current.mark(unmerged.app))
-            unmerged = unmerged.rebuilt("another writer has changed its rows")
-            return _create(plan, committer, unmerged, key, created=False)
+    if (again := unmerged.after_others(plan, table, counts.version)) is not None:
+        return _create(plan, committer, again, key, created=False)
     return TableMerged.of(unmerged, plan.history, committer, len(changes), counts)
 
 

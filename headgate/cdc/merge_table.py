@@ -83,7 +83,7 @@ class MergePlan:
         """Return the app of the mark for a log: one that is created again has other versions."""
         return f"{self.app}@{log_id}"
 
-    def unmerged(self, name: str, table: Snapshot | None) -> Unmerged | None:
+    def unmerged(self, table: Snapshot | None) -> Unmerged | None:
         """Return what a table lacks of its log; None if there is no log."""
         if self.committed is not None and self.log_id is not None and table is not None:
             app = self.app_for(self.log_id)
@@ -92,6 +92,9 @@ class MergePlan:
                 return Unmerged.of(self, table, log, self.log_id)
         newest = ChangeLog.newest(self.lake, self.log)
         return None if newest is None else Unmerged.of(self, table, newest, newest.table_id)
+
+
+_CHANGED_ROWS = "another writer has changed its rows"
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class Unmerged:
         elif marked > log.version:
             why = f"its change log has no version {marked} any more"
         elif changed_by_others(table, plan.app, plan.written.get(table.table)):
-            why = "another writer has changed its rows"
+            why = _CHANGED_ROWS
         else:
             new = log.since(marked)
             if new is not log:
@@ -151,12 +154,22 @@ class Unmerged:
         return {self.app: self.marked}
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return self.marked is not None and self.rebuild is None and not self.new.sizes
 
     def rebuilt(self, why: str) -> Unmerged:
         """Return the same for a table that is rebuilt."""
         return replace(self, new=self.log, rebuild=why)
+
+    def after_others(self, plan: MergePlan, table: Snapshot, version: int) -> Unmerged | None:
+        """Return how to rebuild a table if others changed rows just before a merge wrote a version.
+
+        `table` is what the merge began with.
+        """
+        current = Snapshot.newest(table.lake, table.table) if version > table.version + 1 else None
+        if current is None or not changed_by_others(current, plan.app, table.version):
+            return None
+        return replace(self, marked=current.mark(self.app)).rebuilt(_CHANGED_ROWS)
 
 
 @dataclass(frozen=True)
@@ -295,10 +308,10 @@ def merge_table(plan: MergePlan, committer: Committer) -> TableMerged | NeedsSpa
     """Bring a merged table up to date with its log; return None if there is no log."""
     assert plan.merged is not None
     table = Snapshot.newest(plan.lake, plan.merged)
-    unmerged = plan.unmerged(plan.merged, table)
+    unmerged = plan.unmerged(table)
     if unmerged is None:
         return None
-    if table is not None and unmerged.is_nothing:
+    if table is not None and unmerged.is_empty:
         return TableMerged.up_to_date(unmerged, table, committer.engine(plan.merged))
     log, new = unmerged.log, unmerged.new
     if new.bytes > MAX_FOLD_BYTES:
@@ -353,14 +366,9 @@ def _checked(
     table: Snapshot,
     merged: TableMerged,
 ) -> TableMerged | NeedsSparkMerge:
-    """Rebuild a table if others have changed rows just before it was merged."""
-    if merged.version <= table.version + 1:
-        return merged
-    current = Snapshot.newest(plan.lake, merged.table)
-    if current is None or not changed_by_others(current, plan.app, table.version):
-        return merged
-    unmerged = replace(unmerged, marked=current.mark(unmerged.app))
-    return _rebuild(plan, committer, unmerged.rebuilt("another writer has changed its rows"))
+    """Return the result of a merge; rebuild the table if others were faster."""
+    again = unmerged.after_others(plan, table, merged.version)
+    return merged if again is None else _rebuild(plan, committer, again)
 
 
 def fold_changes(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from headgate.amounts import counted
-from headgate.as_json import json_text, plain
+from headgate.as_json import escaped, json_text, plain
 from headgate.errors import HeadgateError, UsageError
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ def printable(text: str) -> str:
     )
 
 
+def _printable_lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def now() -> datetime:
     return datetime.now(UTC)
 
@@ -70,9 +74,10 @@ def print_columns(
     headers: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()
 ) -> None:
     """Print a table; columns named in `right` are aligned to the right."""
+    align_right = [header in right for header in headers]
+    headers = [printable(header) for header in headers]
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-    align_right = [header in right for header in headers]
     print(styled(_fit(_line(headers, widths, align_right)), "dim"))
     for row in rows:
         print(_fit(_line(row, widths, align_right)))
@@ -107,7 +112,7 @@ def print_json(data: object, errors: Sequence[object] = ()) -> None:
     if errors:
         envelope["errors"] = plain(errors)
     envelope["data"] = plain(data)
-    print(json.dumps(envelope, indent=2, ensure_ascii=False))
+    print(escaped(json.dumps(envelope, indent=2, ensure_ascii=False)))
 
 
 def print_json_line(record: Mapping[str, object]) -> None:
@@ -143,11 +148,11 @@ def show_errors(errors: Sequence[ShownError], as_json: bool) -> None:
         return
     for each in errors:
         error, hint = styled("error:", "red", sys.stderr), styled("hint:", "cyan", sys.stderr)
-        print(f"{error} {each.message} [{each.code}]", file=sys.stderr)
+        print(f"{error} {_printable_lines(each.message)} [{each.code}]", file=sys.stderr)
         if each.where:
             print(f"  at {each.where}", file=sys.stderr)
         if each.hint:
-            print(f"{hint} {each.hint}", file=sys.stderr)
+            print(f"{hint} {_printable_lines(each.hint)}", file=sys.stderr)
 
 
 def require_prompt(what: str, as_json: bool) -> None:

@@ -218,6 +218,7 @@ def land_table(
 
     # Changes are relative to the columns before the first attempt, which may have added some.
     old: pa.Schema | None = None
+    lost: tuple[Pending, ...] = ()
     for attempt in range(_MAX_ATTEMPTS):
         try:
             state = committer.state(table, mark.app)
@@ -226,7 +227,12 @@ def land_table(
             if state is not None and state.marked is not None and state.marked >= mark.version:
                 if files:
                     _refuse_foreign_batch(committer, table, state.marked, marks)
-                return _landed(table, state.version, fitted(files, old), state.schema)
+                # Pending files went in with the commit that has the mark, unless they were gone.
+                already = [*(one.file for one in pending if one not in lost), *files]
+                for one in pending:
+                    release(lake, one.file)
+                landed = _landed(table, state.version, fitted(already, old), state.schema)
+                return replace(landed, lost=lost)
             not_landed = [
                 one
                 for one in (*pending, *(Pending(mark.version, file) for file in files))

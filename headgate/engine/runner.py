@@ -219,7 +219,11 @@ class Runner:
                 staged = plan.job(rows, tasks).collect()
                 return decode_results((row.file, row.error) for row in staged)
 
-            files = batch.run(job)
+            try:
+                files = batch.run(job)
+            except Exception:
+                batch.notice_replaced()
+                raise
             batch.require_same()
             return files
 

@@ -14,7 +14,7 @@ from headgate.engine.land_table import RequestedChange
 from headgate.formats.decoder import Refusal
 from headgate.formats.decoders import Decoders
 from headgate.inspect.ledger import open_ledger
-from headgate.inspect.plan_gold import ComingTable, DerivedPlan, GoldStep, map_parallel, plan_gold
+from headgate.inspect.plan_gold import ComingTable, DerivedPlan, GoldStep, plan_gold
 from headgate.inspect.plan_schemas import (
     Candidate,
     KnownTable,
@@ -25,6 +25,7 @@ from headgate.inspect.plan_schemas import (
 from headgate.inspect.schema import open_table
 from headgate.inspect.schema_diff import REGISTRY_TIMEOUT, can_rewrite, change_record
 from headgate.inspect.status import GrantsStatus, read_grants
+from headgate.inspect.tables import map_parallel
 from headgate.lake.tables import is_table, table_url
 from headgate.notebook import ResultView
 from headgate.registry.open import opened_registry

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from headgate.config import PipelineConfig
 from headgate.config.gold import ROUTE
@@ -21,24 +20,12 @@ from headgate.gold.declared import (
 )
 from headgate.gold.source_table import app_of_version
 from headgate.inspect.schema import open_table
-from headgate.inspect.tables import TableKind, kind_of
+from headgate.inspect.tables import TableKind, kind_of, map_parallel
 from headgate.lake.ledger_entries import Kind
 from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.lake.streams import app_id
 from headgate.lake.tables import is_table, table_url
 from headgate.sql.incremental import Incremental
-
-_MAX_WORKERS = 8
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
-
-def map_parallel(function: Callable[[Key], Value], keys: Iterable[Key]) -> dict[Key, Value]:
-    """Return the result for each key; the first exception is raised."""
-    wanted = list(keys)
-    with ThreadPoolExecutor(_MAX_WORKERS) as pool:
-        return dict(zip(wanted, pool.map(function, wanted), strict=True))
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
+from typing import TypeVar
 
 from headgate.cdc.source_tables import KnownSource, SourceNaming, source_of, source_text
 from headgate.config import PipelineConfig
@@ -22,6 +23,16 @@ from headgate.lake.tables import TableError
 from headgate.quarantine.snapshot import NamesOfRoute
 
 _MAX_WORKERS = 8
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+def map_parallel(function: Callable[[Key], Value], keys: Iterable[Key]) -> dict[Key, Value]:
+    """Return the result for each key; the first exception is raised."""
+    wanted = list(keys)
+    with ThreadPoolExecutor(_MAX_WORKERS) as pool:
+        return dict(zip(wanted, pool.map(function, wanted), strict=True))
 
 
 class TableKind(StrEnum):
@@ -187,12 +198,10 @@ def read_tables(pipeline: PipelineConfig) -> list[TableSummary]:
     # Rows come and go in these tables, so the rows recorded do not add up to the rows there are.
     made = {table for table, one in totals.items() if _recorded_kind(one.kinds) is not None}
     counted = made | merged.keys()
-    with ThreadPoolExecutor(_MAX_WORKERS) as pool:
-        contents = list(
-            pool.map(lambda table: _content(pipeline.lake, table, table in counted), totals)
-        )
+    contents = map_parallel(lambda table: _content(pipeline.lake, table, table in counted), totals)
     found = []
-    for (table, one), content in zip(totals.items(), contents, strict=True):
+    for table, one in totals.items():
+        content = contents[table]
         kind = _recorded_kind(one.kinds) or kind_of(pipeline, table)
         log = merged[table].log if table in merged else None
         route = one.route if log is None or log not in totals else totals[log].route

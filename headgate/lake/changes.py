@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -192,9 +193,21 @@ def _with_partition(
 ) -> pa.RecordBatch:
     for name in columns:
         at = rows.schema.get_field_index(name)
-        constant = pa.scalar(values.get(name)).cast(rows.schema.field(at).type)
+        constant = _partition_value(values.get(name), rows.schema.field(at).type)
         rows = rows.set_column(at, rows.schema.field(at), pa.repeat(constant, len(rows)))
     return rows
+
+
+def _partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """Read a value of a partition as the log has it."""
+    value = pa.scalar(text or None, pa.string())
+    if pa.types.is_timestamp(kind) and kind.tz is not None and text and not _OFFSET.search(text):
+        # In UTC.
+        return value.cast(pa.timestamp(kind.unit)).cast(kind)
+    return value.cast(kind)
+
+
+_OFFSET = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
 
 
 def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:

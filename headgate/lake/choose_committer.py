@@ -1,9 +1,10 @@
-"""The choice between delta-rs and Spark for commits."""
+"""The choice between delta-rs, Delta Kernel and Spark for commits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from headgate.lake.commit import (
 from headgate.lake.compact import Compacted
 from headgate.lake.definition import TableDefinition
 from headgate.lake.delta_rs import DeltaRsCommitter
+from headgate.lake.kernel import KernelCommitter
 from headgate.lake.open_tables import TableCache
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.spark import SparkCommitter
@@ -40,19 +42,25 @@ def choose_committer(
         return DeltaRsCommitter(lake, tables)
     if wanted == "spark":
         return SparkCommitter(spark, lake)
-    return AutoCommitter(DeltaRsCommitter(lake, tables), SparkCommitter(spark, lake))
+    tables = tables or TableCache(lake)
+    kernel = KernelCommitter(spark, lake, tables)
+    return AutoCommitter(DeltaRsCommitter(lake, tables), SparkCommitter(spark, lake), kernel)
 
 
 class AutoCommitter:
     """Commits with delta-rs, and with Spark to tables that delta-rs cannot write.
 
-    These have features that it lacks, or constraints that it does not check in staged files.
+    These have features that it lacks, or constraints that it does not check in staged files. Kernel
+    appends to those whose features it keeps, without a Spark job.
     """
 
-    def __init__(self, delta_rs: DeltaRsCommitter, spark: Committer) -> None:
+    def __init__(
+        self, delta_rs: DeltaRsCommitter, spark: Committer, kernel: KernelCommitter | None = None
+    ) -> None:
         self.lake = delta_rs.lake
         self._delta_rs = delta_rs
         self._spark = spark
+        self._kernel = kernel
 
     def engine(self, table: str | Snapshot, work: Work = "merge") -> Engine:
         can = self._delta_rs.can_merge if work == "merge" else self._delta_rs.can_compact
@@ -63,6 +71,8 @@ class AutoCommitter:
             state = self._delta_rs.state(table, app)
             if state is None or state.obstacle is None:
                 return state
+            if self._kernel is not None and self._kernel.can_append(table):
+                return replace(state, obstacle=None)
         return self._spark.state(table, app)
 
     def schema_at(self, table: str, version: int) -> pa.Schema:
@@ -78,6 +88,9 @@ class AutoCommitter:
         try:
             return self._delta_rs.commit(commit)
         except NotWritable:
+            if self._kernel is not None:
+                with suppress(NotWritable):
+                    return self._kernel.commit(commit)
             return self._spark.commit(commit)
 
     def merge(self, merge: MergeCommit) -> MergeCounts:

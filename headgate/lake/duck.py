@@ -18,6 +18,7 @@ _PREPARATION = (
     # Queries come from people who may not read the files of this machine.
     "SET enable_external_access = false",
 )
+_ROWS_AT_ONCE = 1 << 14
 _LOCK = "SET lock_configuration = true"
 
 
@@ -38,6 +39,7 @@ class Sql:
         """Let queries use some memory, in bytes, and no disk; without it, what DuckDB takes."""
         self._connection = duckdb.connect()
         self._schemas: dict[str, pa.Schema] = {}
+        self._memory = memory
         for statement in (*_limiting(memory), *_PREPARATION, _LOCK, WINDOW_START_MACRO):
             self._connection.execute(statement)
 
@@ -61,7 +63,7 @@ class Sql:
         try:
             found = self._connection.execute(sql)
             kinds = [str(kind) for _, kind, *_ in found.description or ()]
-            return _with_spark_types(found.to_arrow_table(), kinds)
+            return _with_spark_types(self._result(found), kinds)
         except duckdb.OutOfMemoryException as error:
             raise LandingError("query-too-large", bad_query(error).message) from None
         except duckdb.Error as error:
@@ -69,6 +71,22 @@ class Sql:
         finally:
             for name in views:
                 self._connection.unregister(name)
+
+    def _result(self, found: duckdb.DuckDBPyConnection) -> pa.Table:
+        if self._memory is None:
+            return found.to_arrow_table()
+        reader = found.to_arrow_reader(_ROWS_AT_ONCE)
+        return pa.Table.from_batches(bounded(reader, self._memory), reader.schema)
+
+
+def bounded(portions: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Return rows as they come; raise as soon as they have more bytes."""
+    size = 0
+    for portion in portions:
+        size += portion.nbytes
+        if size > most:
+            raise LandingError("query-too-large", f"these are more than {most:,} bytes of rows")
+        yield portion
 
 
 def _limiting(memory: int | None) -> Sequence[str]:

@@ -185,8 +185,13 @@ class Ledger:
     def add(self, version: int, entries: Sequence[Entry]) -> None:
         """Record what happened after a batch was complete, if anything did."""
         marks = self._newly_followed()
-        if entries or marks:
+        if not entries and not marks:
+            return
+        try:
             self._append(self._rows(entries, version, version), marks)
+        except CommitConflict:
+            self.require_ownership()  # another run has followed later batches
+            raise
 
     def _newly_followed(self) -> tuple[Mark, ...]:
         if self.followed is None or self.followed == self._followed_before:

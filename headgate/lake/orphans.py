@@ -59,6 +59,8 @@ def orphans_of_table(log: TableLog, found: Collection[FoundFile], staged: Staged
         elif why is not None:
             kind = FileKind.VECTOR if is_vector(file.path) else FileKind.STAGED
             deletions.append(Deletion(file.path, file.size, kind, f"{_NOT_IN_LOG}, {why}"))
+    if not (deletions or left):
+        return Orphans()  # without reading the log
     named = log.named({*(file.path for file in deletions), *(one.name for one in left)}, log.first)
     return Orphans(
         tuple(file for file in deletions if file.path not in named),

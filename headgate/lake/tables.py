@@ -50,6 +50,9 @@ _CLEAN_UP_EVERY = 100
 """Number of versions between clean-ups, which list the whole log."""
 
 
+_CLEAN_UP = "delta.enableExpiredLogCleanup"
+
+
 def is_clean_up_due(version: int, checkpoints: int) -> bool:
     """Whether a checkpoint is one of those after which expired entries are deleted."""
     return version % checkpoints == 0 and version % _CLEAN_UP_EVERY < checkpoints
@@ -59,7 +62,9 @@ def write_checkpoint(url: str, clean_up: bool) -> None:
     """Write a checkpoint of a log; with `clean_up`, also delete expired entries."""
     table = open_version(url)
     table.create_checkpoint()
-    if clean_up:
+    # delta-rs asks for this property only in the clean-up after its own commits.
+    keeps_all = (table.metadata().configuration.get(_CLEAN_UP) or "").lower() == "false"
+    if clean_up and not keeps_all:
         table.cleanup_metadata()
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hmac
 import ipaddress
 import logging
+import math
 import re
 import socket
 import time
@@ -74,6 +76,9 @@ _OTHER_CONNECTIONS = 100
 """Connections without a reader: probes, and requests that are refused."""
 _OTHER_FILES = 40
 """Descriptors for files of tables, and for workers."""
+_ACCEPTED_AT_ONCE, _WAITING_CONNECTIONS = 8, 1_024
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_COMPLAINT_SECONDS = 60
 _HELD_RESULTS = 2
 """Results of the largest size that may wait for their readers."""
 
@@ -438,6 +443,7 @@ class HttpServer:
             self.queries.app,
             http=cast("type[asyncio.Protocol]", self.connections.protocol),
             ws="none",
+            backlog=_ACCEPTED_AT_ONCE,
             # Warnings are about requests, which anybody can send at any rate.
             log_level="error",
             access_log=False,
@@ -470,16 +476,33 @@ class _Server(uvicorn.Server):
     """A server that ends streams before it waits for them."""
 
     on_shutdown: Callable[[], None]
+    _complained = -math.inf
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or ():
+            # asyncio accepts as many at a time as it lets wait; more could take all descriptors.
+            listening.listen(_WAITING_CONNECTIONS)
+        asyncio.get_running_loop().set_exception_handler(self._failed)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.on_shutdown()
         await super().shutdown(sockets)
 
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log an error, but what can come a thousand times a second once a minute."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
+            loop.default_exception_handler(context)
+        elif time.monotonic() - self._complained > _COMPLAINT_SECONDS:
+            self._complained = time.monotonic()
+            _log.error("connections cannot be accepted: %s", error)
+
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=1_024)
+        return socket.create_server(address[:2], family=family, backlog=_WAITING_CONNECTIONS)
     except OSError as error:
         raise SetupError(
             "port-in-use",

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from sqlglot.errors import SqlglotError
@@ -237,7 +238,8 @@ class PushQuery:
             self._schemas[alias] = changes.schema
             if added := self._bind_again():
                 return ColumnsAdded(added)
-        partial = f"{self._token('c')}+{alias}/"
+        # An alias may have any character, a token only those that a header can have.
+        partial = f"{self._token('c')}+{quote(alias, safe='')}/"
         with located():
             rows = self._evaluator.apply(alias, changes)
         self._positions[alias].advance()
@@ -328,7 +330,7 @@ class PushQuery:
 
     def _parse(self, token: str) -> _Place:
         found = _TOKEN.fullmatch(token.strip())
-        alias = found["alias"] if found else None
+        alias = unquote(found["alias"]) if found and found["alias"] else None
         versions = tuple(map(int, found["versions"].split("."))) if found else ()
         if (
             found is None

@@ -21,7 +21,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from headgate.errors import HeadgateError, LandingError, UsageError
-from headgate.lake.duck import Sql
+from headgate.lake.duck import Sql, bounded
 
 _ROWS_AT_ONCE = 1 << 14
 _LOOK_SECONDS = 0.1
@@ -121,13 +121,12 @@ class BoundedSql:
                 self._worker.kill()
 
     def bounded(self, portions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        size = 0
-        for portion in portions:
-            self._check()
-            size += portion.nbytes
-            if size > self._workers.limits.memory:
-                raise self._workers.limits.too_large
-            yield portion
+        try:
+            for portion in bounded(portions, self._workers.limits.memory):
+                self._check()
+                yield portion
+        except LandingError as error:
+            raise self._explained(error) from None
 
     def table(self, sql: str, **views: pa.Table) -> pa.Table:
         worker = self._workers.take()
@@ -144,14 +143,15 @@ class BoundedSql:
             worker.wait()
             self._check()
             raise self._workers.limits.too_large from error
-        except HeadgateError as error:
-            if error.code == "query-too-large":
-                raise self._workers.limits.too_large from None
-            raise
+        except LandingError as error:
+            raise self._explained(error) from None
         finally:
             with self._lock:
                 self._worker = None
             self._workers.give_back(worker)
+
+    def _explained(self, error: LandingError) -> HeadgateError:
+        return self._workers.limits.too_large if error.code == "query-too-large" else error
 
     def _check(self) -> None:
         if self._ended is not None:
@@ -162,7 +162,6 @@ class _Worker:
     """One process, seen from outside."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(limits.memory)],
             stdin=subprocess.PIPE,
@@ -204,17 +203,8 @@ class _Worker:
         answer = _receive(self._out)
         if "error" in answer:
             raise LandingError(*answer["error"])
-        rows = list(self._bounded(reader := pa.ipc.open_stream(self._out)))
-        return pa.Table.from_batches(rows, reader.schema)
-
-    def _bounded(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        size = 0
-        for portion in rows:
-            size += portion.nbytes
-            if size > self._limits.memory:
-                self.kill()
-                raise self._limits.too_large
-            yield portion
+        reader = pa.ipc.open_stream(self._out)
+        return pa.Table.from_batches(list(reader), reader.schema)
 
 
 def _send(to: IO[bytes], message: Mapping[str, object]) -> None:

@@ -59,6 +59,8 @@ class SourceBatch:
     """The identity of a checkpoint that begins with this batch."""
     require_same: Callable[[], None] = lambda: None
     """Raises if the rows that were read may be those of another topic or table of the same name."""
+    notice_replaced: Callable[[], None] = lambda: None
+    """Raises if that is known for sure: a batch may fail because of it."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from headgate.errors import CheckpointError, SourceError
 from headgate.lake.ledger import Ledger, Progress
 from headgate.lake.names import TableNames
 from headgate.lake.staged import StagedBatch
+from headgate.lake.tables import TableError
 from headgate.sources.batch import (
     POLL_SECONDS,
     CaughtUp,
@@ -120,7 +121,7 @@ class StreamSource:
         is_known = progress is not None and state.query_id == progress.query_id
         if found.new_checkpoint and (is_known or gone):
             checkpoint.set_aside()
-        if checkpoint.source_ids is None:
+        if checkpoint.source_ids is None or gone:
             checkpoint.record_source(self._ids)
         continues = progress is not None and not found.new_checkpoint
         landed = progress.landed if progress is not None and continues else None
@@ -163,14 +164,16 @@ class StreamSource:
         if gone := replaced(self._ids, present):
             raise source_replaced(gone, self._ids, present)
 
-    def _require_same_while_idle(self) -> None:
-        """Notice a source that was created again, and has no more than was read of the old one."""
+    def _notice_replaced(self) -> None:
+        """Raise if the source was created again, but not if it cannot be reached now."""
         try:
             self._require_same(_IDLE_TIMEOUT_SECONDS)
         except SourceError as error:
             # Whether the source can be reached is for Spark to say, which retries.
             if error.code == "data-lost":
                 raise
+        except (TableError, OSError):
+            return
 
     def _tables_before(self) -> list[str]:
         """Return tables that only a lost ledger explains; streams of later layouts find some."""
@@ -196,14 +199,16 @@ class StreamSource:
             except queue.Empty:
                 if not query.isActive:
                     # Raises what the query failed with.
-                    query.awaitTermination()
-                    self._require_same_while_idle()
+                    try:
+                        query.awaitTermination()
+                    finally:
+                        self._notice_replaced()
                     return
                 was_idle, idle = idle, _is_idle(query)
                 if idle and self._stop.requested:
                     return
                 if idle and monotonic() - checked >= _CHECKED_EVERY_SECONDS:
-                    self._require_same_while_idle()
+                    self._notice_replaced()
                     checked = monotonic()
                 if idle:
                     yield Waiting() if was_idle else CaughtUp()
@@ -235,6 +240,7 @@ class StreamSource:
             handed.run,
             checkpoint.query_id if begins else None,
             self._require_same,
+            self._notice_replaced,
         )
 
     def _stream(self, spark: SparkSession, ledger: Ledger) -> DataFrame:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from headgate.cdc import merge as merge_module
 from headgate.cdc.merge import MergeFollowUp
 from headgate.cdc.plan import ChangePlan
-from headgate.engine.events import Event, MergeFailed
+from headgate.engine.events import Event, MergeFailed, TableRebuilt
 from headgate.lab.shop.datastream import write_changes
 from headgate.lake.commit import Commit
 from headgate.lake.ledger_entries import MergeEntry
@@ -90,3 +93,46 @@ def test_merge_of_a_killed_run_is_recorded_and_followed_by_the_next(lake: Change
     assert [one.table for one in followed.tables] == ["theatre_seats"]
     lake.ledger.add(0, followed.entries)
     assert not follow_up(lake, committer, []).follow((), 2).entries
+
+
+def merge_again(lake: ChangeLake, follows: MergeFollowUp | None = None) -> list[TableRebuilt]:
+    """Merge in a run that has all of the ledger; return what was rebuilt."""
+    events: list[Event] = []
+    follows = follows or follow_up(lake, FailingCommitter(lake.committer), events)
+    follows.listener = events.append
+    follows.behind |= follows.plan.known
+    lake.ledger.add(0, follows.follow((), 1).entries)
+    return [event for event in events if isinstance(event, TableRebuilt)]
+
+
+@pytest.mark.parametrize("is_same_run", [True, False])
+def test_table_that_others_change_is_rebuilt_and_reported(
+    lake: ChangeLake, is_same_run: bool
+) -> None:
+    follows = follow_up(lake, FailingCommitter(lake.committer), [])
+    assert not merge_again(lake, follows)
+    merged = Path(lake.pipeline.lake, "theatre_seats")
+    DeltaTable(merged).delete()
+    (rebuilt,) = merge_again(lake, follows if is_same_run else None)
+    assert rebuilt.notice == ("theatre_seats", "rebuilt: another writer has changed its rows")
+    assert [row["id"] for row in lake.rows("theatre_seats")] == [1]
+    assert not merge_again(lake)
+    DeltaTable(merged).optimize.compact()
+    assert not merge_again(lake)
+
+
+@pytest.mark.parametrize("is_same_run", [True, False])
+def test_log_that_is_created_again_is_merged_from_its_start(
+    lake: ChangeLake, is_same_run: bool
+) -> None:
+    follows = follow_up(lake, FailingCommitter(lake.committer), [])
+    assert not merge_again(lake, follows)
+    log = Path(lake.pipeline.lake, "log_theatre_seats")
+    rows = DeltaTable(log).to_pyarrow_table()
+    shutil.rmtree(log)
+    other = rows.set_column(rows.schema.get_field_index("id"), "id", pa.array([2], pa.int64()))
+    write_deltalake(log, other)
+    (rebuilt,) = merge_again(lake, follows if is_same_run else None)
+    assert rebuilt.table == "theatre_seats"
+    assert [row["id"] for row in lake.rows("theatre_seats")] == [2]
+    assert not merge_again(lake)

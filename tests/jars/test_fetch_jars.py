@@ -48,7 +48,7 @@ def test_jars_are_fetched_once(spark_jars: dict[str, Path], empty_home: Path) ->
     second = fetch_jars(["spark"], reported.append, repository.retrieve)
     assert first == second == {"spark": jar_paths("spark")}
     assert len(repository.asked) == len(locked_jars("spark"))
-    assert reported == ["Downloading 6 jars for spark (20 MB)"]
+    assert reported == ["Downloading 9 jars for spark (23 MB)"]
     assert not list((empty_home / "jars").glob(".fetching*"))
 
 

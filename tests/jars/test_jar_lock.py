@@ -33,7 +33,7 @@ def test_line_that_cannot_be_read_is_named(line: str) -> None:
         parse_lock(f"# a comment\n{line}\n")
 
 
-@pytest.mark.parametrize(("conf", "count"), [("spark", 6), ("kafka", 46), ("registry", 1)])
+@pytest.mark.parametrize(("conf", "count"), [("spark", 9), ("kafka", 46), ("registry", 1)])
 def test_recorded_jars_have_names_of_their_own(conf: str, count: int) -> None:
     assert len({jar.file_name for jar in locked_jars(conf)}) == len(locked_jars(conf)) == count
 

@@ -22,6 +22,7 @@ from headgate.lake.maintain import (
 )
 from headgate.lake.open_tables import TableCache
 from headgate.lake.snapshot import Snapshot
+from headgate.lake.tables import write_checkpoint
 from tests.lake.staged import files_in, rows_in, staged
 
 MB = 1 << 20
@@ -224,3 +225,15 @@ def test_what_a_table_declares_is_kept(tmp_path: Path) -> None:
     assert expire(tmp_path, WEEK, 20) == 0
     age(tmp_path, up_to=50, by=timedelta(days=11))
     assert expire(tmp_path, WEEK, 20) > 0
+
+
+@pytest.mark.parametrize("keeps_all", [False, True])
+def test_a_checkpoint_cleans_up_unless_the_table_keeps_all(tmp_path: Path, keeps_all: bool) -> None:
+    lake_with(tmp_path, 5)
+    table = DeltaTable(tmp_path / "t")
+    if keeps_all:
+        table.alter.set_table_properties({"delta.enableExpiredLogCleanup": "false"})
+    table.create_checkpoint()
+    age(tmp_path, up_to=versions(tmp_path)[-1], by=timedelta(days=90))
+    write_checkpoint(str(tmp_path / "t"), clean_up=True)
+    assert (versions(tmp_path)[0] == 0) is keeps_all

@@ -45,11 +45,6 @@ FEATURES = {
     "column mapping in writer version 5": "n BIGINT TBLPROPERTIES"
     " ('delta.columnMapping.mode'='name',"
     " 'delta.minReaderVersion'='2', 'delta.minWriterVersion'='5')",
-    "clustering": "n BIGINT CLUSTER BY (n)",
-    "rowTracking": "n BIGINT TBLPROPERTIES ('delta.enableRowTracking'='true')",
-    "domainMetadata": "n BIGINT TBLPROPERTIES ('delta.feature.domainMetadata'='supported')",
-    "inCommitTimestamp": "n BIGINT TBLPROPERTIES ('delta.enableInCommitTimestamps'='true')",
-    "typeWidening": "n BIGINT TBLPROPERTIES ('delta.enableTypeWidening'='true')",
     "allowColumnDefaults": "n BIGINT, c BIGINT DEFAULT 7 TBLPROPERTIES"
     " ('delta.feature.allowColumnDefaults'='supported')",
 }

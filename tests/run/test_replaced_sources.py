@@ -135,7 +135,8 @@ def _until_created(send: Any) -> None:
 
 def landed(inbox: Inbox) -> int:
     lake = inbox.pipeline.lake
-    return places(lake).total() + places(lake, "quarantine").total()
+    logs = [*Path(lake).glob("silver_*/_delta_log"), *Path(lake).glob("quarantine/_delta_log")]
+    return sum(places(lake, log.parent.name).total() for log in logs)
 
 
 def refusal(inbox: Inbox, options: RunOptions = ONCE) -> HeadgateError:

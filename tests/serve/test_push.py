@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from headgate.errors import HeadgateError
+from headgate.lake.query import python_rows
 from headgate.serve.push import Change, PushQuery
 from tests.serve.conftest import QueryLake
 
@@ -227,6 +229,18 @@ def test_wrong_query_is_an_error_with_a_hint(lake: QueryLake, sql: str, hint: st
     assert hint in str(raised.value.hint)
 
 
+def test_token_has_no_character_that_a_header_cannot_have(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1))
+    sql = f"SELECT store_order_id FROM {ORDERS} AS `a/ü \x85\r\ndata: x` EMIT CHANGES"
+    reader = lake.query(sql)
+    reader.read()
+    lake.append(ORDERS, orders(2, 3))
+    token = reader.read()[0].token
+    assert token.isascii()
+    assert token.isprintable()
+    assert numbers(lake.query(sql, token=token).read()) == [3]
+
+
 def test_token_of_another_query_or_table_is_refused(lake: QueryLake) -> None:
     lake.append(ORDERS, orders(1))
     (change,) = lake.query(REFERENCE).read()
@@ -259,12 +273,71 @@ def test_version_that_was_vacuumed_is_an_error_and_not_a_gap(lake: QueryLake) ->
     lake.append(ORDERS, orders(2))
     lake.append(ORDERS, orders(3))
     lake.delta(ORDERS).optimize.compact()
-    lake.delta(ORDERS).vacuum(
-        retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True
-    )
+    vacuum(lake)
     with pytest.raises(HeadgateError) as raised:
         reader.read()
     assert raised.value.code == "version-vacuumed"
+
+
+def test_rows_so_far_that_were_vacuumed_are_an_error(lake: QueryLake) -> None:
+    for number in range(3):
+        lake.append(ORDERS, orders(number))
+    sql = f"SELECT store_order_id FROM {ORDERS} EMIT CHANGES"
+    token = lake.query(sql).read()[1].token
+    lake.delta(ORDERS).optimize.compact()
+    vacuum(lake)
+    with pytest.raises(HeadgateError) as raised:
+        lake.query(sql, token=token).read()
+    assert raised.value.code == "version-vacuumed"
+
+
+def test_rows_that_are_vacuumed_while_they_are_read_are_an_error(lake: QueryLake) -> None:
+    lake.append(ORDERS, orders(1))
+    for file in (lake.path / ORDERS).glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(HeadgateError) as raised:
+        lake.pull(f"SELECT store_order_id FROM {ORDERS}")
+    assert raised.value.code == "version-vacuumed"
+
+
+def vacuum(lake: QueryLake) -> None:
+    lake.delta(ORDERS).vacuum(
+        retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True
+    )
+
+
+PARTITIONS: Mapping[str, tuple[pa.DataType, list[Any]]] = {
+    "time": (pa.timestamp("us", "UTC"), [minute(0), minute(-1) + timedelta(microseconds=7)]),
+    "local time": (pa.timestamp("us"), [datetime(2020, 1, 1, 12), datetime(1969, 1, 1)]),
+    "date": (pa.date32(), [date(2020, 1, 1), date(1969, 1, 1)]),
+    "number": (pa.int32(), [1, -5]),
+    "fraction": (pa.float64(), [1.5, float("inf")]),
+    "decimal": (pa.decimal128(10, 2), [Decimal("1.50"), Decimal("20.25")]),
+    "boolean": (pa.bool_(), [True, False]),
+    "text": (pa.string(), ["a", "ü /%="]),
+}
+
+
+@pytest.mark.parametrize("kind", PARTITIONS)
+def test_changes_have_the_values_of_partitions(lake: QueryLake, kind: str) -> None:
+    data_type, values = PARTITIONS[kind]
+    schema = pa.schema([("p", data_type), ("n", pa.int64())])
+
+    def write(*parts: Any) -> None:
+        rows = [{"p": part, "n": at} for at, part in enumerate(parts)]
+        path = lake.path / "t"
+        write_deltalake(path, pa.Table.from_pylist(rows, schema), mode="append", partition_by=["p"])
+
+    write(values[0])
+    sql = "SELECT p, n FROM t EMIT CHANGES"
+    reader = lake.query(sql)
+    changes = reader.read()
+    write(*values, None)
+    lake.delta("t").delete("n = 0")
+    changes += reader.read()
+    rows = lake.delta("t").to_pyarrow_table(columns=["p", "n"])
+    assert len(rows) == 2
+    assert replayed(changes) == Counter(repr(row) for row in python_rows(rows))
 
 
 def test_compaction_changes_nothing(lake: QueryLake) -> None:
