@@ -16,11 +16,17 @@ from headgate.lake.ledger_snapshot import LedgerSnapshot
 from headgate.testing import FailingCommitter
 from tests.engine.games import LARGER, PLAIN, UNKNOWN, WIDER, GamesLake, record
 from tests.interleave.user import User
-from tests.interleave.watched import Operation, SameRows, Version
+from tests.interleave.watched import Operation, Row, SameRows, Version
 from tests.interleave.world import Run, World
 from tests.quarantine.replaying import learn, replay
 
 ROUTES = ("chess", "go")
+
+
+def number_of(row: Row) -> int:
+    """Return the number of a record, which another column has if a type does not fit."""
+    (number,) = {value for name, value in row if name.split("__")[0] == "n"}
+    return int(number)
 
 
 @dataclass
@@ -35,9 +41,9 @@ class Runs(Operation):
             return
         rows = before.rows if before else Counter()
         assert not rows - after.rows, f"rows are gone: {rows - after.rows}"
-        numbers = [dict(row)["n"] for row in (after.rows - rows).elements()]
+        numbers = [number_of(row) for row in (after.rows - rows).elements()]
         assert not numbers or after.new_marks, f"{numbers} without a mark"
-        landed = Counter(dict(row)["n"] for row in after.rows.elements())
+        landed = Counter(map(number_of, after.rows.elements()))
         twice = [number for number in numbers if landed[number] > 1]
         assert not twice, f"{twice} landed twice"
         assert all(self.sent[number] for number in numbers), f"{numbers} were never sent"
@@ -112,7 +118,7 @@ class PipelinesWorld(World):
         landed: Counter[int] = Counter()
         for table in self._silver:
             rows = self.lake.newest(table).rows
-            landed.update(dict(row)["n"] for row in rows.elements())
+            landed.update(map(number_of, rows.elements()))
         if self.focus == "deletion vectors":
             return
         held = self._held()

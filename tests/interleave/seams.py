@@ -96,7 +96,7 @@ def interruptible(scheduler: Scheduler, lake: WatchedLake) -> Iterator[None]:
             # One lock for all objects of a class, up to Python 3.11: an actor that has lost its
             # turn would keep it.
             put(cached, "lock", nullcontext())
-        for cached in _caches_by_lake():
+        for cached in _caches_by_place():
             separate = _by_actor(cached, scheduler)
             for module, name in product_places(cached):
                 put(module, name, separate)
@@ -118,25 +118,27 @@ def _cached_properties() -> list[Any]:
     return [each for each in found.values() if hasattr(each, "lock")]
 
 
-def _caches_by_lake() -> list[Any]:
-    """Return the functions that return the same object to the whole process."""
+def _caches_by_place() -> list[Any]:
+    """Return the functions that return the same of a lake or a table to the whole process."""
     found: dict[int, Any] = {}
     for module_name, module in [*sys.modules.items()]:
         if module_name.startswith("headgate."):
             for value in [*vars(module).values()]:
-                if hasattr(value, "cache_clear") and [*signature(value).parameters] == ["lake"]:
+                if hasattr(value, "cache_clear") and {"lake", "url"} & {
+                    *signature(value).parameters
+                }:
                     found[id(value)] = value
     return list(found.values())
 
 
-def _by_actor(cached: Any, scheduler: Scheduler) -> Callable[[str], Any]:
+def _by_actor(cached: Any, scheduler: Scheduler) -> Callable[..., Any]:
     """Return a cache of which each actor has its own, as if it were a process."""
-    made: dict[tuple[str | None, str], Any] = {}
+    made: dict[tuple[Any, ...], Any] = {}
 
-    def of(lake: str) -> Any:
-        key = scheduler.actor, lake
+    def of(*arguments: Any) -> Any:
+        key = scheduler.actor, *arguments
         if key not in made:
-            made[key] = cached.__wrapped__(lake)
+            made[key] = cached.__wrapped__(*arguments)
         return made[key]
 
     return of

@@ -25,7 +25,15 @@ from headgate.schema.changes import TableHistory
 from headgate.testing import FailingCommitter
 from tests.interleave.maintenance import maintain_one
 from tests.interleave.user import User
-from tests.interleave.watched import Operation, Rows, SameRows, Version, difference, rows_of
+from tests.interleave.watched import (
+    Operation,
+    Rows,
+    SameRows,
+    Version,
+    check_definition,
+    difference,
+    rows_of,
+)
 from tests.interleave.world import Run, World
 
 TABLE = "t"
@@ -58,6 +66,8 @@ class Landings(Operation):
     def check(self, table: str, before: Version | None, after: Version) -> None:
         """Rows are added with their mark, and only once."""
         rows = before.rows if before else Counter()
+        if before is not None:
+            check_definition(before, after)
         if self.may_lose and self.app in after.new_marks:
             # A table that is dropped takes staged files with it, and forgets its marks.
             staged = sum(self.batches.values(), Counter())
@@ -202,6 +212,7 @@ class TablesWorld(World):
         landings.batches[batch] = sum(map(rows_of, rows), Counter())
         files = [self._stage(landings.app, batch, content) for content in rows]
         pending = self._pending.get(landings.app, ())
+        began = self.lake.newest(TABLE).table_id if TABLE in self.lake.tables else None
         if isinstance(committer, FailingCommitter):
             committer.heal()
             if self.random.random() < 0.5 and self.focus == "pending beside maintenance":
@@ -219,7 +230,10 @@ class TablesWorld(World):
         )
         if isinstance(outcome, TableLanded):
             self.lake.observe(self.scheduler.actor or "")
-            self._landed.append((landings.app, batch, self.lake.newest(TABLE).table_id))
+            newest = self.lake.newest(TABLE)
+            # Who drops a table right after the commit takes the batch with it.
+            if newest.table_id == began or landings.app in newest.marks:
+                self._landed.append((landings.app, batch, newest.table_id))
             self._pending.pop(landings.app, None)
         else:
             self.scheduler.note(f"pending: {outcome.error}")

@@ -173,9 +173,9 @@ class User:
 
     def restore(self) -> None:
         versions = self.world.lake.tables[self.table]
-        back = self.world.random.randint(1, 4)
-        if back >= len(versions):
+        if len(versions) < 2:
             return
+        back = self.world.random.randint(1, min(4, len(versions) - 1))
         wanted = versions[-1 - back]
         if wanted.partition_columns != versions[-1].partition_columns:
             return
@@ -225,7 +225,7 @@ class User:
 
     def set_property(self) -> None:
         self.made += 1
-        properties = {"delta.logRetentionDuration": f"interval {30 + self.made % 9} days"}
+        properties = {"delta.dataSkippingNumIndexedCols": f"{32 + self.made % 9}"}
         self.does("property", same_rows, lambda: self.delta.alter.set_table_properties(properties))
 
     def checkpoint(self) -> None:

@@ -57,6 +57,7 @@ class Version:
     table_id: str
     columns: tuple[str, ...]
     partition_columns: tuple[str, ...]
+    properties: Mapping[str, str]
     files: Mapping[LiveFile, Rows]
     marks: Mapping[str, int]
     identity: object = field(compare=False)
@@ -93,6 +94,14 @@ class UserStep(Operation):
     name: str = "user"
 
 
+def check_definition(before: Version, after: Version) -> None:
+    """Require that a version has all columns and properties of the one before."""
+    assert {*before.columns} <= {*after.columns}, f"columns {before.columns} -> {after.columns}"
+    assert before.partition_columns == after.partition_columns
+    lost = before.properties.items() - after.properties.items()
+    assert not lost, f"properties are lost: {lost}"
+
+
 @dataclass
 class SameRows(Operation):
     """Maintenance: it never changes rows."""
@@ -101,6 +110,7 @@ class SameRows(Operation):
 
     def check(self, table: str, before: Version | None, after: Version) -> None:
         assert before is not None, f"{self.name} creates {table}"
+        check_definition(before, after)
         assert after.rows == before.rows, difference(after.rows, before.rows)
 
 
@@ -260,11 +270,12 @@ class WatchedLake:
             fields = json.loads(metadata["schemaString"])["fields"]
             table_id, columns = metadata["id"], tuple(field["name"] for field in fields)
             partition = tuple(metadata["partitionColumns"])
+            properties = metadata["configuration"]
             assert before is None or before.table_id == table_id, f"{where}: another table id"
         else:
             assert before is not None, f"{where}: an entry of a table that was dropped"
             table_id, columns = before.table_id, before.columns
-            partition = before.partition_columns
+            partition, properties = before.partition_columns, before.properties
         files = dict(before.files) if before else {}
         for removed in (action["remove"] for action in actions if "remove" in action):
             live = _live(removed)
@@ -286,6 +297,7 @@ class WatchedLake:
             table_id,
             columns,
             partition,
+            properties,
             files,
             marks,
             self._identity(name, number),
