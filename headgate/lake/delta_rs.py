@@ -318,6 +318,7 @@ class DeltaRsCommitter:
             # The log shows other versions, but not that the table is another one with fewer.
             is_recent = opened.entry is None or (is_remote(url) and opened.is_fresh)
             if not is_recent and identify_entry(url, opened.version) != opened.entry:
+                self._open(table)  # the next attempt begins with the table that is there now
                 raise _Lost(table, Conflict(Cause.TABLE, version))
             identity = self._entry_written(url, version, transaction)
             if identity is not None:
