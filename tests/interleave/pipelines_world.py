@@ -85,6 +85,8 @@ class PipelinesWorld(World):
             "run a": lambda: self._run("a", self.random.randint(1, 2)),
             "run b": lambda: self._run("b", self.random.randint(1, 2)),
         }
+        if self.focus == "maintenance by another pipeline" and self.random.random() < 0.7:
+            del chosen["run b"]  # its files wait for longer
         if self.random.random() < 0.3:
             chosen["run a again"] = lambda: self._run("a", 1)
         if self.random.random() < 0.4:

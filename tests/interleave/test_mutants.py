@@ -166,12 +166,6 @@ MUTANTS = [
     ),
     Mutant("compaction loses a row", TablesWorld, _losing_a_row),
     Mutant(
-        "all files are old enough to be orphans",
-        TablesWorld,
-        _all_files_old,
-        "several compactions",
-    ),
-    Mutant(
         "orphans include deletion vectors that versions have",
         TablesWorld,
         lambda: _wrapped(log_files, "is_vector", lambda real, path: False),
