@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from tests.cli.conftest import Headgate, Printed
 from tests.cli.snapshot import Snapshot
@@ -66,6 +66,21 @@ def test_verify_of_a_table_that_is_gone(
     printed = headgate("verify", "games.yaml", "--table", "silver_chess")
     assert (printed.code, printed.err) == (1, "")
     snapshot.check(printed.out)
+
+
+def test_verify_of_a_table_that_somebody_created_again(
+    headgate: Headgate, games: SmallLake
+) -> None:
+    few = table(games).to_pyarrow_table().slice(0, 2)
+    shutil.rmtree(f"{games.pipeline.lake}/silver_chess")
+    write_deltalake(f"{games.pipeline.lake}/silver_chess", few)
+    for _ in range(2):
+        games.land(60, bad_share=0)
+    printed = headgate("verify", "--table", "silver_chess")
+    assert printed.code == 1
+    assert "63 rows are missing" in printed.out
+    assert "UTC: somebody created the table again" in printed.out
+    assert "RESTORE TABLE" not in printed.out
 
 
 def test_verify_of_landed_tables_as_json(headgate: Headgate, games: SmallLake) -> None:

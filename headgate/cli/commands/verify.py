@@ -158,14 +158,14 @@ def _advice(lake: str, table: LandedRows) -> Iterator[str]:
     if table.trouble is not None or table.is_behind:
         yield "Restore the newest copy of the table, or the whole lake from the same time."
         return
-    if not table.commits:
-        if table.created_again is None:
+    before = min((commit.version for commit in table.commits), default=0) - 1
+    if before < 0:
+        if table.created_again is None and not table.commits:
             yield "Its log has no commit of others that explains it: entries of older ones expire."
         yield "Restore the table from a backup, or leave it so: Headgate continues to land."
         return
     if not table.is_explained:
         yield "The entries that its log still has do not explain all of it."
-    before = min(commit.version for commit in table.commits) - 1
     if table.landed_since:
         later = counted(table.landed_since, "later commit")
         yield f"RESTORE would undo {later} of landed rows, too. The rows from before are in"
