@@ -17,8 +17,8 @@ from deltalake import DeltaTable, write_deltalake
 import headgate
 from headgate.inspect.landed_rows import LandedRows, count_rows, read_landed_rows
 from headgate.lake.actions import Action
-from headgate.lake.expire import delete_expired, expired_versions
 from headgate.lake.ledger import Ledger
+from headgate.lake.maintain import MaintenancePolicy, apply_plan, plan_maintenance
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedBatchNote
 from headgate.lake.streams import Layout
@@ -272,7 +272,10 @@ def expire(lake: InProcessLake) -> None:
         DeltaTable(url(lake, table)).create_checkpoint()
         found = Snapshot.open(lake.pipeline.lake, table)
         assert found is not None
-        delete_expired(found, expired_versions(found, timedelta()))
+        done = apply_plan(
+            lake.committer, plan_maintenance(found, MaintenancePolicy(keep=timedelta()))
+        )
+        assert done.versions
 
 
 def test_maintenance_evolution_and_widening_change_nothing(lake: InProcessLake) -> None:
