@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from headgate.catalog.grants import GrantsChanged, GrantsPlan
     from headgate.cdc.rewind import Rewound
-    from headgate.cdc.verify import TableVerified
     from headgate.engine.events import Event, Listener
     from headgate.engine.pending import PendingFile
     from headgate.gold.follow import Refreshed
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from headgate.inspect.schema import TableSchema
     from headgate.inspect.status import Status
     from headgate.inspect.tables import TableSummary
+    from headgate.inspect.verify import Verified
     from headgate.lake.maintain import MaintenanceResult
     from headgate.lake.snapshot import Snapshot
     from headgate.quarantine.filter import OffsetRange, QuarantineFilter
@@ -160,12 +160,14 @@ class Pipeline(config.PipelineConfig):
 
         return rewind(self, table, to.isoformat() if isinstance(to, datetime) else to, into)
 
-    def verify(self, *tables: str) -> Rows[TableVerified]:
-        """Compare merged and history tables with their change logs; all if none is given."""
-        self._require_changes("verify")
-        from headgate.cdc.verify import verify
+    def verify(self, *tables: str) -> Verified:
+        """Compare landed tables with the ledger, merged and history tables with their change logs.
 
-        return Rows.of(verify(self, tables))
+        All are compared if no table is named. Iterate over the result, or ask whether it `is_ok`.
+        """
+        from headgate.inspect.verify import read_verified
+
+        return read_verified(self, tables)
 
     def run_maintenance(
         self, *tables: str, dry_run: bool = False, at_most: timedelta | str | None = None

@@ -258,11 +258,19 @@ def test_change_files_rewind_and_verify(shop: ShopLake) -> None:
     assert all(one.is_ok for one in verified)
 
 
-def test_streams_of_records_cannot_rewind_or_verify(games: headgate.Pipeline) -> None:
+def test_streams_of_records_cannot_rewind(games: headgate.Pipeline) -> None:
     with pytest.raises(headgate.HeadgateError, match="`rewind` is for change files"):
         games.rewind("silver_chess", to="2026-11-01")
-    with pytest.raises(headgate.HeadgateError, match="`verify` is for change files"):
-        games.verify()
+
+
+def test_landed_tables_are_verified(games: headgate.Pipeline) -> None:
+    verified = games.verify()
+    assert verified.is_ok
+    assert {table.table for table in verified} >= {"silver_chess", "quarantine"}
+    assert "silver_chess" in verified._repr_html_()
+    assert [table.table for table in games.verify("silver_chess").landed] == ["silver_chess"]
+    with pytest.raises(headgate.HeadgateError, match="nothing has landed in a table `silver_ches`"):
+        games.verify("silver_ches")
 
 
 def test_check_finds_mistakes_of_the_proto_file(tmp_path: Path) -> None:

@@ -58,8 +58,6 @@ class MergeFollowUp:
     last: float = field(default_factory=monotonic)
     recorded: dict[str, MergeEntry] = field(default_factory=dict)
     """The last merge of each table, as the ledger has it."""
-    _log_ids: dict[str, str] = field(default_factory=dict)
-    """IDs of the logs that were merged in this run."""
     _errors: dict[str, str] = field(default_factory=dict)
     """Tables that failed the last time, and why, as the ledger has it."""
 
@@ -90,11 +88,7 @@ class MergeFollowUp:
         due, self.behind = self.behind, {}
         declared = self.plan, self.merge, self.app
         plans = {
-            log: replace(
-                plan,
-                committed=committed.get(log),
-                log_id=self._log_ids.get(log, source.log_id),
-            )
+            log: replace(plan, committed=committed.get(log))
             for log, source in due.items()
             if (plan := merge_plan(*declared, log, source, self.recorded))
         }
@@ -110,9 +104,6 @@ class MergeFollowUp:
             if isinstance(result, TableMerged) and not result.is_recorded(self.recorded)
         ]
         self.recorded |= {result.table: result.entry for result in merged}
-        self._log_ids |= {
-            result.log: result.log_id for result in results if isinstance(result, TableMerged)
-        }
         failed = [result for result in results if isinstance(result, MergeFailed)]
         if merged:
             self.listener(merge_summary(merged, perf_counter() - began, batch))

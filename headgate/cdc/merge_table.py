@@ -69,8 +69,6 @@ class MergePlan:
     spark_above: int = 2 << 30
     committed: KnownVersion | None = None
     """A version of the log: for tables that have all changes before it, the log is not opened."""
-    log_id: str | None = None
-    """ID of the log that has it."""
     written: Mapping[str, int] = field(default_factory=dict)
     """Newest versions, by table, that merges are known to have written."""
 
@@ -85,13 +83,12 @@ class MergePlan:
 
     def unmerged(self, table: Snapshot | None) -> Unmerged | None:
         """Return what a table lacks of its log; None if there is no log."""
-        if self.committed is not None and self.log_id is not None and table is not None:
-            app = self.app_for(self.log_id)
-            if table.mark(app) == self.committed.version - 1:
-                log = ChangeLog.of(self.lake, self.log, self.committed)
-                return Unmerged.of(self, table, log, self.log_id)
+        if self.committed is not None and table is not None:
+            log = ChangeLog.of(self.lake, self.log, self.committed)
+            if table.mark(self.app_for(log.table_id)) == log.version - 1:
+                return Unmerged.of(self, table, log)
         newest = ChangeLog.newest(self.lake, self.log)
-        return None if newest is None else Unmerged.of(self, table, newest, newest.table_id)
+        return None if newest is None else Unmerged.of(self, table, newest)
 
 
 _CHANGED_ROWS = "another writer has changed its rows"
@@ -102,7 +99,6 @@ class Unmerged:
     """What a table lacks of its change log."""
 
     log: ChangeLog
-    log_id: str
     app: str
     """Of the mark of the table."""
     marked: int | None
@@ -113,11 +109,11 @@ class Unmerged:
     """Why the table is rebuilt from the whole log."""
 
     @classmethod
-    def of(cls, plan: MergePlan, table: Snapshot | None, log: ChangeLog, log_id: str) -> Self:
-        app = plan.app_for(log_id)
+    def of(cls, plan: MergePlan, table: Snapshot | None, log: ChangeLog) -> Self:
+        app = plan.app_for(log.table_id)
         marked = table.mark(app) if table is not None else None
         if table is None:
-            return cls(log, log_id, app, None, log)
+            return cls(log, app, None, log)
         if marked is None:
             why = "it has not been merged from this change log"
         elif marked > log.version:
@@ -127,9 +123,9 @@ class Unmerged:
         else:
             new = log.since(marked)
             if new is not log:
-                return cls(log, log_id, app, marked, new)
+                return cls(log, app, marked, new)
             why = "rows of its change log were rewritten"
-        return cls(log, log_id, app, marked, log, why)
+        return cls(log, app, marked, log, why)
 
     @property
     def mark(self) -> Mark:
@@ -189,7 +185,6 @@ class TableMerged:
     append_only: bool = False
     was_up_to_date: bool = False
     """Whether an earlier merge, which the ledger may not have, did it."""
-    log_id: str = ""
     rebuilt: str | None = None
     """Why the table was rebuilt."""
 
@@ -204,7 +199,6 @@ class TableMerged:
             version,
             engine,
             was_up_to_date=True,
-            log_id=unmerged.log_id,
         )
 
     @classmethod
@@ -226,7 +220,6 @@ class TableMerged:
             counts.inserted,
             counts.updated,
             counts.deleted,
-            log_id=unmerged.log_id,
             rebuilt=unmerged.rebuild,
         )
 
@@ -262,7 +255,6 @@ class NeedsSparkMerge:
 
     plan: MergePlan
     table: str
-    log_id: str
     log_version: int
     marked: int | None
     """The version of the log that the table has."""
@@ -280,15 +272,15 @@ class NeedsSparkMerge:
         folded: str | None = None,
         is_history: bool = False,
     ) -> Self:
-        facts = unmerged.log_id, unmerged.log.version, unmerged.marked, unmerged.rebuild
+        facts = unmerged.log.version, unmerged.marked, unmerged.rebuild
         return cls(plan, table, *facts, folded, is_history)
 
     def open(self) -> Unmerged:
         """Return what the table lacks of its log, in another process."""
         log = ChangeLog.open(self.plan.lake, self.plan.log, self.log_version)
         assert log is not None
-        app = self.plan.app_for(self.log_id)
-        return Unmerged(log, self.log_id, app, self.marked, log, self.rebuild)
+        app = self.plan.app_for(log.table_id)
+        return Unmerged(log, app, self.marked, log, self.rebuild)
 
 
 IS_DELETED = "_is_deleted"

@@ -43,15 +43,12 @@ class KnownSource:
     """Newest source timestamp in the log that is not in the future."""
     log: LogEnd | None = None
     """Where the log ends, if that is known."""
-    log_id: str | None = None
-    """ID of the log when it was opened."""
 
     def updated(self, later: KnownSource) -> KnownSource:
         """Return the source with what is known of it later."""
         times = [time for time in (self.newest, later.newest) if time is not None]
         lineages = later.lineages or self.lineages
-        log_id = later.log_id or self.log_id
-        return KnownSource(self.source, lineages, max(times, default=None), later.log, log_id)
+        return KnownSource(self.source, lineages, max(times, default=None), later.log)
 
 
 @dataclass(frozen=True)
@@ -167,12 +164,8 @@ def _opened(tables: TableCache, table: str, source: KnownSource) -> KnownSource:
     ]
     plausible = filter(None, map(newest_plausible, bounds))
     newest = bounds[-1].combine_chunks() if len(bounds) == len(_BOUNDS) else pa.nulls(1)
-    return replace(
-        source,
-        newest=max(plausible, default=None),
-        log=LogEnd.of(log.version, newest),
-        log_id=log.table_id,
-    )
+    end = LogEnd.of(log.version, newest)
+    return replace(source, newest=max(plausible, default=None), log=end)
 
 
 def newest_in(statistics: Iterable[Mapping[str, Any]]) -> datetime | None:

@@ -420,15 +420,11 @@ class PipelineConfig(ConfigModel):
     @model_validator(mode="after")
     def _tasks_fit_the_pipeline(self) -> Self:
         tasks = self.workflow.tasks if self.workflow else {}
-        needs = {"train": self.train, "verify": self.lands_changes}
-        reasons = {
-            "train": "has nothing to train: the pipeline has no `train`",
-            "verify": "is for change files, whose merged tables are compared with their logs",
-        }
+        reason = "has nothing to train: the pipeline has no `train`"
         errors: dict[Path, InvalidPipeline] = {
-            ("workflow", "tasks", name, "do"): InvalidPipeline("bad-value", reasons[task.do])
+            ("workflow", "tasks", name, "do"): InvalidPipeline("bad-value", reason)
             for name, task in tasks.items()
-            if task.do in needs and not needs[task.do]
+            if task.do == "train" and not self.train
         }
         if errors:
             raise invalid_at_paths(errors)

@@ -159,7 +159,7 @@ class Task(ConfigModel):
 
     do: Job | None = None
     """`land` what the source has now, `stream` until stopped, `follow` (bring merged and derived
-    tables up to date), `train` models, `maintain` tables, or `verify` merged tables."""
+    tables up to date), `train` models, `maintain` tables, or `verify` them."""
 
     command: Annotated[
         tuple[str, ...] | None,

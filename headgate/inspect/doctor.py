@@ -28,6 +28,7 @@ from headgate.errors import (
     SetupError,
 )
 from headgate.inspect.check import find_mistakes
+from headgate.inspect.landed_rows import read_landed_rows
 from headgate.inspect.ledger import open_ledger
 from headgate.inspect.status import batch_in_progress, find_current_run, pending_tables
 from headgate.inspect.tables import landed_tables, tables_behind
@@ -40,7 +41,6 @@ from headgate.lab.registry import registry_answers
 from headgate.lab.services import Services, find, find_database, read_services
 from headgate.lake.layout import current_streams
 from headgate.lake.ledger import Ledger
-from headgate.lake.snapshot import Snapshot
 from headgate.lake.storage import probe
 from headgate.lake.tables import open_table
 from headgate.models.publish import topic_encoder
@@ -350,23 +350,33 @@ def _checkpoint_of(pipeline: PipelineConfig) -> Check:
 
 
 def _tables(pipeline: PipelineConfig) -> Check:
-    """Check that no table is older than the ledger: a table that was put back lacks batches."""
-    recorded = open_ledger(pipeline).stream.table_versions()
-    behind = [
-        table for table, version in sorted(recorded.items()) if _is_behind(pipeline, table, version)
-    ]
-    if not behind:
-        return ok("tables", "none is older than the ledger")
-    return fail(
-        "tables",
-        f"{len(behind)} older than the ledger or gone, such as {behind[0]}",
-        "restore the newest copy of the tables, or the whole lake from the same time",
-    )
+    """Check that no table is older than the ledger, and that all have the rows that have landed.
 
-
-def _is_behind(pipeline: PipelineConfig, table: str, version: int) -> bool:
-    snapshot = Snapshot.open(pipeline.lake, table)
-    return snapshot is None or snapshot.version < version
+    A table that was put back lacks batches.
+    """
+    tables = read_landed_rows(pipeline, explain=False)
+    behind = [table for table in tables if table.is_behind]
+    if behind:
+        return fail(
+            "tables",
+            f"{len(behind)} older than the ledger or gone, such as {behind[0].table}",
+            "restore the newest copy of the tables, or the whole lake from the same time",
+        )
+    unreadable = [table for table in tables if table.trouble is not None]
+    if unreadable:
+        first = unreadable[0]
+        detail = f"{len(unreadable)} cannot be read, such as {first.table}: {first.trouble}"
+        return fail("tables", detail, "restore the newest copy of the tables")
+    different = [table for table in tables if table.difference]
+    if different:
+        first = different[0]
+        return warn(
+            "tables",
+            f"{len(different)} with other rows than have landed, such as {first.table}: "
+            f"{first.problem}",
+            "headgate verify lists the commits that explain it",
+        )
+    return ok("tables", "none is older than the ledger, and all have the rows that have landed")
 
 
 def _pending(pipeline: PipelineConfig) -> Check:

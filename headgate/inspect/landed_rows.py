@@ -323,7 +323,7 @@ def _newest_first(table: Snapshot) -> Iterator[LogEntry]:
     last = max(-1, table.version - _MAX_ENTRIES)
     for newest in range(table.version, last, -_AT_ONCE):
         versions = range(max(newest - _AT_ONCE, last) + 1, newest + 1)
-        entries = read_entries(table.url, versions)
+        entries = [*read_entries(table.url, versions)]
         yield from reversed(entries)
         if len(entries) < len(versions):
             return

@@ -60,7 +60,7 @@ def read_table_schema(pipeline: PipelineConfig, name: str) -> TableSchema:
     known = ledger.stream.tables(Kind.TABLE)
     table = find_table(pipeline, name, known)
     if table is None:
-        raise _unknown(pipeline, name, nearest_table(pipeline, name, [*known, *gold]))
+        raise unknown_table(pipeline, name, nearest_table(pipeline, name, [*known, *gold]))
     opened = open_table(pipeline, table)
     totals = known[table]
     return TableSchema(
@@ -96,7 +96,7 @@ def _of_changes(
     by_source |= {pattern_name(one.source): log for log, one in naming.known.items()}
     table = name if name in known else by_source.get(name)
     if table is None:
-        raise _unknown(pipeline, name, nearest(name, [*known, *gold, *by_source]))
+        raise unknown_table(pipeline, name, nearest(name, [*known, *gold, *by_source]))
     opened = open_table(pipeline, table)
     log = merged[table].log if table in merged else None
     source = naming.known.get(log or table)
@@ -145,7 +145,8 @@ def open_table(pipeline: PipelineConfig, table: str) -> Snapshot:
     raise LandingError("lake-unreadable", message, "restore the table's folder", where=where)
 
 
-def _unknown(pipeline: PipelineConfig, name: str, meant: str | None) -> LandingError:
+def unknown_table(pipeline: PipelineConfig, name: str, meant: str | None) -> LandingError:
+    """Return the error for a name that no table has."""
     hint = f"did you mean `{meant}`?" if meant else "headgate tables lists them"
     message = f"nothing has landed in a table `{name}`"
     return LandingError("table-unknown", message, hint, where=pipeline.lake)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from headgate.lake.compact import Compacted
 from headgate.lake.definition import TableDefinition
 from headgate.lake.kept_rows import KeptRows
+from headgate.lake.open_tables import OpenTable
 from headgate.lake.parquet import stage_rows
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.staged import StagedFile
@@ -67,6 +68,21 @@ class Commit:
     description: str | None = None
     """Of a table that the commit creates, like the properties."""
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    def unmet(self, table: OpenTable) -> str | None:
+        """Return what this requires of a version of its table, and the version does not fulfil."""
+        for app, required in self.required_marks.items():
+            if table.mark(app) != required:
+                return f"is not at {required} of {app}"
+        for mark in self.marks:
+            found = table.mark(mark.app)
+            # Who rebuilds a table has read the mark, and requires it.
+            is_read = mark.app in self.required_marks
+            if found is not None and found > mark.version and not is_read:
+                return f"is at {found} of {mark.app} already"
+        if self.based_on is not None and table.version != self.based_on:
+            return f"has version {table.version}, not {self.based_on}"
+        return None
 
 
 @dataclass(frozen=True)

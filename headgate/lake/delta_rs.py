@@ -66,7 +66,6 @@ _RETENTION = "delta.deletedFileRetentionDuration"
 _SHORT = "interval 1 hours"
 """How long checkpoints repeat that a file was removed. With a week, the default, they would list
 all small files of that week."""
-_CLEANS_UP = "delta.enableExpiredLogCleanup"
 _INERT = {_INTERVAL, _RETENTION, "delta.dataSkippingStatsColumns"}
 """Properties of new tables for which a table needs no feature."""
 
@@ -250,7 +249,7 @@ class DeltaRsCommitter:
     def _base(self, commit: Commit) -> OpenTable | None:
         """Return the version that a commit is to follow."""
         last = self._tables.last(commit.table)
-        if last is not None and last.is_fresh and _unmet(last, commit) is None:
+        if last is not None and last.is_fresh and commit.unmet(last) is None:
             return last  # `state` has just looked, and an entry of others is found by writing ours
         return self._open(commit.table)
 
@@ -280,7 +279,7 @@ class DeltaRsCommitter:
     def _require(self, opened: OpenTable, commit: Commit) -> None:
         """Raise if a commit may not follow a version of its table."""
         table, definition = commit.table, opened.definition
-        unmet = _unmet(opened, commit)
+        unmet = commit.unmet(opened)
         if unmet is not None:
             raise CommitConflict(f"table {table} {unmet}")
         adds = commit.mode == "append" and not (commit.removed or commit.replaced_partitions)
@@ -319,6 +318,7 @@ class DeltaRsCommitter:
             # The log shows other versions, but not that the table is another one with fewer.
             is_recent = opened.entry is None or (is_remote(url) and opened.is_fresh)
             if not is_recent and identify_entry(url, opened.version) != opened.entry:
+                self._open(table)  # the next attempt begins with the table that is there now
                 raise _Lost(table, Conflict(Cause.TABLE, version))
             identity = self._entry_written(url, version, transaction)
             if identity is not None:
@@ -363,11 +363,9 @@ class DeltaRsCommitter:
         # Tables that are committed to together have their checkpoints at different times.
         turn = opened.version + 1 + crc32(table.encode())
         if opened.version and turn % interval == 0:
-            keeps = configuration.get(_CLEANS_UP, "true").lower() == "false"
-            clean_up = is_clean_up_due(turn, interval) and not keeps
             # The commit is made, whatever happens here: the next checkpoint makes up for this one.
             with suppress(TableError, OSError):
-                write_checkpoint(table_url(self.lake, table), clean_up)
+                write_checkpoint(table_url(self.lake, table), is_clean_up_due(turn, interval))
 
     def _create(self, commit: Commit, exists: bool) -> int:
         if exists:
@@ -434,22 +432,6 @@ def _obstacle_to_compaction(table: Snapshot) -> str | None:
     if obstacle is None and not can_combine(table):
         return f"the partitions {', '.join(table.partition_columns)}"
     return obstacle
-
-
-def _unmet(opened: OpenTable, commit: Commit) -> str | None:
-    """Return what a commit requires of a version of its table, and what that does not fulfil."""
-    for app, required in commit.required_marks.items():
-        if opened.mark(app) != required:
-            return f"is not at {required} of {app}"
-    for mark in commit.marks:
-        found = opened.mark(mark.app)
-        # A caller that rebuilds a table has read the mark, and requires it.
-        is_read = mark.app in commit.required_marks
-        if found is not None and found > mark.version and not is_read:
-            return f"is at {found} of {mark.app} already"
-    if commit.based_on is not None and opened.version != commit.based_on:
-        return f"has version {opened.version}, not {commit.based_on}"
-    return None
 
 
 def _removals(table: Snapshot, partitions: Sequence[str]) -> Iterator[Action]:

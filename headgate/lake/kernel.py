@@ -87,7 +87,9 @@ class KernelCommitter:
             obstacle = _obstacle(opened.definition) or _obstacle_of(commit, opened.definition)
             if obstacle is not None:
                 raise NotWritable(f"Kernel does not append to {commit.table}, which has {obstacle}")
-            _require_marks(commit, opened)
+            unmet = commit.unmet(opened)
+            if unmet is not None:
+                raise CommitConflict(f"table {commit.table} {unmet}")
             entry = self._append(commit, opened)
             if entry.is_written:
                 return opened.version + 1
@@ -287,18 +289,6 @@ def _differs(schema: pa.Schema, table: TableDefinition) -> bool:
     """Whether a schema has columns that a table lacks, or in another type."""
     types = {column.name: column.type for column in table.schema}
     return any(types.get(column.name) != column.type for column in schema)
-
-
-def _require_marks(commit: Commit, table: OpenTable) -> None:
-    if commit.based_on not in (None, table.version):
-        raise CommitConflict(f"table {commit.table} has version {table.version} already")
-    for app, version in commit.required_marks.items():
-        if table.mark(app) != version:
-            raise CommitConflict(f"table {commit.table} is not at {version} of {app}")
-    for mark in commit.marks:
-        marked = table.mark(mark.app)
-        if marked is not None and marked > mark.version:
-            raise CommitConflict(f"table {commit.table} is at {marked} of {mark.app} already")
 
 
 def _require_no_conflict(commit: Commit, table: OpenTable, entry: _Entry) -> None:

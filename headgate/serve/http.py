@@ -10,6 +10,7 @@ import logging
 import math
 import re
 import socket
+import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -79,6 +80,7 @@ _OTHER_FILES = 40
 _ACCEPTED_AT_ONCE, _WAITING_CONNECTIONS = 8, 1_024
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _COMPLAINT_SECONDS = 60
+_SWITCH_SECONDS = 0.0005
 _HELD_RESULTS = 2
 """Results of the largest size that may wait for their readers."""
 
@@ -461,11 +463,15 @@ class HttpServer:
 
     def run(self) -> None:
         """Answer until a signal, or until `stop`."""
+        # Threads that parse and encode hand over to the event loop, as soon as it has an event.
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_SECONDS)
         self.queries.workers.start()
         try:
             self._server.run([self._socket])
         finally:
             self.queries.workers.close()
+            sys.setswitchinterval(before)
 
     def stop(self) -> None:
         """End all streams, then the server. Any thread may call it."""

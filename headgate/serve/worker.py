@@ -25,6 +25,7 @@ from headgate.lake.duck import Sql, bounded
 
 _ROWS_AT_ONCE = 1 << 14
 _LOOK_SECONDS = 0.1
+_NICE = 5
 _COPIES = 4
 """A worker has the rows that a query reads, its result, and DuckDB's memory; and its code."""
 _CODE = 1 << 30
@@ -265,7 +266,8 @@ def _read(source: IO[bytes], requests: queue.SimpleQueue[_Request]) -> None:
 
 
 def _limit_process(memory: int) -> None:
-    with suppress(ImportError, OSError, ValueError):
+    with suppress(ImportError, OSError, ValueError, AttributeError):
+        os.nice(_NICE)  # the server answers while they compute
         import resource
 
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))

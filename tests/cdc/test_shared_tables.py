@@ -71,7 +71,6 @@ class Shop:
     has_key: bool
     orders: int = 0
     recorded: dict[str, int] = field(default_factory=dict)
-    log_id: str | None = None
 
     def append(self) -> None:
         changes = [self._change() for _ in range(self.random.randint(1, 3))]

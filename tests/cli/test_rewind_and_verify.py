@@ -127,12 +127,9 @@ def test_nothing_to_verify(headgate: Headgate) -> None:
     assert printed.out.startswith("Nothing to verify")
 
 
-@pytest.mark.parametrize(
-    "words", [["verify"], ["rewind", "--table", "orders", "--to", "2026-11-01"]], ids=" ".join
-)
-def test_streams_of_records_have_no_change_logs(headgate: Headgate, words: list[str]) -> None:
+def test_streams_of_records_have_no_change_logs(headgate: Headgate) -> None:
     headgate("init", "games")
-    printed = headgate(*words)
+    printed = headgate("rewind", "--table", "orders", "--to", "2026-11-01")
     assert printed.code == 2
     assert "games.yaml declares a stream of records" in printed.err
 

@@ -80,7 +80,6 @@ def test_workflow_reads_every_key(write: Write) -> None:
             "never ends",
         ),
         ("{tasks: {t: train}}", "bad-value", "nothing to train"),
-        ("{tasks: {t: verify}}", "bad-value", "change files"),
         ("{notify: {failure: not an address}}", "secret-in-file", "reference"),
         ("{notify: {failure: 'https://hooks.slack.com/services/T/B/x'}}", "secret-in-file", "env:"),
         ("{notify: {failure: 'https://a.example/?token=x'}}", "secret-in-file", "URL"),
@@ -106,6 +105,12 @@ def test_invalid_workflow_is_refused_with_a_hint(
     assert part in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert caught.value.findings[0].line == 6
+
+
+def test_every_pipeline_can_be_verified(write: Write) -> None:
+    pipeline = load_pipeline(write(f"{PIPELINE}workflow: {{tasks: {{check: verify}}}}\n"))
+    assert pipeline.workflow is not None
+    assert pipeline.workflow.tasks["check"].do == "verify"
 
 
 def test_shorthand_is_a_cron_expression() -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from headgate.config import PipelineConfig
 from headgate.gold.declared import declared_gold
+from headgate.gold.source_table import app_of_version
 from headgate.lake.ledger import Ledger
 from headgate.lake.ledger_entries import GoldEntry
 
@@ -28,7 +29,9 @@ def app_of(pipeline: PipelineConfig, declaration: str) -> str:
 def derive(pipeline: PipelineConfig, declaration: str, table: str, *sources: str) -> None:
     """A table that has what its sources have; without sources, it is of one alone."""
     app = app_of(pipeline, declaration)
-    marks = [f"{app}:{source}" for source in sources] or [app]
+    logs = Path(pipeline.lake).glob("*/_delta_log")
+    every = (app_of_version(app, str(DeltaTable(log.parent).metadata().id)) for log in logs)
+    marks = [f"{app}:{source}" for source in sources] or every
     commit(pipeline, table, dict.fromkeys(marks, 1))
 
 

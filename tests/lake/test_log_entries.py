@@ -439,3 +439,16 @@ def test_entry_that_is_written_again_is_not_lost_to_itself(
     assert append(committer, tmp_path, *range(4)) == 3
     assert not reads
     assert values(tmp_path) == [0, 1, 2, 3]
+
+
+def test_commit_after_the_table_was_replaced_is_refused_once(
+    committer: DeltaRsCommitter, tmp_path: Path
+) -> None:
+    append(committer, tmp_path, 2)
+    shutil.rmtree(tmp_path / "chess")
+    write_deltalake(tmp_path / "chess", numbers(70))
+    file = staged(tmp_path, "chess", numbers(3))
+    with pytest.raises(CommitConflict, match="replaced by another"):
+        committer.commit(Commit("chess", file.schema, (file,)))
+    assert committer.commit(Commit("chess", file.schema, (file,))) == 1
+    assert values(tmp_path) == [3, 70]

@@ -47,10 +47,11 @@ def test_all_of_a_log_at_once(
     ours, sparks = DeltaRsCommitter(str(here)), DeltaRsCommitter(str(there))
     merge_table(in_process, ours)
     merge_history(in_process, ours)
+    unmerged = by_spark.unmerged(None)
+    assert unmerged is not None
     for name in ("merged", "history"):
-        unmerged = by_spark.unmerged(None)
-        assert unmerged is not None
-        request = NeedsSparkMerge.of(by_spark, name, unmerged, is_history=name == "history")
+        is_history = name == "history"
+        request = NeedsSparkMerge.of(by_spark, name, unmerged, is_history=is_history)
         merge_with_spark(spark, request, sparks)
     for name in ("merged", "history"):
         found, wanted = (sorted(map(repr, rows(lake, name))) for lake in (there, here))

@@ -1,8 +1,8 @@
-"""`headgate verify`: compare merged tables with their change logs."""
+"""`headgate verify`: compare tables with the ledger, and with their change logs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,13 +22,14 @@ from headgate.cli.output import (
 from headgate.cli.pipeline_argument import (
     PipelineArgument,
     find_pipeline,
-    load_change_pipeline,
     spark_when_needed,
 )
 
 if TYPE_CHECKING:
     from headgate.cdc.compare import RowDifferences
     from headgate.cdc.verify import TableVerified
+    from headgate.inspect.landed_rows import LandedRows
+    from headgate.inspect.verify import Verified
 
 
 def verify(
@@ -38,52 +39,146 @@ def verify(
         typer.Option(
             "--table",
             metavar="T",
-            help="A merged table, a change log, or a source table as database.table; repeat "
+            help="A landed or merged table, a route, or a source table as database.table; repeat "
             "for several; all if none is given.",
             show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare merged and history tables with their change logs.
+    """Compare tables with the ledger, and with their change logs.
 
     \b
     Examples:
-      headgate verify shop.yaml
+      headgate verify games.yaml
       headgate verify shop.yaml --table shop_orders --table shop.visits
 
-    Recomputes each table from its log, up to the last change it has merged, and reports rows
-    that are missing, extra or different. Being behind the log is not a difference. Writes
-    nothing. Exits with 1 if it finds a difference.
+    Counts the rows of each landed table and compares them with those that have landed. Where
+    rows are missing or extra, the commits of others that explain it are listed: a DELETE, a
+    RESTORE, an overwrite, an OPTIMIZE that doubled rows.
 
-    Marks: - missing, + extra, ~ different.
+    Recomputes merged and history tables of change files from their logs, up to the last change
+    that they have merged, and reports rows that are missing (-), extra (+) or different (~).
+    Being behind the log is not a difference.
 
-    Next: headgate rewind PIPELINE --table T --to WHEN recreates the correct rows
+    Writes nothing. Exits with 1 if it finds a difference.
+
+    Next: headgate rewind PIPELINE --table T --to WHEN recreates rows of a merged table
     """
-    file = find_pipeline(pipeline)
-    declared = load_change_pipeline(file)
-    from headgate.cdc.verify import verify as verify_tables
+    from headgate.config import load_pipeline
+    from headgate.inspect.verify import read_verified
 
+    file = find_pipeline(pipeline)
+    declared = load_pipeline(file)
     with spark_when_needed(declared) as spark:
-        verified = list(verify_tables(declared, tables or (), spark=spark))
-    wrong = [one for one in verified if not one.is_ok]
+        verified = read_verified(declared, tables or (), spark=spark)
     if as_json:
-        total = sum(one.total for one in verified)
-        found = {"differences": total, "tables": [as_record(one) for one in verified]}
-        print_json(
-            found, errors=[{"table": one.table, "message": problems_of(one)} for one in wrong]
-        )
+        _print_json(verified)
     elif not verified:
-        print("Nothing to verify: no merged or history table exists yet")
+        print("Nothing to verify: nothing has landed yet")
         print_next_steps([(f"headgate run {file} --once", "land what the source has")])
     else:
-        print_verified(verified)
+        _print_landed(declared.lake, verified.landed)
+        if verified.merged:
+            print()
+            print_verified(verified.merged)
+        wrong = [table.table for table in verified.merged if not table.is_ok]
         if wrong:
             when = f"{now():%Y-%m-%dT%H:%M:%S}"
-            command = f"headgate rewind {file} --table {wrong[0].table} --to {when}"
+            command = f"headgate rewind {file} --table {wrong[0]} --to {when}"
             print_next_steps([(command, "create a table with the correct rows")])
-    if wrong:
+    if not verified.is_ok:
         raise typer.Exit(1)
+
+
+def _print_json(verified: Verified) -> None:
+    found = {
+        "differences": sum(table.total for table in verified.merged),
+        "landed": [landed_as_record(table) for table in verified.landed],
+        "tables": [as_record(table) for table in verified.merged],
+    }
+    wrong = [
+        *((table.table, table.problem) for table in verified.landed if not table.is_ok),
+        *((table.table, problems_of(table)) for table in verified.merged if not table.is_ok),
+    ]
+    print_json(found, errors=[{"table": table, "message": message} for table, message in wrong])
+
+
+def landed_as_record(table: LandedRows) -> dict[str, object]:
+    """Return all fields for JSON, with the number of rows that are missing or extra."""
+    return {
+        **{field.name: getattr(table, field.name) for field in fields(table)},
+        "missing": table.missing,
+        "extra": table.extra,
+        "problem": table.problem,
+        "ok": table.is_ok,
+    }
+
+
+_LANDED_HEADERS = ("TABLE", "LANDED", "FOUND", "MISSING", "EXTRA")
+
+
+def _print_landed(lake: str, tables: Sequence[LandedRows]) -> None:
+    """Print the landed tables that are wrong, each with what happened and what to do."""
+    wrong = [table for table in tables if not table.is_ok]
+    if wrong:
+        rows = [(table.table, number(table.landed), *_found(table)) for table in wrong]
+        print_columns(_LANDED_HEADERS, rows, right=_LANDED_HEADERS[1:])
+        for table in wrong:
+            _print_wrong_rows(lake, table)
+        print()
+    landed = counted(sum(table.landed for table in tables), "landed row")
+    differ = f"{number(len(wrong))} of {counted(len(tables), 'landed table')}"
+    summary = f"differences in {differ}" if wrong else f"all in {counted(len(tables), 'table')}"
+    print(f"{landed}: {summary}")
+
+
+def _found(table: LandedRows) -> Sequence[str]:
+    if table.found is None:
+        return ("-",) * 3
+    return [number(rows) for rows in (table.found, table.missing, table.extra)]
+
+
+def _print_wrong_rows(lake: str, table: LandedRows) -> None:
+    print(f"\n{styled(printable(table.table), 'bold')}: {printable(table.problem or '')}")
+    if table.created_again is not None:
+        print(f"  {table.created_again:%Y-%m-%d %H:%M:%S} UTC: somebody created the table again")
+    for commit in table.commits[:_MAX_COMMITS]:
+        print(f"  {commit.at:%Y-%m-%d %H:%M:%S} UTC: {printable(commit.text)}")
+    if len(table.commits) > _MAX_COMMITS:
+        print(f"  and {counted(len(table.commits) - _MAX_COMMITS, 'earlier commit')}")
+    for line in _advice(lake, table):
+        print(f"  {printable(line)}")
+
+
+_MAX_COMMITS = 5
+
+
+def _advice(lake: str, table: LandedRows) -> Iterator[str]:
+    if table.trouble is not None or table.is_behind:
+        yield "Restore the newest copy of the table, or the whole lake from the same time."
+        return
+    before = min((commit.version for commit in table.commits), default=0) - 1
+    if before < 0:
+        if table.created_again is None and not table.commits:
+            yield "Its log has no commit of others that explains it: entries of older ones expire."
+        yield "Restore the table from a backup, or leave it so: Headgate continues to land."
+        return
+    if not table.is_explained:
+        yield "The entries that its log still has do not explain all of it."
+    if table.landed_since:
+        later = counted(table.landed_since, "later commit")
+        yield f"RESTORE would undo {later} of landed rows, too. The rows from before are in"
+        yield _restored(lake, table, before)[0]
+    else:
+        yield f"To undo it: {_restored(lake, table, before)[1]}"
+    yield "If it was intended, leave it so: Headgate continues to land, and verify to report it."
+
+
+def _restored(lake: str, table: LandedRows, version: int) -> tuple[str, str]:
+    """Return SQL that names the version of a table, and SQL that restores it."""
+    path = f"delta.`{lake}/{table.table}`"
+    return f"{path} VERSION AS OF {version}", f"RESTORE TABLE {path} TO VERSION AS OF {version}"
 
 
 _HEADERS = ("TABLE", "ROWS", "MISSING", "EXTRA", "DIFFERENT", "")
