@@ -200,7 +200,8 @@ class TablesWorld(World):
     def _land(self, app: str, first: int) -> None:
         landings = self._landings[app]
         committer = FailingCommitter(self._committer())
-        for batch in range(first, first + self.random.randint(1, 3)):
+        most = 5 if self.focus == "pending beside maintenance" else 3
+        for batch in range(first, first + self.random.randint(1, most)):
             with self.operation(landings):
                 self._land_batch(committer, landings, batch)
         committer.heal()

@@ -192,9 +192,11 @@ MUTANTS = [
         "pending beside maintenance",
     ),
     Mutant(
-        "clean-up takes pending files",
+        "clean-up takes pending files at once",
         TablesWorld,
-        lambda: _staged(lambda staged: replace(staged, pending=frozenset())),
+        lambda: _both(
+            _all_files_old(), _staged(lambda staged: replace(staged, pending=frozenset()))
+        ),
         "pending beside maintenance",
     ),
     Mutant(
