@@ -286,7 +286,8 @@ def rewind(cell: Cell) -> None:
 
 def verify(cell: Cell) -> None:
     _rebuild(cell)
-    verified = {table.table: table.total for table in cell.lake.pipeline.verify()}
+    found = cell.lake.pipeline.verify()
+    verified = {one.table: one.total for one in found if isinstance(one, TableVerified)}
     same(verified, dict.fromkeys((MERGED, HISTORY), 0))
     cell.checked = ""
 

@@ -165,8 +165,9 @@ def test_what_has_to_be_checked_or_computed_is_left_to_spark(
     create(spark, lake, NEEDS_SPARK[name])
     alone = KernelCommitter(lambda: spark, lake)
     assert alone.can_append("t") == (name == "default of a missing column")
+    file = stage(lake, 3)
     with pytest.raises(NotWritable):
-        append(alone, lake, 1, 3)  # type: ignore[arg-type]
+        alone.commit(Commit("t", file.schema, (file,)))
     version = append(committer, lake, 1, 3)
     assert info(entry(lake, version))["engineInfo"].startswith("Apache-Spark")
     assert numbers(spark, lake) == [1, 2, 3]
