@@ -16,6 +16,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from headgate.cdc.verify import TableVerified
 from headgate.config import Contract
 from headgate.engine.events import Event, GoldFailed, MergeFailed
 from headgate.engine.follow_up import TableChanged
