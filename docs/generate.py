@@ -374,14 +374,16 @@ _ABOUT_FEATURES = """\
 # Features of Delta
 
 What each operation does with a table that has a feature of Delta, with `commit: auto`. Written from
-[cells.yaml](../features/cells.yaml); the tests try every cell on a table that Spark has made, and read the rows with
-Spark.
+[cells.yaml](../features/cells.yaml); the tests try every cell on a table that Spark has made, and
+read the rows with Spark.
 
 - **yes**: done by Headgate itself, without a Spark job for the commit.
-- **by Kernel**: the files are added as they were staged, by Delta Kernel in the Java of Spark's driver.
+- **by Kernel**: the files are added as they were staged, by Delta Kernel in the Java of Spark's
+  driver.
 - **by Spark**: committed by Spark's Delta writer.
 - An error code, such as `DELTA_CANNOT_MODIFY_APPEND_ONLY`: refused before anything is written.
-- –: Delta makes no such table.
+- *impossible*: Delta makes no such table.
+- An empty cell was not tried yet.
 """
 _OPERATIONS = {
     "Land and merge": {
@@ -422,15 +424,14 @@ def _features() -> str:
         text += f"\n## {title}\n\n| table with | {' | '.join(operations.values())} |\n"
         text += f"|{'---|' * (len(operations) + 1)}\n"
         for feature, outcomes in cells.items():
-            found = (outcomes.get(name, outcomes["default"]) for name in operations)
+            found = (outcomes.get(name, "") for name in operations)
             text += f"| {feature} | {' | '.join(map(_outcome_of_feature, found))} |\n"
     return text
 
 
 def _outcome_of_feature(outcome: str) -> str:
-    if outcome == "impossible":
-        return "–"
-    return outcome if outcome in ("yes", "by Kernel", "by Spark") else f"`{outcome}`"
+    words = ("", "yes", "by Kernel", "by Spark", "impossible")
+    return outcome if outcome in words else f"`{outcome}`"
 
 
 def _types() -> str:

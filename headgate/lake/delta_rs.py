@@ -313,18 +313,22 @@ class DeltaRsCommitter:
         """Write the entry of a transaction; raise `_Lost` if others have committed against it."""
         opened, transaction = prepared.opened, prepared.transaction
         url = table_url(self.lake, table)
+        is_recent = is_remote(url) and opened.is_fresh
         while True:
             version = opened.version + 1
-            # The log shows other versions, but not that the table is another one with fewer.
-            is_recent = opened.entry is None or (is_remote(url) and opened.is_fresh)
-            if not is_recent and identify_entry(url, opened.version) != opened.entry:
-                self._open(table)  # the next attempt begins with the table that is there now
-                raise _Lost(table, Conflict(Cause.TABLE, version))
-            identity = self._entry_written(url, version, transaction)
-            if identity is not None:
-                break
-            newest = self._open(table)
-            if newest is None or newest.version < version or newest.table_id != opened.table_id:
+            expected = opened.version
+            if opened.entry is not None or is_recent:
+                expected = version
+                # The log shows other versions, but not that the table is another one with fewer.
+                if not is_recent and identify_entry(url, opened.version) != opened.entry:
+                    self._open(table)  # the next attempt begins with the table that is there now
+                    raise _Lost(table, Conflict(Cause.TABLE, version))
+                identity = self._entry_written(url, version, transaction)
+                if identity is not None:
+                    break
+            newest, is_recent = self._open(table), True
+            is_same = newest is not None and newest.table_id == opened.table_id
+            if newest is None or not is_same or newest.version < expected:
                 raise _Lost(table, Conflict(Cause.TABLE, version))
             entries = [self._entry(table, number) for number in range(version, newest.version + 1)]
             for entry in entries:

@@ -14,6 +14,7 @@ from functools import reduce
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -106,7 +107,8 @@ class KernelCommitter:
         """Commit at the next version, unless another writer has made it."""
         kernel = self._kernel()
         url = table_url(self.lake, commit.table)
-        entry = _Entry(kernel, url, is_blind=commit.based_on is None)
+        statistics = {file.path: file.statistics for file in commit.files}
+        entry = _Entry(kernel, url, statistics, is_blind=commit.based_on is None)
         with _not_writable(commit.table, entry):
             versions = kernel.find("TableManager").loadSnapshot(url).withCommitter(entry)
             table = versions.atVersion(opened.version).build(kernel.engine)
@@ -173,9 +175,7 @@ def _actions(kernel: _Kernel, table: Any, transaction: Any, commit: Commit) -> I
     physical = kernel.find("internal.data.TransactionStateRow").getPhysicalSchema(state)
     of_transactions, root = kernel.find("Transaction"), table.getPath()
     for file in commit.files:
-        statistics = kernel.find("statistics.DataFileStatistics").deserializeFromJson(
-            file.statistics, physical
-        )
+        statistics = _statistics(kernel, file, physical)
         # A path without the scheme of the table's own would be written as an absolute one.
         added = kernel.find("utils.DataFileStatus")(
             f"{root}/{file.path}", file.size, now(), statistics
@@ -197,6 +197,18 @@ def _actions(kernel: _Kernel, table: Any, transaction: Any, commit: Commit) -> I
         yield single.createTxnSingleAction(marked.toRow())
 
 
+def _statistics(kernel: _Kernel, file: StagedFile, columns: Any) -> Any:
+    """Return the statistics of a file, of which Kernel mostly needs the number of rows."""
+    from py4j.protocol import Py4JError
+
+    parser = kernel.find("statistics.DataFileStatistics")
+    try:
+        return parser.deserializeFromJson(file.statistics, columns)
+    except Py4JError:
+        # It reads timestamps with exactly three digits of a second's fraction.
+        return parser.deserializeFromJson(json.dumps({"numRecords": file.rows}), columns)
+
+
 def _partition(kernel: _Kernel, table: Any, file: StagedFile) -> Any:
     """Return the values of a file's partition columns as Kernel's literals."""
     values = kernel.java.util.HashMap()
@@ -210,7 +222,9 @@ def _partition(kernel: _Kernel, table: Any, file: StagedFile) -> Any:
 class _Entry:
     """Kernel's committer: writes the entry of a version, which Kernel calls from Java."""
 
-    def __init__(self, kernel: _Kernel, url: str, is_blind: bool) -> None:
+    def __init__(
+        self, kernel: _Kernel, url: str, statistics: Mapping[str, str], is_blind: bool
+    ) -> None:
         self.url = url
         self.actions: tuple[Mapping[str, Any], ...] = ()
         self.is_reached = False
@@ -218,6 +232,7 @@ class _Entry:
         self.is_written = False
         self.error: Exception | None = None
         self._kernel = kernel
+        self._statistics = statistics
         self._is_blind = is_blind
 
     def commit(self, engine: Any, actions: Any, metadata: Any) -> Any:
@@ -245,6 +260,9 @@ class _Entry:
             if "commitInfo" in action:
                 # Kernel says false of every commit, and then a DELETE of others conflicts with it.
                 action["commitInfo"]["isBlindAppend"] = self._is_blind
+            if "add" in action:
+                # Kernel may not have read all of them.
+                action["add"]["stats"] = self._statistics[unquote(action["add"]["path"])]
         self.is_written = write_entry(self.url, version, self.actions) is not None
         return sum(map(len, texts))
 

@@ -172,6 +172,14 @@ def identify_entry_and_next(url: str, version: int) -> tuple[Identity | None, Id
     return found.get(one), found.get(following)
 
 
+def identify_origin(url: str) -> Identity | None:
+    """Return what distinguishes a log from that of another table of the same name.
+
+    That is its first entry; once this has expired, there is a checkpoint.
+    """
+    return identify_entry(url, 0) or identify(f"{url}/{LOG}/_last_checkpoint")
+
+
 def write_entry(url: str, version: int, actions: Iterable[Mapping[str, Any]]) -> Identity | None:
     """Write the entry of a version; return None if another writer has written it."""
     entry = _entry_url(url, version)

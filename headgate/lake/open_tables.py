@@ -19,13 +19,20 @@ from deltalake import DeltaTable
 
 from headgate.lake.definition import TableDefinition, TableMetadata, TableProtocol
 from headgate.lake.files import Identity
-from headgate.lake.log import LogEntry, identify_entry, identify_entry_and_next
+from headgate.lake.log import (
+    LogEntry,
+    identify_entry,
+    identify_entry_and_next,
+    identify_origin,
+)
 from headgate.lake.tables import added_files, open_table, open_version, table_url
 
 _MAX_OPEN = 2_000
 """Beyond this number, the least recently used table is evicted."""
 _MAX_ENTRIES = 10
 """Entries that are read at a time; delta-rs reads more of them faster."""
+_MAX_OPENINGS = 3
+"""How often a table is opened while others drop it and create it again."""
 _MAX_FILES = 200
 """Added and removed files that are remembered beside those that were read."""
 _FRESH = 1.0
@@ -244,13 +251,11 @@ class TableCache:
         if opened is not None:
             opened = _updated(url, opened)
         if opened is None:
-            read = open_table(url)
-            if read is None:
-                with self._lock:
-                    self._opened.pop(table, None)
-                return None
-            version = read.version()
-            opened = OpenTable.of(ReadTable(url, version, read), identify_entry(url, version))
+            opened = _opened(url)
+        if opened is None:
+            with self._lock:
+                self._opened.pop(table, None)
+            return None
         self.put(table, opened)
         return opened
 
@@ -267,6 +272,22 @@ class TableCache:
             self._opened[table] = opened
             if len(self._opened) > _MAX_OPEN:
                 self._opened.pop(next(iter(self._opened)))
+
+
+def _opened(url: str) -> OpenTable | None:
+    """Open a table with its newest entry; None if it does not exist."""
+    origin = identify_origin(url)
+    for _ in range(_MAX_OPENINGS):
+        read = open_table(url)
+        if read is None:
+            return None
+        opened = OpenTable.of(
+            ReadTable(url, read.version(), read), identify_entry(url, read.version())
+        )
+        before, origin = origin, identify_origin(url)
+        if origin == before:
+            break  # otherwise the entry may be that of a table which was created in between
+    return opened
 
 
 def _updated(url: str, opened: OpenTable) -> OpenTable | None:
@@ -291,7 +312,10 @@ def _updated(url: str, opened: OpenTable) -> OpenTable | None:
     delta = opened.read.delta
     delta.update_incremental()
     version = delta.version()
-    return OpenTable.of(ReadTable(url, version, delta), identify_entry(url, version))
+    entry = identify_entry(url, version)
+    if identify_entry(url, opened.version) != opened.entry:
+        return None
+    return OpenTable.of(ReadTable(url, version, delta), entry)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,12 @@ NEEDS_SPARK = {
 }
 
 
-def create(spark: SparkSession, lake: str, definition: str) -> None:
-    """Create the table `t` with two rows."""
+def create(spark: SparkSession, lake: str, definition: str, rows: bool = True) -> None:
+    """Create the table `t`, with two rows."""
     columns, _, rest = definition.partition(" | ")
     spark.sql(f"CREATE TABLE delta.`{lake}/t` ({columns}) USING delta {rest}")
+    if not rows:
+        return
     day = ", DATE '2026-01-01'" if "day DATE" in definition else ""
     names = "n, s, day" if day else "n, s"
     spark.sql(f"INSERT INTO delta.`{lake}/t` ({names}) VALUES (1, 'a'{day}), (2, 'b'{day})")
@@ -163,8 +165,9 @@ def test_what_has_to_be_checked_or_computed_is_left_to_spark(
     create(spark, lake, NEEDS_SPARK[name])
     alone = KernelCommitter(lambda: spark, lake)
     assert alone.can_append("t") == (name == "default of a missing column")
+    file = stage(lake, 3)
     with pytest.raises(NotWritable):
-        append(alone, lake, 1, 3)  # type: ignore[arg-type]
+        alone.commit(Commit("t", file.schema, (file,)))
     version = append(committer, lake, 1, 3)
     assert info(entry(lake, version))["engineInfo"].startswith("Apache-Spark")
     assert numbers(spark, lake) == [1, 2, 3]
@@ -330,3 +333,18 @@ def test_tables_are_appended_to_side_by_side(spark: SparkSession, tmp_path: Path
             for version in made:
                 version.result()
     assert [numbers(spark, lake) for lake in lakes] == [[1, 2, 3, 4, 5]] * 4
+
+
+def test_statistics_are_those_of_the_file(
+    spark: SparkSession, committer: Committer, lake: str
+) -> None:
+    """Kernel itself does not read whole seconds."""
+    columns = "at TIMESTAMP, n BIGINT"
+    create(spark, lake, f"{columns} | TBLPROPERTIES ('delta.enableRowTracking'='true')", rows=False)
+    at = pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    file = stage_rows(lake, "t", pa.table({"at": at, "n": pa.array([1], pa.int64())}))
+    version = committer.commit(Commit("t", file.schema, (file,), (Mark(APP, 1),)))
+    made = entry(lake, version)
+    assert info(made)["engineInfo"].startswith("Kernel")
+    assert made.added[0]["stats"] == file.statistics
+    assert numbers(spark, lake) == [1]
