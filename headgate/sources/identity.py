@@ -6,7 +6,7 @@ name, so a position means nothing in the new one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from headgate.errors import SourceError
@@ -35,6 +35,17 @@ def source_replaced(names: Collection[str], known: SourceIds, present: SourceIds
         f"{first}{others} was deleted and created again: positions are known in the one with the "
         f"id {known[first]}, but now there is {present[first]}",
         hint=_HINT,
+    )
+
+
+def topics_left_out(names: Sequence[str]) -> SourceError:
+    """Return the error for topics that a pipeline has read, and that its source lacks now."""
+    first, *more = names
+    others = f" (and {len(more)} more)" if more else ""
+    return SourceError(
+        "data-lost",
+        f"{first}{others} was read up to a position, and is not part of the source any more",
+        hint="add it to `source` again, or run with --from-ledger to continue without it",
     )
 
 

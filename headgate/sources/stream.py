@@ -30,7 +30,13 @@ from headgate.sources.batch import (
 )
 from headgate.sources.checkpoint import Checkpoint, CheckpointState, Resume, resume
 from headgate.sources.delta import SourceTable, ids_of_position, stream_table
-from headgate.sources.identity import SourceIds, in_the_same, replaced, source_replaced
+from headgate.sources.identity import (
+    SourceIds,
+    in_the_same,
+    replaced,
+    source_replaced,
+    topics_left_out,
+)
 from headgate.sources.kafka import (
     IDS_TIMEOUT_SECONDS,
     Topics,
@@ -112,7 +118,7 @@ class StreamSource:
                 state,
                 self._tables_before(),
                 self._from_ledger,
-                source_replaced(gone, known, self._ids) if gone else None,
+                source_replaced(gone, known, self._ids) if gone else self._left_out(progress),
             )
         except CheckpointError as error:
             error.where = str(checkpoint.folder)
@@ -130,6 +136,15 @@ class StreamSource:
             next_batch=None if landed is None else landed - found.first_version + 1,
             lands_staged=found.from_ledger and staged is not None,
         )
+
+    def _left_out(self, progress: Progress | None) -> SourceError | None:
+        """Return the error for topics that have landed and are not part of the source any more.
+
+        Spark would refuse them as well, but only after it has recorded a batch without them.
+        """
+        landed = progress.ended_at if progress is not None and self._topics is not None else None
+        missing = sorted(set(landed or ()) - self._partitions.keys())
+        return topics_left_out(missing) if missing else None
 
     def _known_ids(self, progress: Progress | None, staged: StagedBatch | None) -> SourceIds:
         """Return the ids of what the newest positions count in, as far as they are recorded."""
