@@ -25,12 +25,11 @@ from headgate.cdc.key import ORDER, ROW_ID, TableKey, current_key, newest_key
 from headgate.cdc.merge_table import (
     IS_DELETED,
     MAX_FOLD_BYTES,
-    MergePlan,
     NeedsSparkMerge,
     TableMerged,
-    Unmerged,
     evolve_columns,
 )
+from headgate.cdc.unmerged import MergePlan, Unmerged
 from headgate.envelopes.datastream.changes import LOG_COLUMN_NAMES
 from headgate.errors import LandingError
 from headgate.lake.commit import Committer, MergeCommit, MergeCounts, MergeRule

@@ -9,10 +9,11 @@ from time import monotonic, perf_counter, sleep
 from typing import TYPE_CHECKING, ClassVar
 
 from headgate.cdc.history import merge_history
-from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged, merge_table
+from headgate.cdc.merge_table import NeedsSparkMerge, TableMerged, merge_table
 from headgate.cdc.merge_with_spark import merge_with_spark
 from headgate.cdc.plan import ChangePlan
 from headgate.cdc.source_tables import KnownSource
+from headgate.cdc.unmerged import MergePlan
 from headgate.config import Merge, PipelineConfig
 from headgate.engine.events import (
     Listener,

@@ -15,14 +15,9 @@ from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.fold import latest
 from headgate.cdc.history import all_versions, history_columns
 from headgate.cdc.key import ROW_ID, TableKey, merged_columns
-from headgate.cdc.merge_table import (
-    IS_DELETED,
-    MergePlan,
-    NeedsSparkMerge,
-    TableMerged,
-    merge_rule,
-)
+from headgate.cdc.merge_table import IS_DELETED, NeedsSparkMerge, TableMerged, merge_rule
 from headgate.cdc.tombstones import Tombstones
+from headgate.cdc.unmerged import MergePlan
 from headgate.lake.commit import Commit, Committer, MergeCommit, MergeCounts
 from headgate.lake.snapshot import Snapshot
 from headgate.lake.spark import SparkCommitter

@@ -21,8 +21,9 @@ from headgate.cdc.merge import (
     merge_tables,
     recorded_merges,
 )
-from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged
+from headgate.cdc.merge_table import NeedsSparkMerge, TableMerged
 from headgate.cdc.plan import ChangePlan
+from headgate.cdc.unmerged import MergePlan
 from headgate.config import PipelineConfig
 from headgate.engine.events import Listener, MergeFailed
 from headgate.engine.plan import BatchPlan

@@ -16,7 +16,8 @@ from deltalake import Field as DeltaField
 from deltalake.schema import PrimitiveType
 
 from headgate.cdc.merge import merge_tables
-from headgate.cdc.merge_table import MergePlan, TableMerged
+from headgate.cdc.merge_table import TableMerged
+from headgate.cdc.unmerged import MergePlan
 from headgate.lake.commit import MergeRule, commit_rows
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.lake.merge import merge_into_files

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from headgate.cdc.as_of import Cutoff, key_of_log, rows_as_of
 from headgate.cdc.change_log import ChangeLog
 from headgate.cdc.history import merge_history
-from headgate.cdc.merge_table import MergePlan, TableMerged, merge_table
+from headgate.cdc.merge_table import TableMerged, merge_table
+from headgate.cdc.unmerged import MergePlan
 from headgate.lake.delta_rs import DeltaRsCommitter
 from tests.lake.large_tables import merged_as_if
 

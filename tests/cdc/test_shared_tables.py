@@ -19,7 +19,8 @@ from deltalake.schema import PrimitiveType
 
 from headgate.cdc import merge as merge_module
 from headgate.cdc.merge import merge_tables
-from headgate.cdc.merge_table import MergePlan, TableMerged
+from headgate.cdc.merge_table import TableMerged
+from headgate.cdc.unmerged import MergePlan
 from headgate.lake.commit import Commit, MergeCommit, MergeCounts
 from headgate.lake.delta_rs import DeltaRsCommitter
 from headgate.testing import FailingCommitter

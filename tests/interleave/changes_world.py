@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.cdc.merge import merge_tables
-from headgate.cdc.merge_table import MergePlan
+from headgate.cdc.unmerged import MergePlan
 from headgate.engine.events import MergeFailed
 from headgate.gold.commit import Derivation, commit_files
 from headgate.lake.commit import (

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from headgate.cdc import merge_table
-from headgate.cdc.merge_table import MergePlan
+from headgate.cdc.unmerged import MergePlan
 from headgate.lake import compact, delta_rs, disk, log_files, orphans
 from headgate.lake.commit import Commit
 from headgate.lake.conflicts import Cause, Conflict

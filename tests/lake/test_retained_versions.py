@@ -8,7 +8,7 @@ import os
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from deltalake import DeltaTable
@@ -145,8 +145,8 @@ def test_a_table_with_an_unknown_feature_is_left_to_spark(tmp_path: Path, featur
     "name",
     [
         f"{5:020d}.checkpoint.0000000001.0000000002.parquet",
-        f"{5:020d}.checkpoint.{uuid4()}.parquet",
-        f"{5:020d}.checkpoint.{uuid4()}.json",
+        f"{5:020d}.checkpoint.{UUID(int=5)}.parquet",
+        f"{5:020d}.checkpoint.{UUID(int=6)}.json",
     ],
 )
 def test_a_table_whose_checkpoints_have_several_files_is_left_to_spark(

@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from headgate.cdc.history import merge_history
 from headgate.cdc.merge import merge_tables, merge_with_delta_rs
-from headgate.cdc.merge_table import MergePlan, NeedsSparkMerge, TableMerged, merge_table
+from headgate.cdc.merge_table import NeedsSparkMerge, TableMerged, merge_table
 from headgate.cdc.merge_with_spark import merge_with_spark
+from headgate.cdc.unmerged import MergePlan
 from headgate.lake.choose_committer import choose_committer
 from headgate.lake.delta_rs import DeltaRsCommitter
 from tests.cdc.test_history_and_row_ids import LOG, Table, plain
