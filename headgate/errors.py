@@ -103,6 +103,7 @@ CODES: dict[str, str] = {
     "expectation-failed": "Rows break a rule of `expect` that has `on_fail: fail`.",
     "table-pending": "A table could not be committed; the next batch retries it.",
     "table-unknown": "The lake has no such table.",
+    "table-catalog-managed": "Only the catalog of a table knows its newest version.",
     "column-reserved": "A change log has a column with a name that its history table needs.",
     "bad-query": "A query cannot be parsed, or uses something that its tables do not have.",
     "query-timeout": "A query has run for as long as `headgate serve` lets it.",

@@ -33,7 +33,7 @@ from headgate.lake.storage import (
     find_files,
 )
 from headgate.lake.streams import app_id, pipeline_of, replay_name
-from headgate.lake.tables import table_url
+from headgate.lake.tables import CatalogManaged, TableError, open_table, table_url
 from headgate.lake.writers import LakeWriters, apps_in
 from headgate.maintain import owned_tables
 from headgate.quarantine.lander import name_of_files
@@ -125,6 +125,12 @@ def _shared(pipeline: PipelineConfig, tables: Sequence[str]) -> dict[str, str]:
 
     def users(table: str) -> list[str]:
         found = writers.users_of(table, pipeline.ledger, pipeline.name)
+        try:
+            open_table(table_url(pipeline.lake, table))
+        except CatalogManaged:
+            return [*found, "the catalog that manages it"]
+        except TableError:
+            pass  # damaged, and maybe removed for that
         try:
             apps = apps_in(table_url(pipeline.lake, table))
         except (ValueError, KeyError, OSError, pa.ArrowException):

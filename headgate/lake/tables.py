@@ -12,6 +12,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from headgate.config.location import is_remote
 from headgate.config.storage import options_of
+from headgate.errors import LandingError
 from headgate.lake.log import LOG
 from headgate.lake.storage import MAX_REQUESTS, is_folder, list_folders
 
@@ -24,6 +25,19 @@ CommitConflict = CommitFailedError
 
 class NotWritable(DeltaError):
     """Raised before anything is written, for a table that only another engine can write."""
+
+
+class CatalogManaged(LandingError, NotWritable):
+    """Raised for a table of which only its catalog knows the newest version."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            "table-catalog-managed",
+            f"table {url.rpartition('/')[2]} is managed by a catalog: its log alone does not say "
+            "which version is the newest",
+            hint="let the pipeline have tables of its own, and use this one through its catalog",
+            where=url,
+        )
 
 
 def table_url(lake: str, table: str) -> str:
@@ -43,7 +57,15 @@ def open_table(url: str, version: int | None = None) -> DeltaTable | None:
 
 def open_version(url: str, version: int | None = None) -> DeltaTable:
     """Open a version of a table, by default the newest."""
-    return DeltaTable(url, version=version, storage_options=options_of(url))
+    try:
+        return DeltaTable(url, version=version, storage_options=options_of(url))
+    except TableError as error:
+        if _NEEDS_CATALOG in str(error):
+            raise CatalogManaged(url) from None
+        raise
+
+
+_NEEDS_CATALOG = "Max catalog version is required"
 
 
 _CLEAN_UP_EVERY = 100
