@@ -32,7 +32,7 @@ class Transaction:
     """Actions for the next version of a table, and what they are based on."""
 
     id: str
-    """Tells the entry of this transaction from those of others."""
+    """Distinguishes the entry of this transaction from those of others."""
     table_id: str
     actions: tuple[Mapping[str, Any], ...]
     reads: Reads = Reads.NOTHING

@@ -29,7 +29,7 @@ class Deletion:
     size: int
     kind: FileKind
     why: str
-    """Why nobody needs it."""
+    """Why it is not needed."""
 
 
 @dataclass(frozen=True, slots=True)

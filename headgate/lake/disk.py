@@ -71,7 +71,7 @@ class Disk(Files):
     def delete_empty_folder(self, url: str) -> None:
         """Delete a folder that has no files, however deep they could be."""
         for folder, _, _ in os.walk(url, topdown=False):
-            with suppress(OSError):  # not empty, perhaps since a moment ago
+            with suppress(OSError):  # not empty, perhaps only since now
                 os.rmdir(folder)
 
     def identify(self, url: str) -> Identity | None:

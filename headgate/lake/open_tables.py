@@ -201,7 +201,7 @@ class OpenTable:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the table was the same a moment ago."""
+        """Whether the table was the same within the last second."""
         return monotonic() - self.seen < _FRESH
 
     def mark(self, app: str) -> int | None:

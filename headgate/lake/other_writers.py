@@ -1,6 +1,6 @@
 """Commits of other writers to tables that are computed from others, such as merged tables.
 
-Whoever restores such a table, or changes its rows, leaves the mark that says which version of its
+A restore of such a table, or a change of its rows, leaves the mark that says which version of its
 source it includes. So the table has to be computed from all of its source again.
 """
 
@@ -21,7 +21,7 @@ def changed_by_others(table: Snapshot, app: str, written: int | None) -> bool:
         try:
             entry = LogEntry.read(table.url, version)
         except FileNotFoundError:
-            return True  # nobody knows
+            return True  # unknown: its entry has expired
         if any(marked.startswith(app) for marked in entry.marks):
             if not is_known:
                 return False

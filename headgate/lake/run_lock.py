@@ -57,7 +57,7 @@ class Holder:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the process has another clock than this one, which tells nothing of its life."""
+        """Whether the process has another clock than this one, which says nothing about whether it runs."""
         return self.renewed - time.time() > _EXPIRES_AFTER
 
 

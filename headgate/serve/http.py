@@ -211,7 +211,7 @@ class QueryServer:
             return problem(error)
         except ClientDisconnect:
             self._disconnected()
-            return Response(status_code=204)  # nobody gets it
+            return Response(status_code=204)  # the reader has left
         except BaseException:
             self._disconnected()
             raise

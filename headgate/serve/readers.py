@@ -173,9 +173,9 @@ async def run_bounded(
     function: Callable[..., _Result],
     *arguments: object,
 ) -> _Result:
-    """Call a function in a thread, until it takes too long or nobody waits for it."""
+    """Call a function in a thread, until it takes too long or its reader leaves."""
     future = asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
-    # Its error is not lost if nobody waits.
+    # Its error is not lost if the reader has left.
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         async with asyncio.timeout(limits.seconds):

@@ -1,6 +1,6 @@
 """What a position in a source counts in: a topic or a table by its id.
 
-Offsets and versions begin anew in a topic or table that is deleted and created again under the same
+Offsets and versions start over in a topic or table that is deleted and created again under the same
 name, so a position means nothing in the new one.
 """
 
