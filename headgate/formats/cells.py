@@ -1,7 +1,8 @@
 """Cells: the values that records take in columns, set or not. They bound the memory of decoding.
 
 An element of a list takes a byte or two in a payload, and a cell in each of its columns: a few
-megabytes of payloads can become gigabytes. So records are decoded in parts with a limited number of cells.
+megabytes of payloads can become gigabytes. So records are decoded in parts
+with a limited number of cells.
 """
 
 from __future__ import annotations

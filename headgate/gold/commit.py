@@ -52,8 +52,8 @@ def marks_of(table: Snapshot | None, marks: Iterable[Mark]) -> dict[str, int | N
 def source_marks(app: str, rows: SourceRows, is_one_of_many: bool) -> Iterator[Mark]:
     """Yield the marks of a table that includes a version of a source.
 
-    One of many sources also has a mark without its ID, which distinguishes a new source from one that was
-    created again.
+    One of many sources also has a mark without its ID, which distinguishes a new source from one
+    that was created again.
     """
     yield Mark(app_of_version(app, rows.source_id), rows.version)
     if is_one_of_many:

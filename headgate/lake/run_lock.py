@@ -57,7 +57,7 @@ class Holder:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the process has another clock than this one, which says nothing about whether it runs."""
+        """Whether the clock of the process is ahead, so that its time does not say whether it runs."""
         return self.renewed - time.time() > _EXPIRES_AFTER
 
 
