@@ -57,7 +57,7 @@ class Holder:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the clock of the process is ahead, so that its time does not say whether it runs."""
+        """Whether its clock is ahead of ours, so that its time does not say whether it runs."""
         return self.renewed - time.time() > _EXPIRES_AFTER
 
 
