@@ -198,8 +198,8 @@ def test_read_returns_rows_of_any_version(games: headgate.Pipeline) -> None:
     [
         ("silver_ches", None, None, "table-unknown", "did you mean `silver_chess`?"),
         ("../inbox", None, None, "table-unknown", "`.tables()` lists all tables"),
-        ("silver_chess", 99, None, "bad-argument", "the newest is 2"),
-        ("silver_chess", -1, None, "bad-argument", "the newest is 2"),
+        ("silver_chess", 99, None, "bad-argument", "the newest is 1"),
+        ("silver_chess", -1, None, "bad-argument", "the newest is 1"),
         ("silver_chess", None, ["user_nam"], "bad-argument", "did you mean `user_name`?"),
     ],
 )

@@ -212,7 +212,9 @@ class TablesWorld(World):
         rows = list(self._rows(landings, batch))
         landings.batches[batch] = sum(map(rows_of, rows), Counter())
         files = [self._stage(landings.app, batch, content) for content in rows]
-        pending = self._pending.get(landings.app, ())
+        # A run begins a batch only once those before are complete, with what is pending of them.
+        noted = self._pending.get(landings.app, ())
+        pending = tuple(file for file in noted if file.version < batch)
         began = self.lake.newest(TABLE).table_id if TABLE in self.lake.tables else None
         if isinstance(committer, FailingCommitter):
             committer.heal()
@@ -235,7 +237,7 @@ class TablesWorld(World):
             # Who drops a table right after the commit takes the batch with it.
             if newest.table_id == began or landings.app in newest.marks:
                 self._landed.append((landings.app, batch, newest.table_id))
-            self._pending.pop(landings.app, None)
+            self._pending[landings.app] = tuple(file for file in noted if file not in pending)
         else:
             self.scheduler.note(f"pending: {outcome.error}")
             self._pending[landings.app] = outcome.files

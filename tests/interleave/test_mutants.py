@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from headgate.cdc import merge_table
+from headgate.cdc import unmerged
 from headgate.cdc.unmerged import MergePlan
 from headgate.lake import compact, delta_rs, disk, log_files, orphans
 from headgate.lake.commit import Commit
@@ -227,7 +227,7 @@ MUTANTS = [
     Mutant(
         "rows that a user has restored stay",
         ChangesWorld,
-        lambda: patch.object(merge_table, "changed_by_others", lambda *_: False),
+        lambda: patch.object(unmerged, "changed_by_others", lambda *_: False),
         "merged table restored",
     ),
 ]

@@ -90,8 +90,8 @@ PREDICTING = (
 
 MAINTAINING = (
     Seam("files-combined", "after", "headgate.lake.delta_rs:combine_files", nth=2),
-    Seam("retention-set", "before", "headgate.lake.delta_rs:DeltaRsCommitter._replace"),
-    Seam("compacted", "after", "headgate.lake.delta_rs:DeltaRsCommitter._replace", nth=2),
+    Seam("retention-set", "before", "headgate.lake.delta_rs:DeltaRsCommitter._combine"),
+    Seam("compacted", "after", "headgate.lake.delta_rs:DeltaRsCommitter._combine", nth=2),
     Seam("before-expiry", "before", "headgate.lake.maintain:delete_files", nth=3),
     Seam("expired-files-deleted", "after", "headgate.lake.maintain:delete_files", nth=3),
     Seam("after-expiry", "after", "headgate.lake.maintain:delete_files", nth=4),
