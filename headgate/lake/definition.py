@@ -11,7 +11,7 @@ from typing import Any, Self
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
-from headgate.lake.constraints import Constraints, constraints_in
+from headgate.lake.constraints import Constraints, constrained_columns, constraints_in
 
 _FEATURES_OF_WRITERS = {
     2: ("appendOnly", "invariants"),
@@ -235,7 +235,7 @@ class TableDefinition:
     def constraints(self) -> Constraints:
         """What rows of the table must fulfil."""
         metadata = self.metadata
-        return Constraints.of(metadata.configuration, json.loads(metadata.schema_json))
+        return Constraints.of(metadata.configuration, constrained_columns(metadata.schema_json))
 
     @cached_property
     def is_mapped(self) -> bool:

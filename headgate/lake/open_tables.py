@@ -141,10 +141,12 @@ class FileChanges:
     def followed_by(self, entry: LogEntry) -> FileChanges:
         added = {unquote(file["path"]): int(file["size"]) for file in entry.added_files}
         removed = frozenset(unquote(file["path"]) for file in entry.removed_files)
-        left = {path: size for path, size in self.added.items() if path not in removed}
+        left = self.added
+        if removed:
+            left = {path: size for path, size in left.items() if path not in removed}
         return FileChanges(
             self.versions + 1,
-            left | added,
+            {**left, **added},
             self.removed | removed,
             {**self.marks, **entry.marks},
         )
