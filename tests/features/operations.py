@@ -287,7 +287,6 @@ def rewind(cell: Cell) -> None:
 def verify(cell: Cell) -> None:
     _rebuild(cell)
     found = cell.lake.pipeline.verify()
-    assert all(table.is_ok for table in found.landed)
     verified = {table.table: table.total for table in found.merged}
     same(verified, dict.fromkeys((MERGED, HISTORY), 0))
     cell.checked = ""
